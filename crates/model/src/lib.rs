@@ -1,0 +1,23 @@
+//! iotax's vocabulary: the types that every other crate speaks.
+//!
+//! Nothing here opens a file, reads a clock or starts a process: parsing works on text that the caller
+//! read, [`wire`] on byte streams that the caller opened. Workload keys are fio's, guest keys are QEMU's.
+
+pub mod exit;
+pub mod histogram;
+pub mod plan;
+pub mod record;
+pub mod schedule;
+pub mod target;
+pub mod units;
+pub mod warning;
+pub mod wire;
+pub mod workload;
+
+pub use histogram::Histogram;
+pub use plan::Plan;
+pub use schedule::Cell;
+pub use target::TargetSpec;
+pub use units::{Bytes, Nanos};
+pub use warning::{Warning, WarningKind};
+pub use workload::{IoEngine, Rw, Workload};

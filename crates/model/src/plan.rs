@@ -1,0 +1,232 @@
+//! The plan of a run: targets, workloads, how often.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::target::{TargetError, TargetSpec};
+use crate::units::Bytes;
+use crate::workload::{DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys, nearest};
+
+/// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// A title for reports.
+    pub name: String,
+    /// Number of blocks.
+    pub repeat: u32,
+    /// Name of the target that the others are compared with.
+    pub baseline: String,
+    /// Order and payload follow from it. Absent: drawn when the run starts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seed: Option<u64>,
+    /// At least one; names are unique.
+    pub targets: Vec<TargetSpec>,
+    /// At least one; names are unique.
+    pub workloads: Vec<Workload>,
+}
+
+/// The form of a plan file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanFile {
+    name: Option<String>,
+    repeat: Option<u32>,
+    baseline: Option<String>,
+    seed: Option<u64>,
+    #[serde(default)]
+    defaults: WorkloadKeys,
+    #[serde(default)]
+    target: Vec<TargetSpec>,
+    #[serde(default)]
+    workload: Vec<WorkloadKeys>,
+}
+
+/// How many blocks when a plan does not say.
+pub const DEFAULT_REPEAT: u32 = 5;
+
+/// A plan that cannot be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Not TOML, or a key or value that is not known; the text names line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// A target that cannot be built.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A workload that cannot be run.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Anything else.
+    #[error("{0}")]
+    Content(String),
+}
+
+impl Plan {
+    /// Reads a plan file's text and checks it.
+    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+        let file: PlanFile = toml::from_str(text).map_err(|error| PlanError::Syntax(with_hint(&error)))?;
+        if file.defaults.name.is_some() {
+            return Err(PlanError::Content("[defaults]: name belongs to a [[workload]]".into()));
+        }
+        let first = file.target.first().map(|t| t.name.clone()).unwrap_or_default();
+        let plan = Self {
+            name: file.name.unwrap_or_else(|| "unnamed plan".into()),
+            repeat: file.repeat.unwrap_or(DEFAULT_REPEAT),
+            baseline: file.baseline.unwrap_or(first),
+            seed: file.seed,
+            targets: file.target,
+            workloads: file.workload.iter().map(|keys| keys.complete(&file.defaults)).collect(),
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Refuses a plan that cannot be carried out, whatever the machine.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(text));
+        if self.targets.is_empty() {
+            return refuse("no target: add a [[target]] table".into());
+        }
+        if self.workloads.is_empty() {
+            return refuse("no workload: add a [[workload]] table".into());
+        }
+        if self.repeat == 0 || self.repeat > 1000 {
+            return refuse(format!("repeat = {}: accepted: 1 to 1000", self.repeat));
+        }
+        let names = || self.targets.iter().map(|t| t.name.as_str());
+        if let Some(twice) = first_repeated(names()) {
+            return refuse(format!("two targets are named {twice:?}; results are told apart by name"));
+        }
+        if let Some(twice) = first_repeated(self.workloads.iter().map(|w| w.name.as_str())) {
+            return refuse(format!("two workloads are named {twice:?}; give each a name"));
+        }
+        if !names().any(|name| name == self.baseline) {
+            let known: Vec<&str> = names().collect();
+            return refuse(format!(
+                "baseline = {:?} is not a target; accepted: {}",
+                self.baseline,
+                known.join(", ")
+            ));
+        }
+        for target in &self.targets {
+            target.check()?;
+        }
+        for workload in &self.workloads {
+            workload.check()?;
+        }
+        Ok(())
+    }
+
+    /// How large a created target must be: the largest area that any workload uses.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.workloads.iter().filter_map(|w| w.size).max().unwrap_or(DEFAULT_SIZE)
+    }
+
+    /// The directories that files are created in, each once.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let mut dirs: Vec<PathBuf> =
+            self.targets.iter().filter_map(|t| Some(t.file.as_ref()?.dir.clone())).collect();
+        dirs.sort();
+        dirs.dedup();
+        dirs
+    }
+}
+
+fn first_repeated<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    names.into_iter().find(|name| !seen.insert(*name))
+}
+
+/// The parser's message (line, column, excerpt), with the nearest known key where one was misspelt.
+fn with_hint(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let text = text.trim_end();
+    // serde's wording: unknown field `bz`, expected one of `bs`, `rw`
+    let hint = error.message().strip_prefix("unknown field `").and_then(|rest| {
+        let (unknown, known) = rest.split_once('`')?;
+        nearest(unknown, known.split('`').skip(1).step_by(2)).map(|near| format!("\ndid you mean `{near}`?"))
+    });
+    format!("{text}{}", hint.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::{CacheMode, Format};
+    use crate::units::Nanos;
+
+    const GOOD: &str = r#"
+name = "which disk format for our VMs"
+repeat = 3
+baseline = "host"
+
+[defaults]
+size = "8GiB"
+runtime = "30s"
+ramp_time = "5s"
+direct = true
+
+[[target]]
+name = "host"
+file = { dir = "/srv/images" }
+
+[[target]]
+name = "vm-qcow2"
+file = { dir = "/srv/images", format = "qcow2", preallocation = "metadata" }
+guest = { bus = "virtio-blk", cache = "none", aio = "io_uring", vcpus = 2, memory = "1GiB", iothread = true }
+
+[[workload]]
+name = "randread-4k-qd16"
+rw = "randread"
+bs = "4k"
+iodepth = 16
+"#;
+
+    #[test]
+    fn the_documented_plan_reads() {
+        let plan = Plan::from_toml(GOOD).expect("valid");
+        assert_eq!((plan.repeat, plan.size(), plan.directories().len()), (3, Bytes(8 << 30), 1));
+        assert_eq!(plan.workloads[0].runtime, Nanos::from_secs(30));
+        assert_eq!(plan.targets[1].file.as_ref().map(|f| f.format), Some(Format::Qcow2));
+        assert_eq!(plan.targets[1].guest.as_ref().map(|g| g.cache), Some(CacheMode::None));
+        let json = serde_json::to_string(&plan).expect("serializes");
+        assert_eq!(serde_json::from_str::<Plan>(&json).expect("reads back"), plan);
+    }
+
+    #[test]
+    fn errors_quote_the_input_and_name_the_accepted_form() {
+        for (from, to, words) in [
+            ("iodepth = 16", "iodpth = 16", &["iodpth", "did you mean `iodepth`"][..]),
+            ("rw = \"randread\"", "rw = \"randraed\"", &["randraed", "randread", "line 23"]),
+            ("runtime = \"30s\"", "runtime = \"30\"", &["\"30\"", "500ms"]),
+            ("baseline = \"host\"", "baseline = \"hst\"", &["hst", "host, vm-qcow2"]),
+            ("repeat = 3", "repeat = 0", &["repeat = 0"]),
+            ("name = \"vm-qcow2\"", "name = \"host\"", &["two targets", "host"]),
+            ("iodepth = 16", "iodepth = 0", &["iodepth = 0", "1 to 4096"]),
+            ("cache = \"none\"", "cache = \"nonne\"", &["nonne", "writeback", "did you mean"]),
+            ("[defaults]", "[default]", &["default", "did you mean `defaults`"]),
+        ] {
+            assert!(GOOD.contains(from));
+            let error = Plan::from_toml(&GOOD.replace(from, to)).expect_err(to).to_string();
+            for word in words {
+                assert!(error.contains(word), "{to}: {word} not in {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_without_cells_is_refused() {
+        assert!(Plan::from_toml("").expect_err("empty").to_string().contains("[[target]]"));
+        assert!(
+            Plan::from_toml("[[target]]\nname='a'\npath='/a'")
+                .expect_err("no work")
+                .to_string()
+                .contains("[[workload]]")
+        );
+    }
+}

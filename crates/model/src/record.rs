@@ -1,0 +1,324 @@
+//! What was measured: plain data, as it goes over the wire and into the store.
+//!
+//! What is not known is absent. Times are nanoseconds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::target::Layer;
+
+/// I/Os of one direction over some window.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tally {
+    /// I/Os completed.
+    pub ios: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Service time of each I/O, from submission to completion.
+    pub latency: Histogram,
+}
+
+impl Tally {
+    /// Adds another tally of the same direction.
+    pub fn merge(&mut self, other: &Self) {
+        self.ios += other.ios;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+    }
+}
+
+/// One interval of a measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// End of the interval, from the start of the measured window, by the agent's clock.
+    pub at_ns: u64,
+    /// Length of the interval.
+    pub duration_ns: u64,
+    /// Absent if the workload does not read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read: Option<Tally>,
+    /// Absent if the workload does not write.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write: Option<Tally>,
+}
+
+/// CPU time of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuTime {
+    /// In user mode.
+    pub user_ns: u64,
+    /// In the kernel.
+    pub system_ns: u64,
+}
+
+impl CpuTime {
+    /// Both together.
+    #[must_use]
+    pub const fn total_ns(self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+}
+
+/// I/Os that failed in the same way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorCount {
+    /// The name of the error: `EIO`, `ENOSPC`, `short read`.
+    pub error: String,
+    /// `read` or `write`.
+    pub direction: String,
+    /// How many.
+    pub count: u64,
+    /// Byte offset of the first.
+    pub first_offset: u64,
+}
+
+/// What an agent says of one finished measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outcome {
+    /// Length of the measured window by the agent's clock, warm-up excluded.
+    pub duration_ns: u64,
+    /// Totals of the window; absent if the workload does not read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read: Option<Tally>,
+    /// Totals of the window; absent if the workload does not write.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write: Option<Tally>,
+    /// I/Os completed in the warm-up, which count nowhere else.
+    pub ramp_ios: u64,
+    /// CPU time of the engine's process in the window.
+    pub cpu: CpuTime,
+    /// Errors of warm-up and window.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub errors: Vec<ErrorCount>,
+    /// What was done otherwise than asked, in words.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// I/Os completed in the window, both directions.
+    #[must_use]
+    pub fn ios(&self) -> u64 {
+        self.tallies().map(|tally| tally.ios).sum()
+    }
+
+    /// Bytes moved in the window, both directions.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.tallies().map(|tally| tally.bytes).sum()
+    }
+
+    /// Latencies of both directions together.
+    #[must_use]
+    pub fn latency(&self) -> Histogram {
+        let mut all = Histogram::new();
+        self.tallies().for_each(|tally| all.merge(&tally.latency));
+        all
+    }
+
+    fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.read.iter().chain(&self.write)
+    }
+}
+
+/// How far caches could be dropped before a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheDrop {
+    /// The whole page cache, by /proc/sys/vm/drop_caches after a sync.
+    PageCache,
+    /// This file's pages only, by posix_fadvise after a sync.
+    FileOnly,
+    /// Not at all.
+    Nothing,
+}
+
+/// What one block layer did over a window, from /proc/diskstats.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskActivity {
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Reads merged with a neighbour.
+    pub read_merges: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Writes merged with a neighbour.
+    pub write_merges: u64,
+    /// Share of the window in which the device had work, 0 to 1.
+    pub busy: f64,
+    /// Mean time from queueing to completion; absent without I/O.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mean_wait_ns: Option<f64>,
+}
+
+/// What the host's CPUs did over a window, from /proc/stat: summed over all CPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostCpu {
+    /// User and nice time; guests' time is part of it.
+    pub user_ns: u64,
+    /// Kernel time.
+    pub system_ns: u64,
+    /// Hard and soft interrupts.
+    pub irq_ns: u64,
+    /// Idle with I/O outstanding.
+    pub iowait_ns: u64,
+    /// Idle.
+    pub idle_ns: u64,
+    /// Taken by the hypervisor beneath this machine.
+    pub steal_ns: u64,
+    /// Time in guests, which `user_ns` contains too.
+    pub guest_ns: u64,
+}
+
+impl HostCpu {
+    /// Time in which a CPU of this machine worked: for programs, guests, the kernel and interrupts.
+    #[must_use]
+    pub const fn busy_ns(&self) -> u64 {
+        self.user_ns + self.system_ns + self.irq_ns
+    }
+}
+
+/// Pressure stall times over a window, from /proc/pressure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pressure {
+    /// Some task waited for I/O.
+    pub io_some_ns: u64,
+    /// Every task waited for I/O.
+    pub io_full_ns: u64,
+    /// Some task waited for a CPU.
+    pub cpu_some_ns: u64,
+    /// Some task waited for memory.
+    pub memory_some_ns: u64,
+}
+
+/// What the machine did over one interval or over a whole measurement.
+///
+/// A counter that ran backwards makes its part absent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostActivity {
+    /// End of the interval, from the start of the measured window, by the host's clock.
+    pub at_ns: u64,
+    /// Length of the interval.
+    pub duration_ns: u64,
+    /// By block device beneath the target.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub disks: BTreeMap<String, DiskActivity>,
+    /// All CPUs together.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu: Option<HostCpu>,
+    /// Absent where the kernel has no PSI.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pressure: Option<Pressure>,
+    /// CPU time of the guest process's threads, by role: `vcpu`, `iothread`, `worker`, `main`. Empty for host targets.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub guest_threads: BTreeMap<String, CpuTime>,
+}
+
+/// One execution of one cell, complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// The target's name.
+    pub target: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The block, from 1.
+    pub block: u32,
+    /// The place within the run's order, from 1.
+    pub order: u32,
+    /// When the measured window began, in milliseconds since 1970-01-01 UTC, by the host's clock.
+    pub started_at_ms: u64,
+    /// The measured window by the host's clock, as far as it can be seen from outside.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_duration_ns: Option<u64>,
+    /// What the agent measured.
+    pub outcome: Outcome,
+    /// One entry per interval.
+    #[serde(default)]
+    pub samples: Vec<Sample>,
+    /// The machine over the whole window.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<HostActivity>,
+    /// The machine by interval.
+    #[serde(default)]
+    pub host_samples: Vec<HostActivity>,
+    /// How far caches were dropped before it: on the host, and in the guest for a guest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host_cache: Option<CacheDrop>,
+    /// See `host_cache`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub guest_cache: Option<CacheDrop>,
+}
+
+/// A target as it was built.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetRecord {
+    /// Its name in the plan.
+    pub name: String,
+    /// Its stack from the bottom up, read from the system.
+    pub layers: Vec<Layer>,
+    /// Whether its CPU was emulated (TCG).
+    pub emulated: bool,
+    /// The complete command line of the guest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub command_line: Option<String>,
+    /// The guest's kernel and clocksource.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub guest_kernel: Option<String>,
+    /// See `guest_kernel`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub guest_clocksource: Option<String>,
+    /// Seconds from the start of the guest until its agent answered.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub boot_ns: Option<u64>,
+}
+
+/// The machine that a run was made on. Facts that could not be read are absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Environment {
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Distribution's name and version.
+    pub os: Option<String>,
+    /// CPU model.
+    pub cpu_model: Option<String>,
+    /// CPUs online.
+    pub cpus: Option<u32>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Frequency governor of CPU 0.
+    pub governor: Option<String>,
+    /// The kernel's clocksource.
+    pub clocksource: Option<String>,
+    /// What the kernel says of CPU vulnerabilities, by name.
+    pub mitigations: BTreeMap<String, String>,
+    /// The hypervisor beneath this machine, if it can be told.
+    pub hypervisor: Option<String>,
+    /// QEMU's version.
+    pub qemu: Option<String>,
+    /// What runs guests here: `kvm` or `tcg`.
+    pub accel: Option<String>,
+    /// Why.
+    pub accel_reason: Option<String>,
+    /// iotax's version and commit.
+    pub tool: Option<String>,
+    /// CPU nanoseconds that the engine spends per I/O on the null backend: the floor beneath every latency.
+    pub floor_ns_per_io: Option<u64>,
+}

@@ -1,0 +1,250 @@
+//! What the conductor and an agent say to each other, and how it is framed.
+//!
+//! A frame is the four bytes `iotx`, the payload's length as a little-endian u32, and the payload: one message in
+//! JSON. The marker tells a frame from console noise on the same line; the limit keeps a broken peer from
+//! exhausting memory. The first exchange is [`Request::Hello`] and [`Event::Hello`], which carry the protocol's version.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::record::{CacheDrop, Outcome, Sample};
+use crate::units::{Bytes, Nanos};
+use crate::workload::Workload;
+
+/// Both ends must speak the same.
+pub const PROTOCOL: u16 = 1;
+/// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
+pub const MAX_FRAME: u32 = 8 << 20;
+
+const MARKER: [u8; 4] = *b"iotx";
+
+/// What the conductor asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Answered by [`Event::Hello`].
+    Hello {
+        /// The conductor's [`PROTOCOL`].
+        protocol: u16,
+    },
+    /// Answered by [`Event::Pong`].
+    Ping,
+    /// Write the area once with incompressible data, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
+    Fill {
+        /// An existing file or device; absent: the guest's disk.
+        path: Option<String>,
+        /// From the start.
+        size: Bytes,
+        /// Decides the data.
+        seed: u64,
+    },
+    /// Sync and drop caches. Answered by [`Event::CachesDropped`].
+    DropCaches {
+        /// The file whose pages go if the whole cache cannot be dropped; absent: the guest's disk.
+        path: Option<String>,
+    },
+    /// Measure. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
+    Run(Job),
+    /// Measure the engine's own cost. Answered by [`Event::Floor`].
+    Floor,
+    /// End the agent; a guest powers off.
+    Shutdown,
+}
+
+/// One measurement to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// An existing file or device; absent: the guest's disk.
+    pub path: Option<String>,
+    /// What to do.
+    pub workload: Workload,
+    /// Length of the area from the start.
+    pub size: Bytes,
+    /// Decides offsets and payload.
+    pub seed: u64,
+    /// A sample is sent each.
+    pub interval: Nanos,
+    /// Whether the target may be written. A workload that writes is refused without it.
+    pub writable: bool,
+}
+
+/// What an agent answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Event {
+    /// Who answers.
+    Hello(AgentHello),
+    /// The answer to a ping.
+    Pong,
+    /// So much of a fill is done.
+    Progress {
+        /// Bytes written.
+        done: Bytes,
+        /// Bytes to write.
+        total: Bytes,
+    },
+    /// The fill is done and flushed.
+    Filled,
+    /// How far caches were dropped.
+    CachesDropped(CacheDrop),
+    /// The warm-up is over: the measured window begins.
+    Measuring,
+    /// One interval.
+    Sample(Sample),
+    /// The measurement is complete.
+    Done(Outcome),
+    /// CPU nanoseconds per I/O on the null backend.
+    Floor {
+        /// The figure.
+        ns_per_io: u64,
+    },
+    /// The request could not be carried out.
+    Failed {
+        /// Why, with the path and the system's error.
+        message: String,
+    },
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentHello {
+    /// The agent's [`PROTOCOL`].
+    pub protocol: u16,
+    /// The tool's version.
+    pub version: String,
+    /// Kernel release where it runs.
+    pub kernel: String,
+    /// Clocksource where it runs.
+    pub clocksource: Option<String>,
+    /// In a guest: the disk found by its serial.
+    pub disk: Option<String>,
+}
+
+/// A stream that does not carry what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The stream failed or ended within a frame.
+    #[error("the agent's stream failed: {0}")]
+    Stream(#[from] io::Error),
+    /// Bytes that are no frame.
+    #[error("expected a frame and got the bytes {0:?}: is the other end an iotax of the same version?")]
+    Marker([u8; 4]),
+    /// A frame above the limit.
+    #[error("a frame of {0} bytes is above the limit of {MAX_FRAME}")]
+    TooLarge(u32),
+    /// A payload that is no message.
+    #[error("a message that is not understood ({error}): {excerpt}")]
+    Message {
+        /// The parser's words.
+        error: serde_json::Error,
+        /// The payload's beginning.
+        excerpt: String,
+    },
+}
+
+/// Sends one message and flushes.
+pub fn send<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<(), WireError> {
+    let mut frame = Vec::with_capacity(256);
+    frame.extend_from_slice(&MARKER);
+    frame.extend_from_slice(&[0; 4]);
+    serde_json::to_writer(&mut frame, message).map_err(io::Error::from)?;
+    let length = u32::try_from(frame.len() - 8).unwrap_or(u32::MAX);
+    if length > MAX_FRAME {
+        return Err(WireError::TooLarge(length));
+    }
+    frame[4..8].copy_from_slice(&length.to_le_bytes());
+    stream.write_all(&frame)?;
+    stream.flush()?;
+    Ok(())
+}
+
+/// Receives one message; `None` if the stream ended before a frame began.
+pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>, WireError> {
+    let mut head = [0; 8];
+    let mut filled = 0;
+    while filled < head.len() {
+        match stream.read(&mut head[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Refuse foreign bytes at once: a short greeting of something else would otherwise be waited on for ever.
+        if filled >= 4 && head[..4] != MARKER {
+            return Err(WireError::Marker([head[0], head[1], head[2], head[3]]));
+        }
+    }
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    if length > MAX_FRAME {
+        return Err(WireError::TooLarge(length));
+    }
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload)?;
+    serde_json::from_slice(&payload).map(Some).map_err(|error| WireError::Message {
+        error,
+        excerpt: String::from_utf8_lossy(&payload[..payload.len().min(120)]).into_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Histogram;
+    use crate::record::Tally;
+    use proptest::prelude::*;
+
+    fn sample() -> Event {
+        let mut latency = Histogram::new();
+        (1..50_000).for_each(|n| latency.add(n * 1000));
+        Event::Sample(Sample {
+            at_ns: 1,
+            duration_ns: 1,
+            read: Some(Tally { ios: latency.count(), bytes: 4096 * latency.count(), latency }),
+            write: None,
+        })
+    }
+
+    #[test]
+    fn messages_pass_through_a_stream_in_order() {
+        let mut stream = Vec::new();
+        let messages = [Event::Measuring, sample(), Event::Failed { message: "no such disk".into() }];
+        messages.iter().for_each(|m| send(&mut stream, m).expect("written"));
+        let mut stream = stream.as_slice();
+        for message in &messages {
+            assert_eq!(receive::<Event>(&mut stream).expect("read").as_ref(), Some(message));
+        }
+        assert!(receive::<Event>(&mut stream).expect("ended").is_none());
+    }
+
+    #[test]
+    fn a_full_sample_is_far_below_the_limit() {
+        let mut stream = Vec::new();
+        send(&mut stream, &sample()).expect("written");
+        assert!(stream.len() < MAX_FRAME as usize / 20, "{}", stream.len());
+    }
+
+    #[test]
+    fn a_broken_peer_is_refused_with_a_reason() {
+        let refuse = |bytes: &[u8]| receive::<Event>(&mut &*bytes).expect_err("refused").to_string();
+        assert!(refuse(b"SSH-2.0-").contains("expected a frame"));
+        assert!(refuse(b"iotx\xff\xff\xff\xff").contains("above the limit"));
+        assert!(refuse(b"iotx\x02\0\0\0{}").contains("not understood"));
+        assert!(refuse(b"iotx\x09\0\0\0{").contains("stream failed"));
+        assert!(refuse(b"iot").contains("stream failed"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_in_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            // Must neither panic nor allocate what a forged length asks for.
+            let _ = receive::<Event>(&mut bytes.as_slice());
+            let framed = [b"iotx".as_slice(), &(u32::try_from(bytes.len()).unwrap()).to_le_bytes(), &bytes].concat();
+            let _ = receive::<Request>(&mut framed.as_slice());
+        }
+    }
+}
