@@ -1,1 +1,11 @@
-//! placeholder
+//! Touches machines: builds targets and undoes it, boots guests, talks to agents, watches the host, reads facts.
+//!
+//! Readers of /proc and /sys take the root they read from, so that tests run on recorded trees.
+
+pub mod facts;
+pub mod guest;
+pub mod ledger;
+pub mod link;
+pub mod monitor;
+pub mod stack;
+pub mod target;

@@ -1,0 +1,1 @@
+//! What this machine is: kernel, CPU, memory, block devices, QEMU.

@@ -1,0 +1,1 @@
+//! QEMU guests: kernel, initramfs, command line, QMP.

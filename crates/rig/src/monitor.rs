@@ -1,0 +1,1 @@
+//! Watches the host while something is measured.

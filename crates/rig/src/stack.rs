@@ -1,0 +1,1 @@
+//! The layers beneath a path, read from the system.

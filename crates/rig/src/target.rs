@@ -1,0 +1,1 @@
+//! Builds targets and takes them down.
