@@ -1,1 +1,461 @@
 //! The undo ledger: what was done to this machine and how to undo it.
+//!
+//! Every effect is written to a file and fsynced before it is carried out, so that whatever ends the process (a crash,
+//! SIGKILL, a power cut) the next `iotax clean` can undo it. A ledger file is locked as long as its process lives:
+//! another iotax never undoes the work of one that still runs.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// Something done to this machine that must be undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Effect {
+    /// A directory was made; it is removed if it is empty.
+    Directory {
+        /// Absolute.
+        path: PathBuf,
+    },
+    /// A directory of mode 0700 for sockets and scratch files was made; it is removed with what is in it.
+    PrivateDirectory {
+        /// Absolute; the last part begins with `iotax-`.
+        path: PathBuf,
+    },
+    /// A file was made; it is removed.
+    File {
+        /// Absolute.
+        path: PathBuf,
+        /// Device and inode, where the name was not of iotax's own choosing: another file there is left alone.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        identity: Option<(u64, u64)>,
+    },
+    /// A QEMU process was started; it is killed.
+    Guest {
+        /// Stands in its command line and in no other's.
+        marker: String,
+    },
+}
+
+impl std::fmt::Display for Effect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Directory { path } | Self::PrivateDirectory { path } => {
+                write!(f, "directory {}", path.display())
+            }
+            Self::File { path, .. } => write!(f, "file {}", path.display()),
+            Self::Guest { marker } => write!(f, "guest {marker}"),
+        }
+    }
+}
+
+/// A line of a ledger file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Line {
+    /// About to be carried out.
+    Will { id: u64, effect: Effect },
+    /// Undone again.
+    Undone { id: u64 },
+}
+
+/// A ledger that cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} {path}: {source}")]
+pub struct LedgerError {
+    what: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> LedgerError + 'a {
+    move |source| LedgerError { what, path: path.to_owned(), source }
+}
+
+/// An effect in a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry(u64);
+
+/// Something that could not be undone.
+#[derive(Debug)]
+pub struct NotUndone {
+    /// What.
+    pub effect: Effect,
+    /// Why.
+    pub reason: String,
+}
+
+/// The ledger of this process.
+#[derive(Debug)]
+pub struct Ledger {
+    path: PathBuf,
+    file: File,
+    standing: BTreeMap<u64, Effect>,
+    next: u64,
+}
+
+impl Ledger {
+    /// Starts a ledger in a directory, which is made if it is missing. `tag` names the file.
+    pub fn create(dir: &Path, tag: &str) -> Result<Self, LedgerError> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(failed("cannot make the directory", dir))?;
+        // Locked before it takes the name that `clean` looks for: nobody adopts it in between.
+        let (new, path) = (dir.join(format!("{tag}.new")), dir.join(format!("{tag}.jsonl")));
+        let file = OpenOptions::new()
+            .create_new(true)
+            .append(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(failed("cannot make the undo ledger", &new))?;
+        file.lock().map_err(failed("cannot lock the undo ledger", &new))?;
+        fs::rename(&new, &path).map_err(failed("cannot make the undo ledger", &path))?;
+        let dir_file = File::open(dir).map_err(failed("cannot open", dir))?;
+        dir_file.sync_all().map_err(failed("cannot sync", dir))?;
+        Ok(Self { path, file, standing: BTreeMap::new(), next: 0 })
+    }
+
+    /// Takes over the ledger of a process that is gone; `None` if that process still lives.
+    fn adopt(path: &Path) -> Result<Option<Self>, LedgerError> {
+        let file =
+            OpenOptions::new().read(true).append(true).open(path).map_err(failed("cannot open", path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
+        }
+        let mut ledger = Self { path: path.to_owned(), file, standing: BTreeMap::new(), next: 0 };
+        let reader = BufReader::new(ledger.file.try_clone().map_err(failed("cannot read", path))?);
+        for line in reader.lines() {
+            let line = line.map_err(failed("cannot read", path))?;
+            // A line cut short by a crash was not yet synced, so its effect was not yet carried out.
+            match serde_json::from_str(&line) {
+                Ok(Line::Will { id, effect }) => {
+                    ledger.next = ledger.next.max(id + 1);
+                    ledger.standing.insert(id, effect);
+                }
+                Ok(Line::Undone { id }) => {
+                    ledger.standing.remove(&id);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Some(ledger))
+    }
+
+    fn append(&mut self, line: &Line) -> Result<(), LedgerError> {
+        let write = |file: &mut File| {
+            let mut text = serde_json::to_vec(line)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
+            file.sync_data()
+        };
+        write(&mut self.file).map_err(failed("cannot write the undo ledger", &self.path))
+    }
+
+    /// Writes down an effect, durably. Carry it out only if this returned `Ok`.
+    pub fn will(&mut self, effect: Effect) -> Result<Entry, LedgerError> {
+        let id = self.next;
+        self.next += 1;
+        self.append(&Line::Will { id, effect: effect.clone() })?;
+        self.standing.insert(id, effect);
+        Ok(Entry(id))
+    }
+
+    /// Undoes one effect now. It stays in the ledger if that fails.
+    pub fn undo(&mut self, entry: Entry) -> Result<(), NotUndone> {
+        let Some(effect) = self.standing.get(&entry.0).cloned() else { return Ok(()) };
+        let not_undone = |reason: String| NotUndone { effect: effect.clone(), reason };
+        undo_effect(&effect).map_err(|error| not_undone(error.to_string()))?;
+        self.append(&Line::Undone { id: entry.0 }).map_err(|error| not_undone(error.to_string()))?;
+        self.standing.remove(&entry.0);
+        Ok(())
+    }
+
+    /// Undoes everything, last first, and says what could not be undone. With nothing left the file goes too.
+    pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
+        let (mut undone, mut failures) = (Vec::new(), Vec::new());
+        for (id, effect) in self.standing.clone().into_iter().rev() {
+            match self.undo(Entry(id)) {
+                Ok(()) => undone.push(effect),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if failures.is_empty()
+            && let Err(error) = fs::remove_file(&self.path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            let effect = Effect::File { path: self.path.clone(), identity: None };
+            failures.push(NotUndone { effect, reason: error.to_string() });
+        }
+        (undone, failures)
+    }
+
+    /// Makes a directory, on record.
+    pub fn make_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+        let entry = self.will(Effect::Directory { path: path.to_owned() })?;
+        fs::create_dir(path).map_err(failed("cannot make the directory", path))?;
+        Ok(entry)
+    }
+
+    /// Makes a directory that only this user can enter, on record.
+    pub fn make_private_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+        let entry = self.will(Effect::PrivateDirectory { path: path.to_owned() })?;
+        fs::DirBuilder::new().mode(0o700).create(path).map_err(failed("cannot make the directory", path))?;
+        Ok(entry)
+    }
+
+    /// Makes an empty file whose name the user chose, on record.
+    ///
+    /// It is made under a name of our own and then renamed, so that the ledger knows its inode before the name is
+    /// taken: a file of the user's that comes to stand there is neither replaced now nor removed later.
+    pub fn make_file(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let own = path.with_file_name(format!(".iotax-{}-{name}", std::process::id()));
+        let scratch = self.will(Effect::File { path: own.clone(), identity: None })?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own);
+        let made = file.and_then(|file| file.metadata()).map_err(failed("cannot make the file", path))?;
+        let entry =
+            self.will(Effect::File { path: path.to_owned(), identity: Some((made.dev(), made.ino())) })?;
+        rename_without_replacing(&own, path).map_err(failed("cannot make the file", path))?;
+        self.undo(scratch)
+            .map_err(|failure| failed("cannot make the file", path)(io::Error::other(failure.reason)))?;
+        Ok(entry)
+    }
+}
+
+fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags};
+    use rustix::io::Errno;
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Some filesystems (NFS, older FUSE) only know the other way to the same end.
+        Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to),
+        other => other.map_err(Into::into),
+    }
+}
+
+/// What `iotax clean` did.
+#[derive(Debug, Default)]
+pub struct Cleaned {
+    /// Undone, in this order.
+    pub undone: Vec<Effect>,
+    /// Not undone; still on record.
+    pub failed: Vec<NotUndone>,
+    /// Ledgers of processes that still run; left alone.
+    pub in_use: usize,
+}
+
+fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("cannot read the directory", dir)(error)),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Undoes what processes that are gone left behind.
+pub fn clean(dir: &Path) -> Result<Cleaned, LedgerError> {
+    let mut cleaned = Cleaned::default();
+    for path in ledger_files(dir)? {
+        match Ledger::adopt(&path)? {
+            Some(mut ledger) => {
+                let (undone, failed) = ledger.undo_all();
+                cleaned.undone.extend(undone);
+                cleaned.failed.extend(failed);
+            }
+            None => cleaned.in_use += 1,
+        }
+    }
+    Ok(cleaned)
+}
+
+/// What processes that are gone left behind, without touching it.
+pub fn leftovers(dir: &Path) -> Result<Vec<Effect>, LedgerError> {
+    let mut left = Vec::new();
+    for path in ledger_files(dir)? {
+        if let Some(ledger) = Ledger::adopt(&path)? {
+            left.extend(ledger.standing.into_values());
+        }
+    }
+    Ok(left)
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn undo_effect(effect: &Effect) -> io::Result<()> {
+    match effect {
+        Effect::Directory { path } => gone_is_fine(fs::remove_dir(path)),
+        Effect::PrivateDirectory { path } => {
+            let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+            let ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iotax-"));
+            if !ours || !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other("this is not the directory that iotax made; left alone"));
+            }
+            gone_is_fine(fs::remove_dir_all(path))
+        }
+        Effect::File { path, identity } => {
+            let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+            if metadata.file_type().is_block_device() || metadata.is_dir() {
+                return Err(io::Error::other("this is no longer the file that iotax made; left alone"));
+            }
+            match identity {
+                // Another file has come to stand here: it is not ours, and ours is gone.
+                Some(identity) if *identity != (metadata.dev(), metadata.ino()) => Ok(()),
+                _ => gone_is_fine(fs::remove_file(path)),
+            }
+        }
+        Effect::Guest { marker } => kill_guest(marker),
+    }
+}
+
+/// Kills the QEMU process with this marker in its command line, if there is one, and waits until it is gone.
+fn kill_guest(marker: &str) -> io::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let pids = guests_marked(Path::new("/proc"), marker);
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in &pids {
+            if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!("process {pids:?} does not end")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.
+fn guests_marked(proc: &Path, marker: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            let Ok(line) = fs::read(proc.join(pid.to_string()).join("cmdline")) else { return false };
+            let mut arguments = line.split(|byte| *byte == 0);
+            let program = arguments.next().unwrap_or_default();
+            String::from_utf8_lossy(program).contains("qemu")
+                && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let (state, work) = (temp.path().join("state"), temp.path().join("work"));
+        fs::create_dir(&work).expect("work dir");
+        (temp, state, work)
+    }
+
+    #[test]
+    fn all_effects_are_undone_last_first_and_the_ledger_goes() {
+        let (_temp, state, work) = scene();
+        let mut ledger = Ledger::create(&state, "t").expect("ledger");
+        let dir = work.join("iotax-1");
+        ledger.make_directory(&dir).expect("dir");
+        ledger.make_file(&dir.join("image")).expect("file");
+        ledger.make_private_directory(&work.join("iotax-2")).expect("private");
+        fs::write(work.join("iotax-2/socket"), "x").expect("scratch");
+        let (undone, failed) = ledger.undo_all();
+        assert!(failed.is_empty(), "{failed:?}");
+        assert_eq!(undone.len(), 3);
+        assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+        assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
+        let (_temp, state, work) = scene();
+        let mut dead = Ledger::create(&state, "dead").expect("ledger");
+        dead.make_file(&work.join("dead")).expect("file");
+        drop(dead); // as a killed process does: the lock goes, the file stays
+        let mut living = Ledger::create(&state, "living").expect("ledger");
+        living.make_file(&work.join("living")).expect("file");
+
+        assert_eq!(leftovers(&state).expect("readable").len(), 1);
+        let cleaned = clean(&state).expect("cleaned");
+        assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (1, 0, 1));
+        assert!(!work.join("dead").exists());
+        assert!(work.join("living").exists());
+    }
+
+    #[test]
+    fn the_users_files_are_left_alone() {
+        let (_temp, state, work) = scene();
+        // The name is taken: nothing is replaced and nothing of ours stays.
+        let taken = work.join("taken");
+        fs::write(&taken, "the user's").expect("file");
+        let mut ledger = Ledger::create(&state, "a").expect("ledger");
+        assert!(ledger.make_file(&taken).expect_err("refused").to_string().contains("taken"));
+        // Ours was replaced by the user's meanwhile.
+        let replaced = work.join("replaced");
+        ledger.make_file(&replaced).expect("file");
+        fs::write(work.join("new"), "the user's").expect("file");
+        fs::rename(work.join("new"), &replaced).expect("renamed");
+        // A file of the user's in our directory keeps the directory.
+        let dir = work.join("iotax-d");
+        ledger.make_directory(&dir).expect("dir");
+        fs::write(dir.join("note"), "the user's").expect("file");
+
+        let (_, failed) = ledger.undo_all();
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert_eq!(failed[0].effect, Effect::Directory { path: dir.clone() });
+        for path in [&taken, &replaced, &dir.join("note")] {
+            assert_eq!(fs::read_to_string(path).expect("still there"), "the user's");
+        }
+        assert_eq!(fs::read_dir(&work).expect("work").count(), 3);
+    }
+
+    #[test]
+    fn a_line_cut_short_by_a_crash_is_passed_over() {
+        let (_temp, state, work) = scene();
+        let mut ledger = Ledger::create(&state, "cut").expect("ledger");
+        ledger.make_file(&work.join("a")).expect("file");
+        ledger.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
+        drop(ledger);
+        let cleaned = clean(&state).expect("cleaned");
+        assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
+        assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+    }
+
+    #[test]
+    fn only_a_qemu_with_the_marker_is_a_marked_guest() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        for (pid, line) in [
+            (10, "/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
+            (11, "/usr/bin/qemu-system-x86_64\0-name\0other\0"),
+            (12, "vim\0iotax-abc-vm.txt\0"),
+            (13, ""),
+        ] {
+            let dir = temp.path().join(pid.to_string());
+            fs::create_dir(&dir).expect("dir");
+            fs::write(dir.join("cmdline"), line).expect("written");
+        }
+        assert_eq!(guests_marked(temp.path(), "iotax-abc-vm"), [10]);
+    }
+}
