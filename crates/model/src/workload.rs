@@ -161,6 +161,8 @@ pub struct Workload {
     pub rwmixread: u8,
     /// Whether the page cache is bypassed (O_DIRECT).
     pub direct: bool,
+    /// Whether caches are dropped before the measurement.
+    pub invalidate: bool,
     /// How I/O is handed to the kernel.
     pub ioengine: IoEngine,
 }
@@ -194,12 +196,14 @@ pub struct WorkloadKeys {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direct: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalidate: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ioengine: Option<IoEngine>,
 }
 
 impl WorkloadKeys {
     /// The complete workload: own keys first, then `defaults`, then: randread, 4k, iodepth 1, one job, 10 s after a
-    /// warm-up of 1 s, 50% reads in a mix, io_uring, direct. Without a name it is called by what it does,
+    /// warm-up of 1 s, 50% reads in a mix, io_uring, direct, caches dropped. Without a name it is called by what it does,
     /// such as `randread-4k-qd1`.
     #[must_use]
     pub fn complete(&self, defaults: &Self) -> Workload {
@@ -217,6 +221,7 @@ impl WorkloadKeys {
             ramp_time: self.ramp_time.or(defaults.ramp_time).unwrap_or(Nanos::from_secs(1)),
             rwmixread: self.rwmixread.or(defaults.rwmixread).unwrap_or(50),
             direct: self.direct.or(defaults.direct).unwrap_or(true),
+            invalidate: self.invalidate.or(defaults.invalidate).unwrap_or(true),
             ioengine: self.ioengine.or(defaults.ioengine).unwrap_or(IoEngine::IoUring),
         }
     }

@@ -1,1 +1,0 @@
-//! Builds targets and takes them down.

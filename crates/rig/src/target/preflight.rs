@@ -1,0 +1,221 @@
+//! What a plan needs of this machine, and what stands in its way, before anything is touched.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use iotax_model::Plan;
+use iotax_model::target::TargetSpec;
+use iotax_model::units::{Bytes, human};
+use rustix::fs::Access;
+
+use super::{Refusal, existing};
+use crate::facts;
+
+/// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.
+fn reserve(total: u64) -> u64 {
+    (total / 20).max(1 << 30)
+}
+
+/// Space that a plan's new files take, by directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Bytes in each directory.
+    pub space: BTreeMap<PathBuf, u64>,
+}
+
+impl Needs {
+    /// Bytes in all directories.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.space.values().sum()
+    }
+}
+
+/// What a plan needs, or the reason why it cannot be carried out here.
+pub fn check(plan: &Plan) -> Result<Needs, Refusal> {
+    let mut needs = Needs::default();
+    let writes = plan.workloads.iter().find(|workload| workload.rw.writes());
+    for target in &plan.targets {
+        match (&target.path, &target.file) {
+            (Some(path), _) if path.exists() => {
+                check_existing(path, plan)?;
+                if let Some(workload) = writes {
+                    return Err(Refusal::input(format!(
+                        "{}: it exists, so it is only read; {:?} writes (rw = {}). Give a path that does not exist: \
+                         it is created, filled, measured and removed",
+                        path.display(),
+                        workload.name,
+                        workload.rw
+                    )));
+                }
+            }
+            (Some(path), _) => {
+                let absolute = std::path::absolute(path)
+                    .map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
+                let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+                check_directory(&dir)?;
+                *needs.space.entry(dir).or_default() += plan.size().0;
+            }
+            (None, Some(file)) => {
+                check_directory(&file.dir)?;
+                *needs.space.entry(file.dir.clone()).or_default() += file_space(target, plan.size());
+            }
+            (None, None) => {}
+        }
+    }
+    for (dir, filesystem) in by_filesystem(&needs)? {
+        let need: u64 =
+            needs.space.iter().filter(|(d, _)| device(d) == Some(filesystem)).map(|(_, n)| n).sum();
+        let space = facts::free_space(&dir).map_err(|error| unusable(&dir, &error))?;
+        let keep = reserve(space.total);
+        if space.available < need.saturating_add(keep) {
+            return Err(Refusal::environment(format!(
+                "{}: {} are needed and {} are free; 5% of the filesystem or 1 GiB ({}) always stay free. \
+                 Use a smaller --size, fewer targets, or another directory",
+                dir.display(),
+                human::bytes(need),
+                human::bytes(space.available),
+                human::bytes(keep)
+            )));
+        }
+    }
+    Ok(needs)
+}
+
+/// An image, its overlay, and what formats add for their tables.
+fn file_space(target: &TargetSpec, size: Bytes) -> u64 {
+    let snapshot = target.file.as_ref().is_some_and(|file| file.snapshot.is_some());
+    let images = if snapshot { 2 } else { 1 };
+    images * (size.0 + size.0 / 50)
+}
+
+fn device(dir: &Path) -> Option<u64> {
+    fs::metadata(dir).ok().map(|metadata| metadata.dev())
+}
+
+/// One directory for each filesystem that is used.
+fn by_filesystem(needs: &Needs) -> Result<Vec<(PathBuf, u64)>, Refusal> {
+    let mut seen = BTreeMap::new();
+    for dir in needs.space.keys() {
+        let metadata = fs::metadata(dir).map_err(|error| unusable(dir, &error))?;
+        seen.entry(metadata.dev()).or_insert_with(|| dir.clone());
+    }
+    Ok(seen.into_iter().map(|(device, dir)| (dir, device)).collect())
+}
+
+fn unusable(dir: &Path, error: &std::io::Error) -> Refusal {
+    Refusal::environment(format!("{}: {error}", dir.display()))
+}
+
+fn check_directory(dir: &Path) -> Result<(), Refusal> {
+    let metadata = fs::metadata(dir).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Refusal::input(format!("{}: no such directory; give one that exists", dir.display()))
+        }
+        _ => unusable(dir, &error),
+    })?;
+    if !metadata.is_dir() {
+        return Err(Refusal::input(format!("{}: not a directory; give one that exists", dir.display())));
+    }
+    rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK).map_err(|errno| {
+        Refusal::environment(format!(
+            "{}: cannot create files there ({}); use another directory or another user",
+            dir.display(),
+            std::io::Error::from(errno)
+        ))
+    })
+}
+
+fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
+    let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
+    if metadata.is_dir() {
+        return Err(Refusal::input(format!(
+            "{}: a directory; name a file in it ({}), or use iotax ladder",
+            path.display(),
+            path.join("test.dat").display()
+        )));
+    }
+    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+        return Err(Refusal::input(format!("{}: neither a regular file nor a block device", path.display())));
+    }
+    let length = existing::length(path).map_err(|error| Refusal::environment(error.to_string()))?;
+    for workload in &plan.workloads {
+        if let Some(size) = workload.size
+            && size > length
+        {
+            return Err(Refusal::input(format!(
+                "{}: --size {size} is more than its length of {} ({length})",
+                path.display(),
+                human::bytes(length.0)
+            )));
+        }
+        if length < workload.bs {
+            return Err(Refusal::input(format!(
+                "{}: its length of {} bytes is less than one block of {}",
+                path.display(),
+                length.0,
+                workload.bs
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::exit::Exit;
+
+    fn plan(target: &str, workload: &str) -> Plan {
+        Plan::from_toml(&format!("[[target]]\nname = 't'\n{target}\n[[workload]]\n{workload}"))
+            .expect("valid plan")
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_said_with_the_right_exit_code() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let file = temp.path().join("file");
+        fs::write(&file, vec![1; 8192]).expect("written");
+        let (dir, file) = (temp.path().display(), file.display());
+        for (target, workload, exit, words) in [
+            (format!("path = '{dir}'"), "rw = 'read'", Exit::Usage, "a directory"),
+            (format!("path = '{file}'"), "rw = 'write'", Exit::Usage, "only read"),
+            (format!("path = '{file}'"), "rw = 'read'\nsize = '1m'", Exit::Usage, "more than its length"),
+            (format!("path = '{file}'"), "rw = 'read'\nbs = '64k'", Exit::Usage, "less than one block"),
+            ("path = '/dev/null'".to_owned(), "rw = 'read'", Exit::Usage, "neither"),
+            (format!("file = {{ dir = '{dir}/none' }}"), "rw = 'read'", Exit::Usage, "no such directory"),
+            (format!("file = {{ dir = '{file}' }}"), "rw = 'read'", Exit::Usage, "not a directory"),
+            (format!("path = '{dir}/none/new'"), "rw = 'read'", Exit::Usage, "no such directory"),
+            (
+                format!("file = {{ dir = '{dir}' }}"),
+                "rw = 'read'\nsize = '900TiB'",
+                Exit::Environment,
+                "are needed",
+            ),
+            ("file = { dir = '/proc' }".to_owned(), "rw = 'read'", Exit::Environment, "/proc"),
+        ] {
+            let refusal = check(&plan(&target, workload)).expect_err(words);
+            assert_eq!(refusal.exit, exit, "{refusal}");
+            assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_done_says_what_it_needs() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let dir = temp.path();
+        let file = dir.join("file");
+        fs::write(&file, vec![1; 8192]).expect("written");
+        let needs = |target: &str| check(&plan(target, "rw = 'read'\nsize = '8k'")).expect("fine").total();
+        assert_eq!(needs(&format!("path = '{}'", file.display())), 0);
+        assert_eq!(needs(&format!("path = '{}/new'", dir.display())), 8192);
+        assert_eq!(needs(&format!("file = {{ dir = '{}' }}", dir.display())), 8192 + 163);
+        let snapshot = format!(
+            "file = {{ dir = '{}', format = 'qcow2', snapshot = 'external' }}\nguest = {{}}",
+            dir.display()
+        );
+        assert_eq!(needs(&snapshot), 2 * (8192 + 163));
+    }
+}

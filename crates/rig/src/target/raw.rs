@@ -1,0 +1,91 @@
+//! A new file that holds the workload's bytes and nothing else.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use iotax_model::target::{Format, Preallocation};
+use iotax_model::units::Bytes;
+use rustix::fs::FallocateFlags;
+
+use super::{BuildError, Built};
+use crate::ledger::{Effect, Entry, Ledger};
+
+/// Makes the file under a name that the user chose.
+pub fn build_at(path: &Path, size: Bytes, ledger: &mut Ledger) -> Result<Built, BuildError> {
+    let path = std::path::absolute(path).map_err(BuildError::file(path))?;
+    let entry = ledger.make_file(&path)?;
+    let file = OpenOptions::new().write(true).open(&path).map_err(BuildError::file(&path))?;
+    finish(&path, &file, size, Preallocation::Off, entry)
+}
+
+/// Makes the file in a directory of iotax's own.
+pub fn build_in(
+    path: &Path,
+    size: Bytes,
+    preallocation: Preallocation,
+    ledger: &mut Ledger,
+) -> Result<Built, BuildError> {
+    let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    finish(path, &file.map_err(BuildError::file(path))?, size, preallocation, entry)
+}
+
+fn finish(
+    path: &Path,
+    file: &File,
+    size: Bytes,
+    preallocation: Preallocation,
+    entry: Entry,
+) -> Result<Built, BuildError> {
+    match preallocation {
+        Preallocation::Off | Preallocation::Metadata => file.set_len(size.0),
+        // Writing it, which `full` asks for, is what preconditioning does to every target anyway.
+        Preallocation::Falloc | Preallocation::Full => {
+            rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size.0).map_err(Into::into)
+        }
+    }
+    .map_err(BuildError::file(path))?;
+    Ok(Built {
+        path: path.to_owned(),
+        format: Format::Raw,
+        size,
+        writable: true,
+        entry: Some(entry),
+        snapshot: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn the_file_has_its_size_and_what_was_asked_to_be_allocated() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let mut ledger = Ledger::create(&temp.path().join("state"), "t").expect("ledger");
+        for (name, preallocation, allocated) in
+            [("off", Preallocation::Off, false), ("falloc", Preallocation::Falloc, true)]
+        {
+            let path = temp.path().join(name);
+            let built = build_in(&path, Bytes(1 << 20), preallocation, &mut ledger).expect("built");
+            let metadata = std::fs::metadata(&path).expect("there");
+            assert_eq!((built.size, metadata.len(), built.writable), (Bytes(1 << 20), 1 << 20, true));
+            assert_eq!(metadata.blocks() * 512 >= 1 << 20, allocated, "{name}");
+        }
+        ledger.undo_all();
+        assert!(!temp.path().join("off").exists() && !temp.path().join("falloc").exists());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_refused() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let mut ledger = Ledger::create(&temp.path().join("state"), "t").expect("ledger");
+        let path = temp.path().join("taken");
+        std::fs::write(&path, "the user's").expect("written");
+        assert!(build_at(&path, Bytes(4096), &mut ledger).is_err());
+        ledger.undo_all();
+        assert_eq!(std::fs::read_to_string(&path).expect("still there"), "the user's");
+    }
+}
