@@ -1,0 +1,4 @@
+//! Readers of the system, on recorded trees and on the live machine.
+
+mod facts;
+mod tree;
