@@ -1,4 +1,5 @@
 //! Readers of the system, on recorded trees and on the live machine.
 
 mod facts;
+mod stack;
 mod tree;
