@@ -173,8 +173,10 @@ pub struct HostCpu {
     pub system_ns: u64,
     /// Hard and soft interrupts.
     pub irq_ns: u64,
-    /// Idle with I/O outstanding.
-    pub iowait_ns: u64,
+    /// Idle with I/O outstanding. Absent where the kernel took some of it back: it books idle time as one or the
+    /// other by what is outstanding at the moment of reading, so this counter alone may fall (proc(5)).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub iowait_ns: Option<u64>,
     /// Idle.
     pub idle_ns: u64,
     /// Taken by the hypervisor beneath this machine.

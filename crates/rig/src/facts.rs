@@ -1,1 +1,155 @@
-//! What this machine is: kernel, CPU, memory, block devices, QEMU.
+//! What this machine is: kernel, CPU, memory, hypervisor, free space.
+//!
+//! Everything is read below a root path, `/` on a live system. A fact that cannot be read is absent.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use iotax_model::record::Environment;
+use iotax_model::units::Bytes;
+
+/// Why a fact that a caller cannot do without is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// The filesystem would not say how full it is.
+    #[error(
+        "cannot tell the free space of {dir}: {source}; name an existing directory that this user can reach"
+    )]
+    FreeSpace {
+        /// The directory asked about.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The room on a filesystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// What a user without privileges may still write.
+    pub available: Bytes,
+    /// The size of the filesystem.
+    pub total: Bytes,
+}
+
+/// The room on the filesystem that holds `dir`, by statvfs(3).
+pub fn free_space(dir: &Path) -> Result<Space, FactsError> {
+    let room = rustix::fs::statvfs(dir)
+        .map_err(|error| FactsError::FreeSpace { dir: dir.to_owned(), source: error.into() })?;
+    Ok(Space {
+        available: Bytes(room.f_bavail.saturating_mul(room.f_frsize)),
+        total: Bytes(room.f_blocks.saturating_mul(room.f_frsize)),
+    })
+}
+
+/// The machine as `root`'s /proc, /sys and /etc show it. What only the caller knows is left absent: QEMU, the
+/// accelerator and its reason, the tool and its floor.
+pub fn environment(root: &Path) -> Environment {
+    let read = |path: &str| text(&root.join(path));
+    let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
+    Environment {
+        kernel: read("proc/sys/kernel/osrelease"),
+        os: read("etc/os-release").or_else(|| read("usr/lib/os-release")).and_then(|text| os_name(&text)),
+        // The key's name on x86, on POWER and on ARM boards.
+        cpu_model: ["model name", "cpu", "Model"]
+            .iter()
+            .find_map(|key| field(&cpuinfo, key))
+            .map(str::to_owned),
+        cpus: read("sys/devices/system/cpu/online").and_then(|list| length_of_list(&list)),
+        memory_bytes: read("proc/meminfo").and_then(|text| memory(&text)),
+        governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        clocksource: read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        mitigations: mitigations(&root.join("sys/devices/system/cpu/vulnerabilities")),
+        hypervisor: hypervisor(root, &cpuinfo),
+        ..Environment::default()
+    }
+}
+
+/// The content of a small file, without the white space around it; `None` if it cannot be read or is empty.
+pub(crate) fn text(path: &Path) -> Option<String> {
+    // Firmware strings in /sys need not be UTF-8.
+    let bytes = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// The first value of `key` in lines of the form `key : value`.
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == key)
+        .map(|(_, value)| value.trim())
+        .filter(|value| !value.is_empty())
+}
+
+/// PRETTY_NAME of os-release(5), unquoted.
+fn os_name(text: &str) -> Option<String> {
+    let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    let value = value.trim().trim_matches(['"', '\'']);
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+/// How many numbers a list such as `0-3,8` names.
+fn length_of_list(list: &str) -> Option<u32> {
+    list.split(',').try_fold(0_u32, |total, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        total.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+/// MemTotal in bytes. The kernel's kB are KiB.
+fn memory(meminfo: &str) -> Option<u64> {
+    field(meminfo, "MemTotal")?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What each file of the directory says, by its name.
+fn mitigations(dir: &Path) -> BTreeMap<String, String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
+}
+
+/// Words of the firmware's vendor or product and the hypervisor that writes them.
+const FIRMWARE: [(&str, &str); 9] = [
+    ("VMware", "VMware"),
+    ("VirtualBox", "VirtualBox"),
+    ("Microsoft Corporation Virtual Machine", "Hyper-V"),
+    ("Xen", "Xen"),
+    ("Amazon EC2", "Amazon EC2"),
+    ("Google Compute Engine", "Google Compute Engine"),
+    ("Parallels", "Parallels"),
+    ("bhyve", "bhyve"),
+    ("QEMU", "QEMU"),
+];
+
+/// Clocksources that only a guest of that hypervisor is offered.
+const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
+
+/// The hypervisor beneath this machine: as Xen names itself, as the firmware names it, or as its clock gives it away.
+fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
+    if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
+        return Some(kind);
+    }
+    // x86 CPUs say whether they are virtual. Without that flag the firmware's words prove nothing: a cloud's
+    // bare-metal machines carry the same ones.
+    if let Some(flags) = field(cpuinfo, "flags")
+        && !flags.split_whitespace().any(|flag| flag == "hypervisor")
+    {
+        return None;
+    }
+    let known = |words: &str, table: &[(&str, &str)]| {
+        table.iter().find(|(word, _)| words.contains(word)).map(|(_, name)| (*name).to_owned())
+    };
+    let firmware = ["sys_vendor", "product_name"]
+        .iter()
+        .filter_map(|file| text(&root.join("sys/class/dmi/id").join(file)))
+        .collect::<Vec<_>>()
+        .join(" ");
+    let clocks = text(&root.join("sys/devices/system/clocksource/clocksource0/available_clocksource"));
+    known(&firmware, &FIRMWARE).or_else(|| known(&clocks.unwrap_or_default(), &CLOCKS)).or_else(|| {
+        // The flag is there and the name is not.
+        field(cpuinfo, "flags").map(|_| "a hypervisor that does not give its name".to_owned())
+    })
+}

@@ -1,1 +1,128 @@
-//! The layers beneath a path, read from the system.
+//! The layers beneath a path, read from the system: device, partition, device-mapper, RAID, loop, filesystem, file.
+//!
+//! The mount table says which filesystem a path is on, /sys/dev/block which device that is, and each device's
+//! directory there what it stands on. Everything is read below a root path, `/` on a live system.
+
+mod device;
+mod mount;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use iotax_model::target::{Layer, LayerKind};
+use iotax_model::units::human;
+
+use mount::Mount;
+
+/// What a path stands on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stack {
+    /// From the bottom up. Where a layer stands on several (a mirror, a volume over two disks), each of them with what
+    /// is beneath it comes before the layer itself, and what two of them share comes once.
+    pub layers: Vec<Layer>,
+    /// The kernel's names of the block devices among the layers, from the bottom up, as /proc/diskstats has them.
+    pub disks: Vec<String>,
+}
+
+/// Why the layers beneath a path are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// The path cannot be reached.
+    #[error("cannot look beneath {path}: {source}; name an existing file, directory or block device")]
+    Path {
+        /// As it was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Nothing that holds data.
+    #[error("{path} is neither a file nor a directory nor a block device; name one of these")]
+    Kind {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// The mount table cannot be read, or it has no place for the path.
+    #[error("cannot tell the filesystem of {path} from {table}: {reason}; is /proc mounted here?")]
+    Mounts {
+        /// As it was given.
+        path: PathBuf,
+        /// The mount table.
+        table: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The layers beneath an existing file (itself included), a directory (itself not included) or a block device.
+pub fn of_path(root: &Path, path: &Path) -> Result<Stack, StackError> {
+    let mut walk = Walk { root, stack: Stack::default(), entered: Vec::new() };
+    walk.add_path(path)?;
+    Ok(walk.stack)
+}
+
+/// The way down to the bottom and, layer by layer, up again.
+struct Walk<'a> {
+    root: &'a Path,
+    stack: Stack,
+    /// Devices whose layers are there or on their way: what two layers share comes once, and no circle is followed.
+    entered: Vec<String>,
+}
+
+impl Walk<'_> {
+    /// Adds what is beneath `path` and, for a file, the file.
+    fn add_path(&mut self, path: &Path) -> Result<(), StackError> {
+        let unreachable = |source| StackError::Path { path: path.to_owned(), source };
+        let place = self.canonical(path).map_err(unreachable)?;
+        let found = fs::metadata(&place).map_err(unreachable)?;
+        let kind = found.file_type();
+        if kind.is_block_device() {
+            let number = found.rdev();
+            let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+            if !self.add_number(&number) {
+                self.add_layer(Layer::new(LayerKind::Device, number, "not described in /sys"));
+            }
+            return Ok(());
+        }
+        if !kind.is_file() && !kind.is_dir() {
+            return Err(StackError::Kind { path: path.to_owned() });
+        }
+        // The mount table and the layers speak of paths as they are below the root.
+        let root = fs::canonicalize(self.root).map_err(unreachable)?;
+        let inside = Path::new("/").join(place.strip_prefix(root).unwrap_or(&place));
+        let mount = mount::of(self.root, &inside).map_err(|(table, reason)| StackError::Mounts {
+            path: path.to_owned(),
+            table,
+            reason,
+        })?;
+        let on_device = self.add_source(&mount);
+        self.add_layer(filesystem(&mount, on_device));
+        if kind.is_file() {
+            let name = inside.file_name().unwrap_or(inside.as_os_str()).to_string_lossy();
+            let detail = format!("{}, {}", inside.display(), human::bytes(found.len()));
+            self.add_layer(Layer::new(LayerKind::File, name, detail));
+        }
+        Ok(())
+    }
+
+    /// Where `path`, as it is called below the root, really is.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        let path = std::path::absolute(path)?;
+        fs::canonicalize(self.root.join(path.strip_prefix("/").unwrap_or(&path)))
+    }
+
+    fn add_layer(&mut self, layer: Layer) {
+        if !self.stack.layers.contains(&layer) {
+            self.stack.layers.push(layer);
+        }
+    }
+}
+
+fn filesystem(mount: &Mount, on_device: bool) -> Layer {
+    let mut detail = format!("{}, {}", mount.point.display(), mount.options);
+    if !on_device {
+        detail = format!("{detail}, no block device beneath it is known: its source is {:?}", mount.source);
+    }
+    Layer::new(LayerKind::Filesystem, &mount.kind, detail)
+}

@@ -1,0 +1,188 @@
+//! Counters of block devices, CPUs and pressure: how the kernel writes them and what two readings say.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::{DiskActivity, HostCpu, Pressure};
+
+/// /proc/diskstats counts in sectors of 512 bytes, whatever the device's blocks are.
+const SECTOR: u64 = 512;
+const NS_PER_MS: u64 = 1_000_000;
+const NS_PER_US: u64 = 1_000;
+
+/// Nanoseconds of one tick, the unit of CPU times in /proc.
+pub(super) fn tick_ns() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// `(later - earlier) * unit`; absent if the counter ran backwards.
+pub(super) fn since(earlier: u64, later: u64, unit: u64) -> Option<u64> {
+    later.checked_sub(earlier)?.checked_mul(unit)
+}
+
+/// Counters of one block device since it appeared (kernel documentation, admin-guide/iostats).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DiskCounters {
+    reads: u64,
+    read_merges: u64,
+    read_sectors: u64,
+    read_ms: u64,
+    writes: u64,
+    write_merges: u64,
+    write_sectors: u64,
+    write_ms: u64,
+    busy_ms: u64,
+}
+
+/// The counters of the devices with these names; a device that is not listed is absent.
+pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskCounters> {
+    let named = diskstats.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let name = fields.nth(2)?;
+        names.iter().any(|wanted| wanted == name).then_some(())?;
+        Some((name.to_owned(), DiskCounters::parse(fields)?))
+    });
+    named.collect()
+}
+
+impl DiskCounters {
+    /// From the fields after the name. Those for discards and flushes, which older kernels do not have, are left alone.
+    fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let mut fields = fields.map(|field| field.parse().ok());
+        let mut next = || fields.next().flatten();
+        Some(Self {
+            reads: next()?,
+            read_merges: next()?,
+            read_sectors: next()?,
+            read_ms: next()?,
+            writes: next()?,
+            write_merges: next()?,
+            write_sectors: next()?,
+            write_ms: next()?,
+            busy_ms: {
+                let _in_flight: u64 = next()?;
+                next()?
+            },
+        })
+    }
+
+    /// What the device did from here to `later`, `duration_ns` after.
+    pub(super) fn until(&self, later: &Self, duration_ns: u64) -> Option<DiskActivity> {
+        let reads = since(self.reads, later.reads, 1)?;
+        let writes = since(self.writes, later.writes, 1)?;
+        let waited = since(self.read_ms, later.read_ms, NS_PER_MS)?.checked_add(since(
+            self.write_ms,
+            later.write_ms,
+            NS_PER_MS,
+        )?)?;
+        let busy_ns = since(self.busy_ms, later.busy_ms, NS_PER_MS)?;
+        if duration_ns == 0 {
+            return None;
+        }
+        Some(DiskActivity {
+            reads,
+            read_bytes: since(self.read_sectors, later.read_sectors, SECTOR)?,
+            read_merges: since(self.read_merges, later.read_merges, 1)?,
+            writes,
+            write_bytes: since(self.write_sectors, later.write_sectors, SECTOR)?,
+            write_merges: since(self.write_merges, later.write_merges, 1)?,
+            // The kernel books busy time by its clock tick: it may come to a little more than the window.
+            busy: (busy_ns as f64 / duration_ns as f64).min(1.0),
+            mean_wait_ns: (reads + writes > 0).then(|| waited as f64 / (reads + writes) as f64),
+        })
+    }
+}
+
+/// CPU times of the whole machine in ticks, from the first line of /proc/stat (proc_stat(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CpuCounters {
+    user: u64,
+    nice: u64,
+    system: u64,
+    idle: u64,
+    iowait: u64,
+    irq: u64,
+    softirq: u64,
+    steal: u64,
+    guest: u64,
+    guest_nice: u64,
+}
+
+/// The counters of all CPUs together.
+pub(super) fn cpu(stat: &str) -> Option<CpuCounters> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let mut fields = line.split_ascii_whitespace().map(|field| field.parse().ok());
+    let mut next = || fields.next().flatten();
+    Some(CpuCounters {
+        user: next()?,
+        nice: next()?,
+        system: next()?,
+        idle: next()?,
+        iowait: next()?,
+        irq: next()?,
+        softirq: next()?,
+        steal: next()?,
+        guest: next()?,
+        guest_nice: next()?,
+    })
+}
+
+impl CpuCounters {
+    /// What the CPUs did from here to `later`.
+    pub(super) fn until(&self, later: &Self) -> Option<HostCpu> {
+        let tick = tick_ns();
+        let both = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
+        Some(HostCpu {
+            // The kernel counts a guest's time in user and nice too.
+            user_ns: both(since(self.user, later.user, tick), since(self.nice, later.nice, tick))?,
+            system_ns: since(self.system, later.system, tick)?,
+            irq_ns: both(since(self.irq, later.irq, tick), since(self.softirq, later.softirq, tick))?,
+            iowait_ns: since(self.iowait, later.iowait, tick),
+            idle_ns: since(self.idle, later.idle, tick)?,
+            steal_ns: since(self.steal, later.steal, tick)?,
+            guest_ns: both(
+                since(self.guest, later.guest, tick),
+                since(self.guest_nice, later.guest_nice, tick),
+            )?,
+        })
+    }
+}
+
+/// Stall times in microseconds since boot, from /proc/pressure (kernel documentation, accounting/psi).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PressureCounters {
+    io_some: u64,
+    io_full: u64,
+    cpu_some: u64,
+    memory_some: u64,
+}
+
+/// The counters of the three files; absent if any of them is.
+pub(super) fn pressure(
+    io: Option<&str>,
+    cpu: Option<&str>,
+    memory: Option<&str>,
+) -> Option<PressureCounters> {
+    Some(PressureCounters {
+        io_some: total(io?, "some ")?,
+        io_full: total(io?, "full ")?,
+        cpu_some: total(cpu?, "some ")?,
+        memory_some: total(memory?, "some ")?,
+    })
+}
+
+fn total(text: &str, line: &str) -> Option<u64> {
+    let line = text.lines().find(|candidate| candidate.starts_with(line))?;
+    line.split_ascii_whitespace().find_map(|field| field.strip_prefix("total="))?.parse().ok()
+}
+
+impl PressureCounters {
+    /// The stalls from here to `later`.
+    pub(super) fn until(&self, later: &Self) -> Option<Pressure> {
+        Some(Pressure {
+            io_some_ns: since(self.io_some, later.io_some, NS_PER_US)?,
+            io_full_ns: since(self.io_full, later.io_full, NS_PER_US)?,
+            cpu_some_ns: since(self.cpu_some, later.cpu_some, NS_PER_US)?,
+            memory_some_ns: since(self.memory_some, later.memory_some, NS_PER_US)?,
+        })
+    }
+}

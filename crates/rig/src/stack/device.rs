@@ -1,0 +1,214 @@
+//! Block devices and what they stand on, by their directories in /sys.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use iotax_model::target::{Layer, LayerKind};
+use iotax_model::units::human;
+
+use super::Walk;
+use super::mount::Mount;
+use crate::facts::text;
+
+/// /sys counts sizes and offsets in sectors of 512 bytes, whatever the device's blocks are.
+const SECTOR: u64 = 512;
+
+impl Walk<'_> {
+    /// Adds the devices that a mounted filesystem is on. False if none is known: it lives in memory, on the network
+    /// or on another filesystem.
+    pub(super) fn add_source(&mut self, mount: &Mount) -> bool {
+        if self.add_number(&mount.number) {
+            return true;
+        }
+        // Without a device number of its own: btrfs lists its devices in /sys, others name them as their source.
+        let names: Vec<String> =
+            mount.source.split(':').filter_map(|source| self.kernel_name(source)).collect();
+        let names = if mount.kind == "btrfs" { self.btrfs_members(&names) } else { names };
+        let found: Vec<PathBuf> = names.iter().filter_map(|name| self.directory(name)).collect();
+        found.iter().for_each(|directory| self.add_device(directory));
+        !found.is_empty()
+    }
+
+    /// Adds the device with this `major:minor` and what is beneath it. False if /sys does not know it.
+    pub(super) fn add_number(&mut self, number: &str) -> bool {
+        let Ok(directory) = fs::canonicalize(self.root.join("sys/dev/block").join(number)) else {
+            return false;
+        };
+        self.add_device(&directory);
+        true
+    }
+
+    /// Adds the device with this directory in /sys, after what is beneath it.
+    fn add_device(&mut self, directory: &Path) {
+        let Some(entry) = directory.file_name() else { return };
+        // Where a device's name has a slash, its directory has an exclamation mark.
+        let name = entry.to_string_lossy().replace('!', "/");
+        if self.entered.contains(&name) {
+            return;
+        }
+        self.entered.push(name.clone());
+        let layer = if directory.join("partition").exists() {
+            if let Some(whole) = directory.parent() {
+                self.add_device(whole);
+            }
+            partition(directory, &name)
+        } else if let Some(file) = text(&directory.join("loop/backing_file")) {
+            let reached = self.add_path(Path::new(&file)).is_ok();
+            loop_device(directory, &name, &file, reached)
+        } else {
+            for beneath in beneath(directory) {
+                self.add_device(&beneath);
+            }
+            if directory.join("dm").exists() {
+                mapped(directory, &name)
+            } else if directory.join("md").exists() {
+                raid(directory, &name)
+            } else {
+                device(directory, &name)
+            }
+        };
+        self.add_layer(layer);
+        self.stack.disks.push(name);
+    }
+
+    /// The directory of a device by the kernel's name.
+    fn directory(&self, name: &str) -> Option<PathBuf> {
+        fs::canonicalize(self.root.join("sys/class/block").join(name)).ok()
+    }
+
+    /// The kernel's name of a device such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`.
+    fn kernel_name(&self, source: &str) -> Option<String> {
+        let device = Path::new(source.starts_with("/dev/").then_some(source)?);
+        let linked = self.canonical(device).ok().and_then(|place| Some(place.file_name()?.to_owned()));
+        let named = device.file_name()?.to_owned();
+        let known = linked
+            .into_iter()
+            .chain([named.clone()])
+            .filter_map(|name| name.into_string().ok())
+            .find(|name| self.directory(name).is_some());
+        known.or_else(|| {
+            // Without its link in /dev: the name that device-mapper itself has for it.
+            let devices = sorted(&self.root.join("sys/class/block"));
+            let mapped =
+                devices.iter().find(|device| text(&device.join("dm/name")).as_deref() == named.to_str())?;
+            mapped.file_name()?.to_str().map(str::to_owned)
+        })
+    }
+
+    /// All devices of the btrfs filesystem that has one of these; these themselves if /sys does not tell.
+    fn btrfs_members(&self, names: &[String]) -> Vec<String> {
+        let filesystems = sorted(&self.root.join("sys/fs/btrfs"));
+        let members = filesystems.iter().map(|filesystem| {
+            let devices = sorted(&filesystem.join("devices"));
+            devices
+                .iter()
+                .filter_map(|device| device.file_name()?.to_str().map(str::to_owned))
+                .collect::<Vec<_>>()
+        });
+        members
+            .into_iter()
+            .find(|members| members.iter().any(|name| names.contains(name)))
+            .unwrap_or(names.to_vec())
+    }
+}
+
+/// The entries of a directory in the order of their names; none if it cannot be read.
+fn sorted(directory: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<PathBuf> =
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    entries
+}
+
+/// The directories of the devices that this one stands on.
+fn beneath(directory: &Path) -> Vec<PathBuf> {
+    sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
+}
+
+/// A number from a file of a device's directory.
+fn number(directory: &Path, file: &str) -> Option<u64> {
+    text(&directory.join(file))?.parse().ok()
+}
+
+/// Such as `8.00 GiB`, from a file that counts sectors.
+fn sectors(directory: &Path, file: &str) -> Option<String> {
+    Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
+}
+
+/// The parts that are known, in a row.
+fn row(parts: impl IntoIterator<Item = Option<String>>) -> String {
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn device(directory: &Path, name: &str) -> Layer {
+    let queue = |file: &str| text(&directory.join("queue").join(file));
+    let model = text(&directory.join("device/model")).or_else(|| {
+        // A virtio disk has no model; its place in /sys tells it.
+        directory.ancestors().any(is_virtio).then(|| "virtio disk".to_owned())
+    });
+    let detail = row([
+        model,
+        sectors(directory, "size"),
+        queue("rotational").map(|flag| if flag == "0" { "not rotational" } else { "rotational" }.to_owned()),
+        queue("scheduler").map(|all| format!("scheduler {}", in_use(&all))),
+        queue("logical_block_size")
+            .zip(queue("physical_block_size"))
+            .map(|(logical, physical)| format!("blocks of {logical} bytes logical, {physical} physical")),
+        queue("write_cache").map(|mode| format!("cache {mode}")),
+    ]);
+    Layer::new(LayerKind::Device, name, detail)
+}
+
+fn is_virtio(place: &Path) -> bool {
+    let name = place.file_name().and_then(|name| name.to_str());
+    let index = name.and_then(|name| name.strip_prefix("virtio"));
+    index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The scheduler in brackets; the only one has none.
+fn in_use(schedulers: &str) -> &str {
+    schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
+}
+
+fn partition(directory: &Path, name: &str) -> Layer {
+    let start = sectors(directory, "start").map(|start| format!("begins at {start}"));
+    Layer::new(LayerKind::Partition, name, row([sectors(directory, "size"), start]))
+}
+
+fn mapped(directory: &Path, name: &str) -> Layer {
+    let uuid = text(&directory.join("dm/uuid")).unwrap_or_default();
+    // Who made it puts its mark before the dash.
+    let kind = match uuid.split_once('-').map(|(mark, _)| mark) {
+        Some("LVM") => "LVM".to_owned(),
+        Some("CRYPT") => "dm-crypt".to_owned(),
+        Some("mpath") => "multipath".to_owned(),
+        Some(mark) => format!("device-mapper ({mark})"),
+        None => "device-mapper".to_owned(),
+    };
+    let title = text(&directory.join("dm/name")).unwrap_or_else(|| name.to_owned());
+    Layer::new(LayerKind::Dm, title, row([Some(name.to_owned()), Some(kind), sectors(directory, "size")]))
+}
+
+fn raid(directory: &Path, name: &str) -> Layer {
+    let md = |file: &str| text(&directory.join("md").join(file));
+    let members = md("raid_disks").map(|disks| format!("{disks} members"));
+    let missing = md("degraded").filter(|count| count != "0").map(|count| format!("{count} of them missing"));
+    let state = md("array_state").map(|state| format!("state {state}"));
+    Layer::new(LayerKind::Md, name, row([md("level"), members, missing, sectors(directory, "size"), state]))
+}
+
+fn loop_device(directory: &Path, name: &str, file: &str, reached: bool) -> Layer {
+    let direct = text(&directory.join("loop/dio")).map(|flag| match flag.as_str() {
+        "0" => "through the page cache".to_owned(),
+        _ => "direct I/O".to_owned(),
+    });
+    let offset = number(directory, "loop/offset").filter(|offset| *offset > 0);
+    let detail = row([
+        Some(format!("of {file}")),
+        (!reached).then(|| "which cannot be reached: what is beneath it is not known".to_owned()),
+        sectors(directory, "size"),
+        direct,
+        offset.map(|offset| format!("begins at byte {offset}")),
+    ]);
+    Layer::new(LayerKind::Loop, name, detail)
+}

@@ -1,0 +1,159 @@
+//! Which mounted filesystem a path is on, by /proc/self/mountinfo (proc_pid_mountinfo(5)).
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One line of the mount table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    id: u64,
+    parent: u64,
+    /// `major:minor`; the major number is 0 where the filesystem has no block device of its own.
+    pub(super) number: String,
+    /// Where it is mounted.
+    pub(super) point: PathBuf,
+    /// The filesystem's type.
+    pub(super) kind: String,
+    /// What was mounted, in the filesystem's own words.
+    pub(super) source: String,
+    /// The mount's options and the filesystem's, each once.
+    pub(super) options: String,
+}
+
+/// The mount that an absolute path without symbolic links is on. Fails with the table's path and a reason.
+pub(super) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
+    let table = root.join("proc/self/mountinfo");
+    match fs::read(&table) {
+        Ok(text) => {
+            let mounts: Vec<Mount> = text.split(|byte| *byte == b'\n').filter_map(parse).collect();
+            find(&mounts, path).cloned().ok_or_else(|| (table, "no mount holds this path".to_owned()))
+        }
+        Err(error) => Err((table, error.to_string())),
+    }
+}
+
+/// Walks down the tree of mounts as a path lookup does: of the mounts on the current one, the first on the way to
+/// `path` is entered. The longest mount point alone would find mounts that a later one has covered.
+fn find<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let top = |mount: &&Mount| !mounts.iter().any(|other| other.id == mount.parent && other.id != mount.id);
+    let mut current = mounts.iter().filter(top).find(|mount| path.starts_with(&mount.point))?;
+    // Each step goes one mount deeper; a table that is no tree ends the walk.
+    for _ in mounts {
+        let next = mounts
+            .iter()
+            .filter(|mount| {
+                mount.parent == current.id && mount.id != current.id && path.starts_with(&mount.point)
+            })
+            .min_by_key(|mount| mount.point.components().count());
+        match next {
+            Some(next) => current = next,
+            None => return Some(current),
+        }
+    }
+    None
+}
+
+/// `27 1 254:0 / /srv rw,relatime shared:1 - ext4 /dev/vda rw,discard`: the number of fields before the dash varies.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let dash = fields.iter().position(|field| *field == b"-")?;
+    let text = |index: usize| Some(unescape(fields.get(index)?).to_string_lossy().into_owned());
+    let mut options: Vec<String> = Vec::new();
+    for option in [text(5)?, text(dash + 3)?].iter().flat_map(|list| list.split(',')) {
+        if !options.iter().any(|known| known == option) {
+            options.push(option.to_owned());
+        }
+    }
+    Some(Mount {
+        id: text(0)?.parse().ok()?,
+        parent: text(1)?.parse().ok()?,
+        number: text(2)?,
+        point: unescape(fields.get(4)?).into(),
+        kind: text(dash + 1)?,
+        source: text(dash + 2)?,
+        options: options.join(","),
+    })
+}
+
+/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> OsString {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        let octal =
+            tail.get(..3).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match octal {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+1 1 0:1 / / rw - rootfs none rw
+20 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro
+21 20 8:2 / /srv rw,relatime - xfs /dev/sda2 rw,noquota
+22 20 8:3 / /srv/my\\040images rw,relatime - xfs /dev/sda3 rw
+23 20 0:40 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1k
+24 23 8:4 / /tmp rw - ext2 /dev/sda4 rw
+25 21 8:5 / /srv/deep rw - ext2 /dev/sda5 rw
+a line that is none
+";
+
+    fn number(path: &str) -> Option<String> {
+        let mounts: Vec<Mount> = TABLE.lines().filter_map(|line| parse(line.as_bytes())).collect();
+        assert_eq!(mounts.len(), 7);
+        find(&mounts, Path::new(path)).map(|mount| mount.number.clone())
+    }
+
+    #[test]
+    fn the_mount_is_found_as_a_lookup_finds_it() {
+        for (path, expected) in [
+            ("/etc/fstab", "8:1"),
+            ("/srv", "8:2"),
+            ("/srvx/a", "8:1"),
+            ("/srv/deep/a", "8:5"),
+            // Mounted on the root before /srv was: /srv covers it.
+            ("/srv/my images/a", "8:2"),
+            // The upper of two on the same place.
+            ("/tmp/a", "8:4"),
+        ] {
+            assert_eq!(number(path).as_deref(), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_no_tree_ends_the_walk() {
+        let circle = "1 9 8:1 / / rw - a a rw\n2 3 8:1 / / rw - a a rw\n3 2 8:1 / / rw - a a rw\n4 4 8:1 / / rw - a a rw";
+        let mut mounts: Vec<Mount> = circle.lines().filter_map(|line| parse(line.as_bytes())).collect();
+        mounts[0].id = 3;
+        assert_eq!(find(&mounts, Path::new("/a")), None);
+        assert_eq!(find(&[], Path::new("/a")), None);
+    }
+
+    #[test]
+    fn a_line_is_read_with_its_escapes_and_each_option_once() {
+        let line =
+            br"22 20 8:3 /sub /srv/my\040im\134ages rw,relatime shared:7 master:1 - xfs /dev/sda3 rw,noquota";
+        let mount = parse(line).expect("a mount");
+        assert_eq!(mount.point, Path::new(r"/srv/my im\ages"));
+        assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("xfs", "/dev/sda3"));
+        assert_eq!(mount.options, "rw,relatime,noquota");
+        for bad in ["", "1 2 8:1 / / rw", "x 2 8:1 / / rw - ext4 a rw", "1 2 8:1 / / rw - ext4"] {
+            assert_eq!(parse(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

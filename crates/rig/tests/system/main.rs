@@ -1,0 +1,6 @@
+//! Readers of the system, on recorded trees and on the live machine.
+
+mod facts;
+mod monitor;
+mod stack;
+mod tree;
