@@ -1,17 +1,29 @@
 //! iotax: what every layer between a program and its disk charges per I/O.
+//!
+//! One file with three lives: the tool on the host ([`cli`], which has [`conduct`] carry out plans), the agent that makes
+//! load wherever it is started ([`agent`]), and PID 1 of a guest ([`init`]), which serves the agent there.
 
 mod agent;
+mod cli;
+mod conduct;
 mod init;
 
 use std::process::ExitCode;
 
+/// Version and commit.
+const fn version() -> &'static str {
+    env!("IOTAX_VERSION")
+}
+
 fn main() -> ExitCode {
-    // In a guest this very file is /init.
     if std::process::id() == 1 {
         init::main();
     }
-    match std::env::args().nth(1).as_deref() {
-        Some("agent") => agent::main(),
-        _ => ExitCode::FAILURE,
+    match cli::main() {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            eprintln!("iotax: {:#}", failure.error);
+            failure.exit.into()
+        }
     }
 }

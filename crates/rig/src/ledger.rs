@@ -179,6 +179,13 @@ impl Ledger {
         Ok(())
     }
 
+    /// Takes an effect off the record without undoing it: it stays for good.
+    pub fn forget(&mut self, entry: Entry) -> Result<(), LedgerError> {
+        self.append(&Line::Undone { id: entry.0 })?;
+        self.standing.remove(&entry.0);
+        Ok(())
+    }
+
     /// Undoes everything, last first, and says what could not be undone. With nothing left the file goes too.
     pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());

@@ -68,15 +68,15 @@ pub fn check(plan: &Plan) -> Result<Needs, Refusal> {
     for (dir, filesystem) in by_filesystem(&needs)? {
         let need: u64 =
             needs.space.iter().filter(|(d, _)| device(d) == Some(filesystem)).map(|(_, n)| n).sum();
-        let space = facts::free_space(&dir).map_err(|error| unusable(&dir, &error))?;
-        let keep = reserve(space.total);
-        if space.available < need.saturating_add(keep) {
+        let space = facts::free_space(&dir).map_err(|error| Refusal::environment(error.to_string()))?;
+        let keep = reserve(space.total.0);
+        if space.available.0 < need.saturating_add(keep) {
             return Err(Refusal::environment(format!(
                 "{}: {} are needed and {} are free; 5% of the filesystem or 1 GiB ({}) always stay free. \
                  Use a smaller --size, fewer targets, or another directory",
                 dir.display(),
                 human::bytes(need),
-                human::bytes(space.available),
+                human::bytes(space.available.0),
                 human::bytes(keep)
             )));
         }

@@ -1,0 +1,108 @@
+//! The command line: one definition feeds the parser, the help, the completions and the man page.
+
+mod args;
+mod bench;
+mod clean;
+mod ladder;
+mod list;
+mod progress;
+mod resume;
+mod run;
+mod session;
+mod show;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use iotax_model::exit::Exit;
+
+/// Measures what every layer between a program and its disk charges per I/O.
+#[derive(Debug, Parser)]
+#[command(name = "iotax", version = crate::version(), max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the same storage in several ways, run the same work on each, and say what each layer costs
+    Ladder(ladder::Args),
+    /// Measure one file or device once
+    Bench(bench::Args),
+    /// Carry out a plan
+    Run(run::Args),
+    /// Go on with a run that was stopped, or add blocks to one
+    Resume(resume::Args),
+    /// List the runs in the store
+    List(list::Args),
+    /// Show a run's results again
+    Show(show::Args),
+    /// Undo what an interrupted run left behind
+    Clean(clean::Args),
+    /// Print a shell's completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page
+    Man,
+    /// Serve a conductor on stdin and stdout
+    #[command(hide = true)]
+    Agent,
+}
+
+/// An error and the exit code that goes with it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+}
+
+/// Gives an error the exit code that its place in a command means.
+trait OrExit<T> {
+    fn or_exit(self, exit: Exit) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
+    fn or_exit(self, exit: Exit) -> Result<T, Failure> {
+        self.map_err(|error| Failure { exit, error: error.into() })
+    }
+}
+
+/// A failure of the user's input, in words.
+fn usage(text: impl std::fmt::Display) -> Failure {
+    Failure { exit: Exit::Usage, error: anyhow::anyhow!("{text}") }
+}
+
+/// Carries out the command line.
+pub(crate) fn main() -> Result<Exit, Failure> {
+    match Cli::parse().command {
+        Command::Ladder(args) => ladder::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Run(args) => run::main(&args),
+        Command::Resume(args) => resume::main(&args),
+        Command::List(args) => list::main(&args),
+        Command::Show(args) => show::main(&args),
+        Command::Clean(args) => clean::main(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "iotax", &mut std::io::stdout());
+            Ok(Exit::Fine)
+        }
+        Command::Man => {
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut std::io::stdout())
+                .or_exit(Exit::Environment)?;
+            Ok(Exit::Fine)
+        }
+        Command::Agent => Ok(crate::agent::main()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

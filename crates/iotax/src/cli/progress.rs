@@ -1,0 +1,112 @@
+//! Progress on stderr: a bar with an ETA on a terminal, a line per cell elsewhere.
+
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iotax_model::units::{Bytes, human};
+
+use crate::conduct::{Progress, Step};
+
+/// Watches a run for a person.
+pub(super) struct Watcher {
+    bar: ProgressBar,
+    terminal: bool,
+    /// When the first cell began and its number: the ETA follows from the cells since.
+    first: Option<(Instant, usize)>,
+    /// IOPS of the current cell's intervals.
+    iops: Vec<f64>,
+    cell: String,
+}
+
+impl Watcher {
+    pub(super) fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        bar.set_style(style);
+        let terminal = !bar.is_hidden();
+        Self { bar, terminal, first: None, iops: Vec::new(), cell: String::new() }
+    }
+
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn show(&self, text: String) {
+        if self.terminal {
+            self.bar.set_message(text);
+            self.bar.tick();
+        }
+    }
+}
+
+/// The last values as bars of eighths, scaled to their largest.
+fn sparkline(values: &[f64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let last = &values[values.len().saturating_sub(16)..];
+    let top = last.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    last.iter().map(|value| BARS[eighth(value / top)]).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 .. 7")]
+fn eighth(share: f64) -> usize {
+    (share * 8.0).ceil().clamp(1.0, 8.0) as usize - 1
+}
+
+impl Progress for Watcher {
+    fn phase(&mut self, what: &str) {
+        if self.terminal {
+            self.show(what.to_owned());
+        } else {
+            eprintln!("{what}");
+        }
+    }
+
+    fn filled(&mut self, target: &str, done: Bytes, total: Bytes) {
+        self.show(format!("filling {target}: {} of {}", human::bytes(done.0), human::bytes(total.0)));
+        if !self.terminal && done >= total {
+            eprintln!("filled {target}: {}", human::bytes(total.0));
+        }
+    }
+
+    fn cell(&mut self, step: Step<'_>) {
+        let (start, first) = *self.first.get_or_insert((Instant::now(), step.cell));
+        let eta = if step.cell > first {
+            let each = start.elapsed().as_secs_f64() / (step.cell - first) as f64;
+            format!("  ETA {}", human::duration(each * (step.cells - step.cell + 1) as f64))
+        } else {
+            String::new()
+        };
+        self.iops.clear();
+        self.cell = format!(
+            "block {}/{}  cell {}/{}{eta}  {}  {}",
+            step.block, step.blocks, step.cell, step.cells, step.target, step.workload
+        );
+        if self.terminal {
+            self.show(self.cell.clone());
+        } else {
+            eprintln!("{}", self.cell);
+        }
+    }
+
+    fn interval(&mut self, iops: f64) {
+        self.iops.push(iops);
+        self.show(format!("{}  {} IOPS  {}", self.cell, human::count(iops), sparkline(&self.iops)));
+    }
+
+    fn note(&mut self, text: &str) {
+        if self.terminal { self.bar.println(text) } else { eprintln!("{text}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sparkline_is_scaled_to_its_largest_value() {
+        assert_eq!(sparkline(&[0.0, 50.0, 100.0]), "▁▄█");
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(sparkline(&[1.0; 40]).chars().count(), 16);
+    }
+}

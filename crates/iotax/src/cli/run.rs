@@ -1,0 +1,45 @@
+//! `iotax run`: a plan file.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
+
+use super::args::{Conduct, Guest, Output};
+use super::session::Session;
+use super::{Failure, OrExit};
+
+/// Flags of `iotax run`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The plan (TOML)
+    plan: PathBuf,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    conduct: Conduct,
+    #[command(flatten)]
+    guest: Guest,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let place = args.plan.display();
+    let text = std::fs::read_to_string(&args.plan)
+        .with_context(|| format!("cannot read {place}"))
+        .or_exit(Exit::Usage)?;
+    let plan =
+        Plan::from_toml(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
+    Session {
+        plan: &plan,
+        output: &args.output,
+        conduct: &args.conduct,
+        guests: args.guest.options(),
+        earlier: None,
+        keep: false,
+        ask: true,
+        report: false,
+    }
+    .carry_out()
+}

@@ -1,0 +1,156 @@
+//! One measurement of one cell.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use iotax_model::Cell;
+use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome, Sample};
+use iotax_model::units::Nanos;
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Workload;
+use iotax_rig::ledger::Ledger;
+use iotax_rig::monitor::{self, Monitor, Snapshot};
+use iotax_rig::stack;
+
+use super::target::Machine;
+use super::{Conductor, Progress, interrupted, nanos_since, now_ms};
+
+/// What a measurement may take beyond its own length: emulated guests are slow to answer.
+const SLACK: Duration = Duration::from_secs(30);
+
+/// Which cell, and where in the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) cell: Cell,
+    pub(super) block: u32,
+    pub(super) order: u32,
+}
+
+impl Conductor<'_> {
+    /// Measures a cell: fresh snapshot, guest resumed, caches dropped, then the work under the monitor's eyes.
+    pub(super) fn measure(
+        &mut self,
+        place: Place,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<Measurement> {
+        let workload = &self.order.plan.workloads[place.cell.workload];
+        let target = &mut self.targets[place.cell.target];
+        target.renew_overlay(ledger)?;
+        target.resume()?;
+        let (mut host_cache, mut guest_cache) = (None, None);
+        if workload.invalidate {
+            if let Some(machine) = &mut target.machine {
+                guest_cache = Some(machine.guest.link().drop_caches(None).map_err(interrupted)?);
+            }
+            host_cache = Some(self.local.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
+        }
+        let job = Job {
+            path: target.agent_path().map(|path| path.display().to_string()),
+            workload: workload.clone(),
+            size: workload.size.unwrap_or(target.built.size),
+            seed: job_seed(self.order.seed, place.cell.workload, place.block),
+            interval: interval(workload),
+            writable: target.built.writable,
+        };
+        let disks = stack::of_path(Path::new("/"), &target.built.path)?.disks;
+        let threads = target.machine.as_ref().map(|machine| machine.guest.threads()).transpose()?;
+        let mut watch = Watch::new(Monitor::new(Path::new("/"), disks, threads));
+        let length = workload.ramp_time.0 + workload.runtime.0;
+        let result =
+            target
+                .link(&mut self.local)
+                .run(&job, patience(Nanos(length).into()), stop, &mut |event| watch.see(event, progress));
+        let outcome = result.map_err(interrupted)?;
+        target.pause()?;
+        let names = (target.spec.name.as_str(), workload.name.as_str());
+        watch.finish(place, names, outcome, (host_cache, guest_cache))
+    }
+}
+
+/// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a
+/// block every target gets the same work.
+fn job_seed(seed: u64, workload: usize, block: u32) -> u64 {
+    // The finalizer of SplitMix64, so that neighbouring inputs share nothing.
+    let mut z = seed ^ ((workload as u64) << 32 | u64::from(block)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// One second, and less for short measurements: about ten intervals.
+fn interval(workload: &Workload) -> Nanos {
+    Nanos((workload.runtime.0 / 10).clamp(100_000_000, 1_000_000_000))
+}
+
+/// Sees the machine at every event of the agent.
+struct Watch {
+    monitor: Monitor,
+    started: Option<Started>,
+    samples: Vec<Sample>,
+    host_samples: Vec<HostActivity>,
+}
+
+struct Started {
+    at: Instant,
+    at_ms: u64,
+    first: Snapshot,
+    last: Snapshot,
+    host_duration_ns: u64,
+}
+
+impl Watch {
+    fn new(monitor: Monitor) -> Self {
+        Self { monitor, started: None, samples: Vec::new(), host_samples: Vec::new() }
+    }
+
+    fn see(&mut self, event: &Event, progress: &mut dyn Progress) {
+        match event {
+            Event::Measuring => {
+                let at = Instant::now();
+                let first = self.monitor.snapshot();
+                let at_ms = now_ms();
+                self.started = Some(Started { at, at_ms, last: first.clone(), first, host_duration_ns: 0 });
+            }
+            Event::Sample(sample) => {
+                if let Some(started) = &mut self.started {
+                    started.host_duration_ns = nanos_since(started.at);
+                    let now = self.monitor.snapshot();
+                    self.host_samples.push(monitor::delta(&started.last, &now, started.at));
+                    started.last = now;
+                }
+                let ios: u64 = sample.read.iter().chain(&sample.write).map(|tally| tally.ios).sum();
+                if sample.duration_ns > 0 {
+                    progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64);
+                }
+                self.samples.push(sample.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(
+        self,
+        place: Place,
+        (target, workload): (&str, &str),
+        outcome: Outcome,
+        (host_cache, guest_cache): (Option<CacheDrop>, Option<CacheDrop>),
+    ) -> anyhow::Result<Measurement> {
+        let started = self.started.context("the agent never said that the warm-up was over")?;
+        Ok(Measurement {
+            target: target.to_owned(),
+            workload: workload.to_owned(),
+            block: place.block,
+            order: place.order,
+            started_at_ms: started.at_ms,
+            host_duration_ns: Some(started.host_duration_ns).filter(|duration| *duration > 0),
+            outcome,
+            samples: self.samples,
+            host: Some(monitor::delta(&started.first, &started.last, started.at)),
+            host_samples: self.host_samples,
+            host_cache,
+            guest_cache,
+        })
+    }
+}

@@ -1,0 +1,286 @@
+//! Carries out a plan: sets up, fills, measures block by block, stores each measurement, undoes.
+//!
+//! It never makes load itself: every measurement is made by an agent.
+
+mod cell;
+mod guests;
+mod progress;
+mod target;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use iotax_model::plan::Plan;
+use iotax_model::record::Environment;
+use iotax_model::schedule::{self, Cell};
+use iotax_model::target::Accel;
+use iotax_model::warning::{Warning, WarningKind};
+use iotax_results::store::{RunState, Store};
+use iotax_rig::facts;
+use iotax_rig::ledger::Ledger;
+use iotax_rig::link::{Interrupt, Link, LinkError};
+
+pub(crate) use guests::{GuestOptions, Guests, possible as guests_possible};
+pub(crate) use progress::{Progress, Step};
+use target::Target;
+
+/// How long a local agent may take to answer for the first time.
+const AGENT_START: Duration = Duration::from_secs(10);
+
+/// What is to be carried out.
+pub(crate) struct Order<'a> {
+    pub(crate) run: i64,
+    pub(crate) plan: &'a Plan,
+    pub(crate) seed: u64,
+    /// Cells that an earlier part of the run measured: target, workload, block.
+    pub(crate) done: HashSet<(String, String, u32)>,
+    /// What boots guests; absent if the plan has none.
+    pub(crate) guests: Option<&'a Guests>,
+    /// Whether created files stay.
+    pub(crate) keep: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Every cell was measured.
+    Complete,
+    /// So many cells are missing because their measurement failed.
+    Missing(usize),
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// Raised within a run when the user stops it; everything above undoes and passes it on.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted;
+
+/// Eight random hex digits that tell this run's files and processes from every other's.
+pub(crate) fn fresh_tag() -> anyhow::Result<String> {
+    Ok(format!("{:08x}", fresh_seed()? & 0xffff_ffff))
+}
+
+/// A random seed from the kernel.
+pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("no random numbers")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Carries out an order. `tag` names what this run makes; `ledger` may hold effects already. Whatever happens, what was set up is undone before this returns, and what was measured is
+/// in the store.
+pub(crate) fn carry_out(
+    order: &Order<'_>,
+    tag: &str,
+    ledger: &mut Ledger,
+    store: &mut Store,
+    progress: &mut dyn Progress,
+    stop: &Interrupt,
+) -> anyhow::Result<Ended> {
+    let result = Conductor::set_up(order, tag, ledger, store, progress, stop)
+        .and_then(|mut conductor| conductor.all_blocks(ledger, store, progress, stop));
+    let (_, failures) = ledger.undo_all();
+    for failure in &failures {
+        progress.note(&format!("not undone: {}: {} (try: iotax clean)", failure.effect, failure.reason));
+    }
+    let ended = match result {
+        Err(error) if error.is::<Interrupted>() => Ok(Ended::Interrupted),
+        other => other,
+    };
+    store.set_state(
+        order.run,
+        match ended {
+            Ok(Ended::Complete) => RunState::Complete,
+            Ok(Ended::Interrupted) => RunState::Interrupted,
+            Ok(Ended::Missing(_)) | Err(_) => RunState::Failed,
+        },
+    )?;
+    ended
+}
+
+/// A run that is under way.
+struct Conductor<'a> {
+    order: &'a Order<'a>,
+    /// The agent on this host: measures host targets and drops the host's caches.
+    local: Link,
+    targets: Vec<Target>,
+}
+
+impl<'a> Conductor<'a> {
+    fn set_up(
+        order: &'a Order<'a>,
+        tag: &str,
+        ledger: &mut Ledger,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        let mut local = local_agent(stop)?;
+        progress.phase("measuring the engine's own cost");
+        let floor = local.floor().map_err(interrupted)?;
+        store.set_environment(order.run, &environment(order.guests, floor))?;
+
+        progress.phase("creating files");
+        let folders = make_folders(order.plan, tag, ledger)?;
+        let mut targets = Vec::new();
+        for spec in &order.plan.targets {
+            let built = iotax_rig::target::build(spec, order.plan.size(), |dir| folders[dir].clone(), ledger)
+                .with_context(|| format!("target {:?}", spec.name))?;
+            targets.push(Target::new(spec.clone(), built));
+        }
+
+        if let Some(guests) = order.guests {
+            progress.phase("booting guests");
+            guests.boot(&mut targets, ledger, stop)?;
+        }
+        for target in &mut targets {
+            target.fill(&mut local, order.seed, progress)?;
+            store.put_target(order.run, &target.record()?)?;
+        }
+        if order.keep {
+            targets.iter_mut().try_for_each(|target| target.keep(ledger))?;
+        }
+        Ok(Self { order, local, targets })
+    }
+
+    /// Measures every cell that is still to be measured.
+    fn all_blocks(
+        &mut self,
+        ledger: &mut Ledger,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Ended> {
+        let plan = self.order.plan;
+        let cells = plan.targets.len() * plan.workloads.len() * plan.repeat as usize;
+        let mut missing = 0;
+        let mut number = 0;
+        for block in 1..=plan.repeat {
+            for cell in schedule::block_order(plan, self.order.seed, block) {
+                number += 1;
+                let (target, workload) =
+                    (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
+                if self.order.done.contains(&(target.clone(), workload.clone(), block)) {
+                    continue;
+                }
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Interrupted.into());
+                }
+                progress.cell(Step { block, blocks: plan.repeat, cell: number, cells, target, workload });
+                let place = cell::Place { cell, block, order: u32::try_from(number)? };
+                match self.measure(place, ledger, progress) {
+                    Ok(measurement) => store.put_measurement(self.order.run, &measurement)?,
+                    Err(error) if error.is::<Interrupted>() => return Err(error),
+                    Err(error) => {
+                        missing += 1;
+                        let evidence = format!("{error:#}");
+                        progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
+                        store.put_warning(self.order.run, &incomplete(target, workload, block, evidence))?;
+                        self.restart(cell, ledger, stop)?;
+                    }
+                }
+            }
+        }
+        Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
+    }
+
+    /// After a failure: a new agent or a newly booted guest, so that one lost measurement does not cost the next.
+    fn restart(&mut self, cell: Cell, ledger: &mut Ledger, stop: &Interrupt) -> anyhow::Result<()> {
+        self.local = local_agent(stop)?;
+        let target = &mut self.targets[cell.target];
+        match self.order.guests {
+            Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Starts the agent on this host.
+fn local_agent(stop: &Interrupt) -> anyhow::Result<Link> {
+    let mut link = Link::spawn_local(&own_program()?, stop)?;
+    link.hello(AGENT_START).map_err(interrupted)?;
+    Ok(link)
+}
+
+/// A link's interruption becomes the run's.
+fn interrupted(error: LinkError) -> anyhow::Error {
+    match error {
+        LinkError::Interrupted => Interrupted.into(),
+        other => other.into(),
+    }
+}
+
+fn incomplete(target: &str, workload: &str, block: u32, evidence: String) -> Warning {
+    Warning {
+        kind: WarningKind::Incomplete,
+        target: Some(target.to_owned()),
+        workload: Some(workload.to_owned()),
+        block: Some(block),
+        evidence,
+        remedy: "measure it again with iotax resume; if it fails again, the evidence says where to look"
+            .into(),
+    }
+}
+
+/// One folder of iotax's own in each directory that the plan creates files in.
+fn make_folders(plan: &Plan, tag: &str, ledger: &mut Ledger) -> anyhow::Result<BTreeMap<PathBuf, PathBuf>> {
+    let mut folders = BTreeMap::new();
+    for dir in plan.directories() {
+        let folder = std::path::absolute(&dir)?.join(format!("iotax-{tag}"));
+        ledger.make_directory(&folder)?;
+        folders.insert(dir, folder);
+    }
+    Ok(folders)
+}
+
+/// The file that this process runs, which is the agent's and the guest's init too.
+pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot tell the path of the running program")
+}
+
+fn environment(guests: Option<&Guests>, floor_ns_per_io: u64) -> Environment {
+    Environment {
+        tool: Some(crate::version().to_owned()),
+        floor_ns_per_io: Some(floor_ns_per_io),
+        qemu: guests.map(|guests| guests.qemu_version().to_owned()),
+        accel: guests.map(|guests| guests.accel().word().to_owned()),
+        accel_reason: guests.map(|guests| guests.accel_reason().to_owned()),
+        ..facts::environment(Path::new("/"))
+    }
+}
+
+/// Seconds that carrying out the rest of a plan takes, roughly.
+pub(crate) fn estimate_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> f64 {
+    /// Between measurements: caches dropped, guest resumed and paused, data stored.
+    const BETWEEN: f64 = 0.4;
+    /// Bytes per second at which targets are filled, on the low side.
+    const FILL: f64 = 400e6;
+    let per_block: f64 =
+        plan.workloads.iter().map(|w| w.ramp_time.as_secs_f64() + w.runtime.as_secs_f64() + BETWEEN).sum();
+    let cells = plan.targets.len() * plan.workloads.len() * plan.repeat as usize;
+    let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
+    let fill = plan.targets.iter().filter(|t| t.file.is_some()).count() as f64 * plan.size().0 as f64 / FILL;
+    let guests = plan.targets.iter().filter(|t| t.guest.is_some()).count() as f64;
+    let boot = match accel {
+        Some(Accel::Tcg) => 4.0 * guests,
+        Some(_) => 2.0 + guests,
+        None => 0.0,
+    };
+    left * per_block * plan.targets.len() as f64 * f64::from(plan.repeat) + fill + boot
+}
+
+/// Time since a moment, as the records have it.
+fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970-01-01 UTC.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

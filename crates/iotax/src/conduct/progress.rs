@@ -1,0 +1,29 @@
+//! What the conductor tells whoever watches it.
+
+use iotax_model::units::Bytes;
+
+/// The cell that is measured now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub(crate) block: u32,
+    pub(crate) blocks: u32,
+    /// Within the run, from 1.
+    pub(crate) cell: usize,
+    pub(crate) cells: usize,
+    pub(crate) target: &'a str,
+    pub(crate) workload: &'a str,
+}
+
+/// Watches a run.
+pub(crate) trait Progress {
+    /// Something that takes a while begins.
+    fn phase(&mut self, what: &str);
+    /// So much of a target is filled.
+    fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
+    /// A cell's measurement begins.
+    fn cell(&mut self, step: Step<'_>);
+    /// One interval of it.
+    fn interval(&mut self, iops: f64);
+    /// Something the reader should know at once.
+    fn note(&mut self, text: &str);
+}

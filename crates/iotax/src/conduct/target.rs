@@ -1,0 +1,164 @@
+//! A target that stands: its file, its guest if it has one, its layers.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iotax_model::record::TargetRecord;
+use iotax_model::target::{Accel, Layer, LayerKind, TargetSpec};
+use iotax_model::units::human;
+use iotax_model::wire::AgentHello;
+use iotax_rig::guest::Guest;
+use iotax_rig::ledger::{Entry, Ledger};
+use iotax_rig::link::Link;
+use iotax_rig::monitor::GuestThreads;
+use iotax_rig::stack;
+use iotax_rig::target::{Built, qcow2};
+
+use super::{Progress, interrupted};
+
+/// The guest side of a target.
+pub(super) struct Machine {
+    pub(super) guest: Guest,
+    pub(super) hello: AgentHello,
+    pub(super) accel: Accel,
+    pub(super) boot_ns: u64,
+}
+
+impl Machine {
+    /// QEMU's threads, for the monitor.
+    pub(super) fn threads(&mut self) -> anyhow::Result<GuestThreads> {
+        Ok(GuestThreads { pid: self.guest.pid(), roles: self.guest.threads()? })
+    }
+}
+
+pub(super) struct Target {
+    pub(super) spec: TargetSpec,
+    pub(super) built: Built,
+    pub(super) machine: Option<Machine>,
+    /// The overlay that stands now, and how many there were.
+    overlay: Option<(PathBuf, Entry)>,
+    overlays: u32,
+}
+
+impl Target {
+    pub(super) fn new(spec: TargetSpec, built: Built) -> Self {
+        Self { spec, built, machine: None, overlay: None, overlays: 0 }
+    }
+
+    pub(super) fn is_guest(&self) -> bool {
+        self.spec.guest.is_some()
+    }
+
+    /// The path that an agent opens: on the host the file, in a guest its disk.
+    pub(super) fn agent_path(&self) -> Option<&Path> {
+        self.machine.is_none().then_some(self.built.path.as_path())
+    }
+
+    /// The agent that measures it.
+    pub(super) fn link<'a>(&'a mut self, local: &'a mut Link) -> &'a mut Link {
+        match &mut self.machine {
+            Some(machine) => machine.guest.link(),
+            None => local,
+        }
+    }
+
+    pub(super) fn resume(&mut self) -> anyhow::Result<()> {
+        self.machine.as_mut().map_or(Ok(()), |machine| Ok(machine.guest.resume()?))
+    }
+
+    pub(super) fn pause(&mut self) -> anyhow::Result<()> {
+        self.machine.as_mut().map_or(Ok(()), |machine| Ok(machine.guest.pause()?))
+    }
+
+    /// Writes it once through itself, so that no read meets a hole. What existed is measured as it is.
+    pub(super) fn fill(
+        &mut self,
+        local: &mut Link,
+        seed: u64,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<()> {
+        if !self.built.writable {
+            return Ok(());
+        }
+        let (name, size) = (self.spec.name.clone(), self.built.size);
+        let path = self.agent_path().map(Path::to_owned);
+        // 10 MB/s is slower than any storage worth measuring.
+        let patience = Duration::from_secs(60 + size.0 / 10_000_000);
+        self.resume()?;
+        let link = self.link(local);
+        let filled = link.fill(path.as_deref(), size, seed, patience, stop, &mut |done| {
+            progress.filled(&name, done, size)
+        });
+        filled.map_err(interrupted)?;
+        self.pause()
+    }
+
+    /// A new, empty overlay in place of the last, so that each measurement meets a snapshot that was just taken.
+    /// The guest must be paused.
+    pub(super) fn renew_overlay(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+        if self.built.snapshot.is_none() {
+            return Ok(());
+        }
+        let Some(machine) = &mut self.machine else { return Ok(()) };
+        self.overlays += 1;
+        let (path, entry) = qcow2::overlay(&self.built, self.overlays, ledger)?;
+        machine.guest.swap_disk(&path, iotax_model::target::Format::Qcow2)?;
+        if let Some((_, old)) = self.overlay.replace((path, entry)) {
+            ledger.undo(old).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))?;
+        }
+        Ok(())
+    }
+
+    /// After a reboot the guest has the image itself again.
+    pub(super) fn forget_overlay(&mut self, ledger: &mut Ledger) {
+        if let Some((_, entry)) = self.overlay.take() {
+            // It stays on record if it cannot be removed now.
+            let _ = ledger.undo(entry);
+        }
+    }
+
+    /// Takes the created file off the record, so that it stays.
+    pub(super) fn keep(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+        self.built.entry.take().map_or(Ok(()), |entry| Ok(ledger.forget(entry)?))
+    }
+
+    /// Its stack as the system shows it, and what the guest adds on top.
+    pub(super) fn record(&self) -> anyhow::Result<TargetRecord> {
+        let mut layers = stack::of_path(Path::new("/"), &self.built.path)?.layers;
+        if let Some(file) = &self.spec.file
+            && self.is_guest()
+        {
+            layers.push(Layer::new(
+                LayerKind::Image,
+                file.format.word(),
+                format!("preallocation={}", file.preallocation),
+            ));
+            if let Some(snapshot) = file.snapshot {
+                layers.push(Layer::new(
+                    LayerKind::Snapshot,
+                    format!("{snapshot} snapshot"),
+                    "new before each measurement",
+                ));
+            }
+        }
+        if let Some(guest) = &self.spec.guest {
+            let iothread = if guest.iothread { " iothread" } else { "" };
+            let bus = format!("cache={} aio={}{iothread}", guest.cache, guest.aio);
+            layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus));
+            let accel =
+                self.machine.as_ref().map(|machine| machine.accel.word().to_uppercase()).unwrap_or_default();
+            let machine = format!("{} vCPU, {}, {accel}", guest.vcpus, human::bytes(guest.memory.0));
+            layers.push(Layer::new(LayerKind::Guest, "guest", machine));
+        }
+        let machine = self.machine.as_ref();
+        Ok(TargetRecord {
+            name: self.spec.name.clone(),
+            layers,
+            emulated: machine.is_some_and(|machine| machine.accel == Accel::Tcg),
+            command_line: machine.map(|machine| machine.guest.command_line().to_owned()),
+            guest_kernel: machine.map(|machine| machine.hello.kernel.clone()),
+            guest_clocksource: machine.and_then(|machine| machine.hello.clocksource.clone()),
+            boot_ns: machine.map(|machine| machine.boot_ns),
+        })
+    }
+}

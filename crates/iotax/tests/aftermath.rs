@@ -1,0 +1,115 @@
+//! A run that ends badly: nothing is lost, nothing is left behind.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+use common::{GUESTS, Lab, needs, text};
+
+/// Starts a small ladder and waits until it says `moment` on stderr.
+fn start_until(lab: &Lab, moment: &str) -> Child {
+    let mut child = lab
+        .iotax()
+        .arg("ladder")
+        .arg(lab.work())
+        .args(["--rungs", "host-file,vm-qcow2-snapshot", "--workloads", "randread-4k-qd32,randwrite-4k-qd32"])
+        .args(["--size", "64m", "--repeat", "3", "--runtime", "400ms", "--ramp-time", "100ms", "--seed", "5", "--yes"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("iotax starts");
+    let mut seen = String::new();
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    loop {
+        let Some(Ok(line)) = lines.next() else { panic!("{moment:?} was never said: {seen}") };
+        seen += &(line.clone() + "\n");
+        if line.contains(moment) {
+            break;
+        }
+    }
+    // The rest must be read, or the child would block or die of a closed pipe.
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, signal).expect("signal sent");
+}
+
+/// Cells measured so far, by the store.
+fn measured(lab: &Lab) -> u64 {
+    lab.json(&["list", "--json"])[0]["measurements"].as_u64().expect("a count")
+}
+
+#[test]
+fn killed_at_any_moment_it_can_be_cleaned_and_resumed() {
+    if !needs(GUESTS) {
+        return;
+    }
+    for moment in ["measuring the engine", "creating files", "booting guests", "filled host-file", "filled vm-qcow2", "cell 2/", "cell 8/"] {
+        let lab = Lab::new();
+        let mut child = start_until(&lab, moment);
+        signal(&child, rustix::process::Signal::KILL);
+        child.wait().expect("it ended");
+
+        let dry = lab.run(&["clean", "--dry-run"]);
+        let left = text(&dry.stdout).lines().filter(|line| line.starts_with("would undo")).count();
+        let clean = lab.run(&["clean"]);
+        assert!(clean.status.success(), "{moment}: {}", text(&clean.stdout));
+        assert_eq!(text(&clean.stdout).lines().filter(|line| line.starts_with("undone")).count(), left);
+        lab.assert_nothing_left();
+
+        let before = measured(&lab);
+        if moment == "cell 8/" {
+            assert!(before >= 6, "what was measured is kept: {before}");
+            let resume = lab.run(&["resume", "1", "--yes", "--json", "out.json"]);
+            assert!(resume.status.success(), "{moment}: {}", text(&resume.stderr));
+            assert_eq!(measured(&lab), 12);
+            lab.assert_nothing_left();
+        }
+    }
+}
+
+#[test]
+fn interrupted_it_undoes_everything_and_keeps_what_was_measured() {
+    if !needs(GUESTS) {
+        return;
+    }
+    for moment in ["booting guests", "cell 4/"] {
+        let lab = Lab::new();
+        let mut child = start_until(&lab, moment);
+        signal(&child, rustix::process::Signal::INT);
+        assert_eq!(child.wait().expect("it ended").code(), Some(130), "{moment}");
+        lab.assert_nothing_left();
+        assert_eq!(lab.json(&["list", "--json"])[0]["state"], "interrupted");
+        if moment == "cell 4/" {
+            assert!(measured(&lab) >= 3);
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_dies_costs_its_measurement_and_not_the_run() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let mut child = start_until(&lab, "cell 3/");
+    for process in std::fs::read_dir("/proc").expect("proc").flatten() {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = text(&line);
+        if line.contains("qemu-system") && line.contains(&lab.work().display().to_string()) {
+            let pid = process.file_name().to_string_lossy().parse().expect("a pid");
+            let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+        }
+    }
+    assert_eq!(child.wait().expect("it ended").code(), Some(3));
+    assert_eq!(measured(&lab), 11, "one of twelve is missing");
+    lab.assert_nothing_left();
+    let resume = lab.run(&["resume", "1", "--yes"]);
+    assert!(resume.status.success(), "{}", text(&resume.stderr));
+    assert_eq!(measured(&lab), 12);
+}

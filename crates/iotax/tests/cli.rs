@@ -1,0 +1,125 @@
+//! The command line as a user meets it: first steps, wrong input, what is written where.
+
+mod common;
+
+use std::fs;
+
+use common::{Lab, needs, text};
+
+#[test]
+fn a_path_that_does_not_exist_is_created_measured_and_removed() {
+    let lab = Lab::new();
+    let target = lab.work().join("new.dat");
+    let target = target.to_str().expect("utf-8");
+    let bench =
+        ["bench", target, "--size", "16m", "--rw", "randrw", "--runtime", "300ms", "--ramp-time", "0s", "--json", "-"];
+    let json = lab.json(&bench);
+    let measurement = &json["measurements"][0];
+    for direction in ["read", "write"] {
+        let iops = measurement[direction]["iops"].as_f64().expect("a number");
+        let ios = measurement[direction]["ios"].as_f64().expect("a number");
+        let seconds = measurement["duration_s"].as_f64().expect("a number");
+        assert!(ios > 0.0 && (iops - ios / seconds).abs() / iops < 0.01, "{measurement}");
+    }
+    assert_eq!(json["targets"][0]["emulated"], false);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn keep_leaves_the_file_and_it_has_no_holes() {
+    use std::os::unix::fs::MetadataExt;
+    let lab = Lab::new();
+    let target = lab.work().join("kept.dat");
+    let output =
+        lab.run(&["bench", target.to_str().expect("utf-8"), "--size", "4m", "--runtime", "200ms", "--keep"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let metadata = fs::metadata(&target).expect("kept");
+    assert_eq!(metadata.len(), 4 << 20);
+    assert!(metadata.blocks() * 512 >= 4 << 20, "filled");
+    assert!(text(&output.stdout).contains("IOPS"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn what_exists_is_read_and_never_written() {
+    let lab = Lab::new();
+    let target = lab.work().join("mine");
+    let before: Vec<u8> = (0..1_u32 << 20).flat_map(u32::to_le_bytes).collect();
+    fs::write(&target, &before).expect("written");
+    let target_text = target.to_str().expect("utf-8");
+    let read = lab.run(&["bench", target_text, "--rw", "read", "--bs", "64k", "--runtime", "200ms"]);
+    assert!(read.status.success(), "{}", text(&read.stderr));
+    for rw in ["write", "randwrite", "rw", "randrw"] {
+        let refused = lab.run(&["bench", target_text, "--rw", rw, "--runtime", "200ms"]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains("only read"), "{}", text(&refused.stderr));
+    }
+    assert!(fs::read(&target).expect("there") == before, "unchanged");
+}
+
+#[test]
+fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let work = work.to_str().expect("utf-8");
+    let file = format!("{work}/x");
+    for (arguments, code, words) in [
+        (vec!["ladder", "/does/not/exist", "--yes"], 2, vec!["/does/not/exist", "no such directory"]),
+        (vec!["ladder", "/proc", "--yes"], 4, vec!["/proc"]),
+        (vec!["ladder", work, "--yes", "--size", "900TiB"], 4, vec!["are needed", "are free", "--size"]),
+        (vec!["ladder", work, "--yes", "--size", "12x"], 2, vec!["12x", "8GiB"]),
+        (vec!["ladder", work, "--yes", "--runtime", "5"], 2, vec!["\"5\"", "30s"]),
+        (vec!["ladder", work, "--yes", "--rungs", "vm-row"], 2, vec!["vm-row", "vm-raw", "did you mean"]),
+        (vec!["ladder", work, "--yes", "--workloads", "randread"], 2, vec!["randread-4k-qd1"]),
+        (vec!["ladder", work, "--yes", "--accel", "hvf"], 2, vec!["hvf", "kvm"]),
+        (vec!["ladder", work], 2, vec!["--yes"]),
+        (vec!["bench", work], 2, vec!["a directory"]),
+        (vec!["bench", &file, "--bs", "100"], 2, vec!["bs = 100", "multiple of 512"]),
+        (vec!["bench", &file, "--ioengine", "psync", "--iodepth", "4"], 2, vec!["psync", "iodepth = 1"]),
+        (vec!["bench", &file, "--rw", "reed"], 2, vec!["reed", "did you mean"]),
+        (vec!["bench", &file, "--rwmixread", "150"], 2, vec!["150"]),
+        (vec!["bench", "/dev/null"], 2, vec!["/dev/null", "neither"]),
+        (vec!["run", "/none.toml", "--yes"], 2, vec!["/none.toml"]),
+        (vec!["show", "99"], 2, vec!["99"]),
+        (vec!["resume", "99", "--yes"], 2, vec!["99"]),
+        (vec!["bench", &file, "--json", "/none/out.json"], 4, vec!["/none/out.json"]),
+        (vec!["lader"], 2, vec!["ladder"]),
+    ] {
+        let output = lab.run(&arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        for word in words {
+            assert!(stderr.contains(word), "{arguments:?}: {word:?} is not in: {stderr}");
+        }
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn the_store_keeps_runs_and_shows_them_again() {
+    let lab = Lab::new();
+    let target = lab.work().join("a.dat");
+    let bench = ["bench", target.to_str().expect("utf-8"), "--size", "4m", "--runtime", "200ms", "--json", "-"];
+    let first = lab.json(&bench);
+    lab.json(&bench);
+    let list = lab.json(&["list", "--json"]);
+    assert_eq!(list.as_array().map(Vec::len), Some(2));
+    assert!(text(&lab.run(&["list"]).stdout).contains("bench"));
+    let id = first["run"]["id"].to_string();
+    assert_eq!(lab.json(&["show", &id, "--json", "-"]), first);
+}
+
+#[test]
+fn the_binary_is_static_and_documents_itself() {
+    let lab = Lab::new();
+    for (arguments, word) in
+        [(&["man"][..], ".TH"), (&["completions", "bash"], "complete -F"), (&["--help"], "ladder"), (&["--version"], "0.")]
+    {
+        let output = lab.run(arguments);
+        assert!(output.status.success() && text(&output.stdout).contains(word), "{arguments:?}");
+    }
+    if needs(&["file"]) {
+        let output = std::process::Command::new("file").arg(env!("CARGO_BIN_EXE_iotax")).output().expect("file runs");
+        assert!(text(&output.stdout).contains("statically linked"), "{}", text(&output.stdout));
+    }
+}

@@ -1,0 +1,143 @@
+//! The ladder end to end, on real guests.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use common::{GUESTS, Lab, needs, text};
+use serde_json::Value;
+
+/// The measurements' cells in the order in which they were made.
+fn order(json: &Value) -> Vec<String> {
+    let mut cells: Vec<(u64, String)> = json["measurements"]
+        .as_array()
+        .expect("measurements")
+        .iter()
+        .map(|m| (m["order"].as_u64().expect("a place"), format!("{} {} {}", m["target"], m["workload"], m["block"])))
+        .collect();
+    cells.sort();
+    cells.into_iter().map(|(_, cell)| cell).collect()
+}
+
+#[test]
+fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let work = lab.work();
+    let json = lab.json(&[
+        "ladder", work.to_str().expect("utf-8"), "--size", "64m", "--repeat", "3", "--runtime", "300ms",
+        "--ramp-time", "100ms", "--seed", "7", "--yes", "--json", "-", "--html", "report.html",
+    ]);
+    let cells: BTreeSet<String> = order(&json).into_iter().collect();
+    assert_eq!(cells.len(), 4 * 5 * 3);
+    for metric in ["iops", "latency_mean", "latency_p50", "latency_p99", "cpu_per_io"] {
+        let of_metric: Vec<&Value> =
+            json["comparisons"].as_array().expect("comparisons").iter().filter(|c| c["metric"] == metric).collect();
+        // Three rungs over the lowest, five workloads.
+        assert!(of_metric.len() >= 15, "{metric}: {}", of_metric.len());
+        for comparison in of_metric {
+            let verdict = comparison["verdict"].as_str().expect("a verdict");
+            assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
+            assert_eq!(comparison["blocks"], 3, "{comparison}");
+        }
+    }
+    for target in json["targets"].as_array().expect("targets") {
+        let guest = target["name"] != "host-file";
+        let layers: Vec<&str> =
+            target["layers"].as_array().expect("layers").iter().filter_map(|l| l["name"].as_str()).collect();
+        assert_eq!(layers.contains(&"guest"), guest, "{layers:?}");
+        assert!(layers.len() >= 2, "{layers:?}");
+        assert_eq!(target["emulated"], guest && json["run"]["environment"]["accel"] == "tcg");
+    }
+    for measurement in json["measurements"].as_array().expect("measurements") {
+        assert!(measurement["cpu"]["host_ns_per_io"].as_f64().expect("host CPU") > 0.0);
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    let report = fs::read_to_string(lab.path("report.html")).expect("a report");
+    for word in ["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot", "randread-4k-qd1", "qemu-system"] {
+        assert!(report.contains(word), "{word}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn one_seed_is_one_order() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let run = |seed: &str| {
+        order(&lab.json(&[
+            "ladder", work.to_str().expect("utf-8"), "--rungs", "host-file", "--size", "16m", "--repeat", "2",
+            "--runtime", "100ms", "--ramp-time", "0s", "--seed", seed, "--yes", "--json", "-",
+        ]))
+    };
+    let first = run("11");
+    assert_eq!(first.len(), 10);
+    assert_eq!(first, run("11"));
+    assert_ne!(first, run("12"));
+}
+
+#[test]
+fn without_qemu_the_host_rungs_are_measured_and_the_missing_is_named() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let output = lab
+        .iotax()
+        .env("PATH", lab.path("nothing"))
+        .args(["ladder", work.to_str().expect("utf-8"), "--size", "16m", "--repeat", "1", "--runtime", "100ms"])
+        .args(["--ramp-time", "0s", "--yes", "--json", "-"])
+        .output()
+        .expect("iotax starts");
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("Host rungs only") && stderr.contains("qemu-system-x86"), "{stderr}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["targets"].as_array().map(Vec::len), Some(1));
+    // Asked for by name it is not left out silently.
+    let output = lab
+        .iotax()
+        .env("PATH", lab.path("nothing"))
+        .args(["ladder", work.to_str().expect("utf-8"), "--rungs", "host-file,vm-raw", "--yes"])
+        .output()
+        .expect("iotax starts");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_plan_is_carried_out() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let plan = lab.plan(
+        r#"
+        name = "cache modes"
+        repeat = 2
+        [defaults]
+        size = "32m"
+        runtime = "300ms"
+        ramp_time = "100ms"
+        [[target]]
+        name = "host"
+        file = { dir = "WORK", preallocation = "falloc" }
+        [[target]]
+        name = "writeback"
+        file = { dir = "WORK", format = "qcow2" }
+        guest = { cache = "writeback", aio = "threads", iothread = false }
+        [[target]]
+        name = "directsync"
+        file = { dir = "WORK" }
+        guest = { cache = "directsync", aio = "native", vcpus = 2 }
+        [[workload]]
+        rw = "randrw"
+        rwmixread = 70
+        iodepth = 8
+        "#,
+    );
+    let json = lab.json(&["run", plan.to_str().expect("utf-8"), "--yes", "--json", "-"]);
+    assert_eq!(order(&json).len(), 6);
+    assert_eq!(json["workloads"][0]["name"], "randrw-4k-qd8");
+    lab.assert_nothing_left();
+}
