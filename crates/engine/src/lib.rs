@@ -2,47 +2,90 @@
 //!
 //! The only crate with `unsafe`. It knows nothing of guests, of the store or of other processes: an agent calls it
 //! and passes its events on.
+//!
+//! A measurement goes through these rooms: [`measure`] checks the job and opens the target (`open`); `run` starts a
+//! thread for each of numjobs; each (`worker`) draws I/Os from its `pattern`, with content from its `payload`, hands
+//! them to the kernel through a `backend`, and counts their service times, without an allocation, a lock or memory that
+//! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
+
+mod backend;
+mod buffers;
+mod clock;
+mod collector;
+mod error;
+mod faults;
+mod floor;
+mod open;
+mod pattern;
+mod payload;
+mod prepare;
+mod random;
+mod run;
+mod window;
+mod worker;
 
 use std::path::Path;
 
 use iotax_model::record::{CacheDrop, Outcome};
-use iotax_model::units::Bytes;
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 
-/// Why no load could be made.
-#[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The target could not be used.
-    #[error("{path}: {reason}")]
-    Target {
-        /// The file or device.
-        path: String,
-        /// What was tried and what the system said.
-        reason: String,
-    },
-}
+pub use crate::error::{EngineError, Refusal};
+
+/// The shortest interval between samples.
+const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// Carries out one measurement on an existing file or device. `events` gets [`Event::Measuring`] when the warm-up is
-/// over and one [`Event::Sample`] per interval.
+/// over and one [`Event::Sample`] per interval, in order and without gaps; they add up to the outcome's totals.
+///
+/// An I/O counts, with its service time, in the interval in which it is seen to be complete; what is in flight when the
+/// window ends counts nowhere. I/Os that fail are counted by error and the run goes on, even if all fail.
+///
+/// # Errors
+/// A job that cannot be done on this target, and a system that refuses what it needs. Nothing is created or truncated.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    let _ = (job, events);
-    Err(EngineError::Target { path: path.display().to_string(), reason: "not built yet".into() })
+    job.workload.check()?;
+    if job.interval < SHORTEST_INTERVAL {
+        return Err(EngineError::Interval(job.interval));
+    }
+    check_memory(job)?;
+    let target = open::for_job(job, path)?;
+    run::run(job, &target, events)
 }
 
-/// Writes the first `size` bytes of an existing file or device once with incompressible data and flushes.
-/// `progress` gets the bytes written so far, a few times a second.
+/// Buffers that do not fit would have the kernel kill processes of its choice.
+fn check_memory(job: &Job) -> Result<(), EngineError> {
+    let workload = &job.workload;
+    // At most 1024 x 4096 x 64 MiB = 2^48, by Workload::check.
+    let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.bs.0;
+    let system = rustix::system::sysinfo();
+    let memory = system.totalram.saturating_mul(system.mem_unit.into());
+    if asked > memory / 2 {
+        return Err(EngineError::Memory { asked: Bytes(asked), memory: Bytes(memory) });
+    }
+    Ok(())
+}
+
+/// Writes the first `size` bytes of an existing file or device once with incompressible data, no two blocks of which are
+/// alike, and flushes. The seed decides the data. A file that is shorter grows. `progress` gets the bytes written so far, a
+/// few times a second and at the end.
+///
+/// # Errors
+/// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
 pub fn fill(path: &Path, size: Bytes, seed: u64, progress: &mut dyn FnMut(Bytes)) -> Result<(), EngineError> {
-    let _ = (size, seed, progress);
-    Err(EngineError::Target { path: path.display().to_string(), reason: "not built yet".into() })
+    prepare::fill(path, size, seed, progress)
 }
 
-/// Syncs and drops the page cache as far as privileges allow.
+/// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.
 pub fn drop_caches(path: &Path) -> CacheDrop {
-    let _ = path;
-    CacheDrop::Nothing
+    prepare::drop_caches(path)
 }
 
-/// CPU nanoseconds that the engine spends per I/O on the null backend: the floor beneath every latency.
+/// CPU nanoseconds that the engine spends per I/O on the null backend: the floor beneath every latency. Measured for some
+/// 50 ms at queue depth 1, where no batch shares the cost of a time stamp, with all accounting on.
+///
+/// # Panics
+/// If the system has not even a page of memory left.
 pub fn floor() -> u64 {
-    0
+    floor::floor()
 }

@@ -1,0 +1,48 @@
+//! No I/O at all: everything is done at once. Shows the tool's own cost.
+
+use std::io;
+
+use super::{Backend, Completion, Io, Setup};
+use crate::buffers::{Buffers, Slot};
+use crate::error::EngineError;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Null {
+    buffers: Buffers,
+    done: Vec<Completion>,
+}
+
+impl Backend for Null {
+    fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
+        let (buffers, slots) = super::buffers(&setup)?;
+        Ok((Self { buffers, done: Vec::with_capacity(slots.len()) }, slots))
+    }
+
+    #[inline]
+    fn buffer(&mut self, slot: &mut Slot) -> &mut [u8] {
+        self.buffers.slice(slot)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_wrap, reason = "an I/O is at most 64 MiB long")]
+    fn queue(&mut self, slot: Slot, io: Io) {
+        self.done.push(Completion { slot, result: io.length as i32 });
+    }
+
+    #[inline]
+    fn submit(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.done);
+    }
+
+    fn alarm(&mut self, _after_ns: u64) {}
+
+    fn note(&self) -> Option<&str> {
+        None
+    }
+}

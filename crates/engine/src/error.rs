@@ -1,0 +1,121 @@
+//! Why no load could be made.
+
+use std::io;
+
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{Rw, WorkloadError};
+
+/// Why no load could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The workload itself cannot be run.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// Samples were asked for too often, or never.
+    #[error("interval = {0}: accepted: 10ms and more")]
+    Interval(Nanos),
+    /// The target could not be used.
+    #[error("{path}: {reason}")]
+    Target {
+        /// The file or device.
+        path: String,
+        /// What stands against it.
+        reason: Refusal,
+    },
+    /// The kernel has no io_uring or does not let us use it.
+    #[error(
+        "io_uring cannot be used here ({error}): the kernel lacks it, or the sysctl kernel.io_uring_disabled or a \
+         container's seccomp filter forbids it; use --ioengine psync"
+    )]
+    NoIoUring {
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// The buffers would not fit into memory.
+    #[error(
+        "numjobs x iodepth x bs = {asked} of buffers are more than half of this machine's {memory} of memory; \
+         lower one of them"
+    )]
+    Memory {
+        /// What the buffers would take.
+        asked: Bytes,
+        /// What the machine has.
+        memory: Bytes,
+    },
+    /// The system refused something that the load needs.
+    #[error("{doing} failed: {error}")]
+    System {
+        /// What was tried, and on what.
+        doing: String,
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// A worker ended without a word.
+    #[error("worker {0} panicked: this is a bug in iotax; the message above names the place")]
+    Panicked(u32),
+}
+
+/// What stands against using a target.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing is there.
+    #[error("does not exist; the engine measures only what exists")]
+    Missing,
+    /// It is a directory.
+    #[error("is a directory; name a file in it, or a block device")]
+    Directory,
+    /// It is neither file nor block device.
+    #[error("is a {0}; a regular file or a block device is needed")]
+    Kind(&'static str),
+    /// The workload would write what may only be read.
+    #[error(
+        "rw = {0} writes, and this target may only be read; use a pattern that only reads, such as rw = randread"
+    )]
+    ReadOnly(Rw),
+    /// The block device is held by someone.
+    #[error(
+        "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
+    )]
+    InUse,
+    /// Direct I/O was asked for and is not to be had.
+    #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
+    NoDirect(&'static str),
+    /// The block size does not suit direct I/O.
+    #[error(
+        "bs = {bs} is not a multiple of {unit}, the unit of direct I/O here; use such a bs, or direct = false"
+    )]
+    Alignment {
+        /// Bytes of one I/O.
+        bs: Bytes,
+        /// What offsets and lengths must be multiples of.
+        unit: Bytes,
+    },
+    /// The area does not hold the blocks that are needed.
+    #[error(
+        "size = {size} holds fewer than {needed} block(s) of bs = {bs}; enlarge size, or lower bs or numjobs"
+    )]
+    TooSmall {
+        /// The area.
+        size: Bytes,
+        /// Bytes of one I/O.
+        bs: Bytes,
+        /// One, or one for each sequential job.
+        needed: u32,
+    },
+    /// The area is longer than the target.
+    #[error("size = {size} is more than its length of {length}; lower size, or fill the target first")]
+    TooLong {
+        /// The area.
+        size: Bytes,
+        /// The target's length.
+        length: Bytes,
+    },
+    /// The system refused.
+    #[error("{doing}: {error}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// The system's answer.
+        error: io::Error,
+    },
+}

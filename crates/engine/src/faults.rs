@@ -1,0 +1,144 @@
+//! I/Os that failed, counted by kind.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::ErrorCount;
+use rustix::io::Errno;
+
+use crate::pattern::Direction;
+
+/// How an I/O failed: the kernel's errno, or fewer bytes than asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Errno(i32),
+    Short,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failures {
+    fault: Fault,
+    direction: Direction,
+    ios: u64,
+    first_offset: u64,
+    first_at: u64,
+}
+
+/// The failed I/Os of one worker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Faults(Vec<Failures>);
+
+impl Faults {
+    /// Counts an I/O that ended at `at` with `result`: an errno below zero, or too few bytes.
+    #[cold]
+    pub(crate) fn add(&mut self, result: i32, direction: Direction, offset: u64, at: u64) {
+        let fault = if result < 0 { Fault::Errno(-result) } else { Fault::Short };
+        match self.0.iter_mut().find(|known| (known.fault, known.direction) == (fault, direction)) {
+            Some(known) => known.ios += 1,
+            None => self.0.push(Failures { fault, direction, ios: 1, first_offset: offset, first_at: at }),
+        }
+    }
+
+    /// The failures of all workers together, by name and direction.
+    pub(crate) fn merge(all: Vec<Self>) -> Vec<ErrorCount> {
+        let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
+        for fault in all.into_iter().flat_map(|faults| faults.0) {
+            merged
+                .entry((fault.name(), fault.direction.word()))
+                .and_modify(|sum| {
+                    if fault.first_at < sum.first_at {
+                        (sum.first_at, sum.first_offset) = (fault.first_at, fault.first_offset);
+                    }
+                    sum.ios += fault.ios;
+                })
+                .or_insert(fault);
+        }
+        merged
+            .into_iter()
+            .map(|((error, direction), sum)| ErrorCount {
+                error,
+                direction: direction.to_owned(),
+                count: sum.ios,
+                first_offset: sum.first_offset,
+            })
+            .collect()
+    }
+}
+
+impl Failures {
+    fn name(&self) -> String {
+        match self.fault {
+            Fault::Errno(number) => errno_name(number),
+            Fault::Short => format!("short {}", self.direction.word()),
+        }
+    }
+}
+
+/// The symbolic name of an errno that I/O is known to give, else its number.
+pub(crate) fn errno_name(number: i32) -> String {
+    const NAMES: &[(Errno, &str)] = &[
+        (Errno::ACCESS, "EACCES"),
+        (Errno::AGAIN, "EAGAIN"),
+        (Errno::BADF, "EBADF"),
+        (Errno::BADMSG, "EBADMSG"),
+        (Errno::BUSY, "EBUSY"),
+        (Errno::CANCELED, "ECANCELED"),
+        (Errno::DQUOT, "EDQUOT"),
+        (Errno::FAULT, "EFAULT"),
+        (Errno::FBIG, "EFBIG"),
+        (Errno::ILSEQ, "EILSEQ"),
+        (Errno::INTR, "EINTR"),
+        (Errno::INVAL, "EINVAL"),
+        (Errno::IO, "EIO"),
+        (Errno::NODATA, "ENODATA"),
+        (Errno::NODEV, "ENODEV"),
+        (Errno::NOLINK, "ENOLINK"),
+        (Errno::NOMEDIUM, "ENOMEDIUM"),
+        (Errno::NOMEM, "ENOMEM"),
+        (Errno::NOSPC, "ENOSPC"),
+        (Errno::NXIO, "ENXIO"),
+        (Errno::OPNOTSUPP, "EOPNOTSUPP"),
+        (Errno::OVERFLOW, "EOVERFLOW"),
+        (Errno::PERM, "EPERM"),
+        (Errno::REMOTEIO, "EREMOTEIO"),
+        (Errno::ROFS, "EROFS"),
+        (Errno::STALE, "ESTALE"),
+        (Errno::TIME, "ETIME"),
+        (Errno::TIMEDOUT, "ETIMEDOUT"),
+    ];
+    NAMES
+        .iter()
+        .find(|(errno, _)| errno.raw_os_error() == number)
+        .map_or_else(|| format!("errno {number}"), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_failures_add_up_by_kind_with_the_first_offset_of_all() {
+        let mut one = Faults::default();
+        one.add(-libc::EIO, Direction::Read, 4096, 20);
+        one.add(-libc::EIO, Direction::Read, 0, 30);
+        one.add(-libc::EIO, Direction::Write, 512, 40);
+        let mut two = Faults::default();
+        two.add(-libc::EIO, Direction::Read, 8192, 10);
+        two.add(904, Direction::Read, 12288, 11);
+        two.add(-4095, Direction::Read, 1, 12);
+        let row = |error: &str, direction: &str, count, first_offset| ErrorCount {
+            error: error.into(),
+            direction: direction.into(),
+            count,
+            first_offset,
+        };
+        assert_eq!(
+            Faults::merge(vec![one, two]),
+            [
+                row("EIO", "read", 3, 8192),
+                row("EIO", "write", 1, 512),
+                row("errno 4095", "read", 1, 1),
+                row("short read", "read", 1, 12288),
+            ]
+        );
+    }
+}

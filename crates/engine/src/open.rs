@@ -1,0 +1,242 @@
+//! Opens targets by the safety rules: nothing is created or truncated, what is only read is opened read-only.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use iotax_model::units::Bytes;
+use iotax_model::wire::Job;
+use rustix::fs::{AtFlags, StatxFlags, fstatfs, ioctl_blksszget, statx};
+use rustix::io::Errno;
+
+use crate::error::{EngineError, Refusal};
+
+/// `f_type` of tmpfs, see statfs(2).
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// What a target is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) write: bool,
+    pub(crate) direct: bool,
+}
+
+/// An open target.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) file: File,
+    pub(crate) access: Access,
+    pub(crate) is_device: bool,
+    /// Bytes it holds.
+    pub(crate) length: u64,
+}
+
+/// Puts the path in front of a reason.
+pub(crate) fn at_path(path: &Path) -> impl Fn(Refusal) -> EngineError {
+    move |reason| EngineError::Target { path: path.display().to_string(), reason }
+}
+
+/// Opens the target of a job, or says why that job cannot be done on it.
+pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
+    let workload = &job.workload;
+    let refuse = at_path(path);
+    if workload.rw.writes() && !job.writable {
+        return Err(refuse(Refusal::ReadOnly(workload.rw)));
+    }
+    let needed = if workload.rw.is_random() { 1 } else { workload.numjobs };
+    if job.size.0 / workload.bs.0 < u64::from(needed) {
+        return Err(refuse(Refusal::TooSmall { size: job.size, bs: workload.bs, needed }));
+    }
+    let access = Access { write: workload.rw.writes(), direct: workload.direct };
+    let target = open(path, access).map_err(&refuse)?;
+    if job.size.0 > target.length {
+        return Err(refuse(Refusal::TooLong { size: job.size, length: Bytes(target.length) }));
+    }
+    if let Some(unit) = target.direct_unit().filter(|unit| !workload.bs.0.is_multiple_of(*unit)) {
+        return Err(refuse(Refusal::Alignment { bs: workload.bs, unit: Bytes(unit) }));
+    }
+    Ok(target)
+}
+
+/// Opens an existing file or block device. A device that is to be written is claimed (O_EXCL) for as long as the target
+/// stays open.
+pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
+    let is_device = kind(path)?;
+    let mut flags = if access.direct { libc::O_DIRECT } else { 0 };
+    if is_device && access.write {
+        flags |= libc::O_EXCL;
+    }
+    let mut file = File::options()
+        .read(true)
+        .write(access.write)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(|error| refusal_of_open(error, access, is_device))?;
+    if access.direct && is_tmpfs(&file) {
+        return Err(Refusal::NoDirect("tmpfs, which keeps files in memory"));
+    }
+    let length = file
+        .seek(SeekFrom::End(0))
+        .map_err(|error| Refusal::System { doing: "its length cannot be read", error })?;
+    Ok(Target { file, access, is_device, length })
+}
+
+/// Whether the path is a block device (or else a file). Looked at before opening: opening a pipe would wait for ever.
+fn kind(path: &Path) -> Result<bool, Refusal> {
+    let metadata = path.metadata().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Refusal::Missing,
+        _ => Refusal::System { doing: "cannot be looked at", error },
+    })?;
+    match metadata.file_type() {
+        kind if kind.is_file() => Ok(false),
+        kind if kind.is_block_device() => Ok(true),
+        kind if kind.is_dir() => Err(Refusal::Directory),
+        kind if kind.is_char_device() => Err(Refusal::Kind("character device")),
+        kind if kind.is_fifo() => Err(Refusal::Kind("pipe")),
+        kind if kind.is_socket() => Err(Refusal::Kind("socket")),
+        _ => Err(Refusal::Kind("thing of unknown kind")),
+    }
+}
+
+fn refusal_of_open(error: io::Error, access: Access, is_device: bool) -> Refusal {
+    match Errno::from_io_error(&error) {
+        Some(Errno::INVAL) if access.direct => Refusal::NoDirect("its filesystem"),
+        Some(Errno::BUSY) if is_device && access.write => Refusal::InUse,
+        _ if access.write => Refusal::System { doing: "cannot be opened for reading and writing", error },
+        _ => Refusal::System { doing: "cannot be opened for reading", error },
+    }
+}
+
+/// Newer kernels accept O_DIRECT on tmpfs and then copy from memory all the same.
+fn is_tmpfs(file: &File) -> bool {
+    fstatfs(file).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC)
+}
+
+impl Target {
+    /// What offsets and lengths of direct I/O must be multiples of: a device's logical block size, or what the filesystem
+    /// says (Linux 6.1 and later). `None`: no direct I/O, or not known.
+    pub(crate) fn direct_unit(&self) -> Option<u64> {
+        if !self.access.direct {
+            return None;
+        }
+        if self.is_device {
+            return ioctl_blksszget(&self.file).ok().map(u64::from);
+        }
+        let facts = statx(&self.file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+        (facts.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && facts.stx_dio_offset_align > 0)
+            .then_some(facts.stx_dio_offset_align.into())
+    }
+
+    /// The same file, opened anew for one worker: workers that share one open file would share its reference count, a
+    /// cache line that every pread and pwrite changes. Where /proc is not mounted they share it after all.
+    pub(crate) fn reopen(&self) -> io::Result<File> {
+        let flags = if self.access.direct { libc::O_DIRECT } else { 0 };
+        File::options()
+            .read(true)
+            .write(self.access.write)
+            .custom_flags(flags)
+            .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+            .or_else(|_| self.file.try_clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::units::Nanos;
+    use iotax_model::workload::{Rw, WorkloadKeys};
+    use std::os::unix::net::UnixListener;
+
+    fn job(keys: WorkloadKeys, size: u64, writable: bool) -> Job {
+        let workload =
+            WorkloadKeys { direct: keys.direct.or(Some(false)), ..keys }.complete(&WorkloadKeys::default());
+        Job { path: None, workload, size: Bytes(size), seed: 1, interval: Nanos::from_secs(1), writable }
+    }
+
+    fn rw(rw: Rw) -> WorkloadKeys {
+        WorkloadKeys { rw: Some(rw), ..WorkloadKeys::default() }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_the_reason() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("file"), [1; 8192]).expect("written");
+        std::fs::write(path("empty"), []).expect("written");
+        let _socket = UnixListener::bind(path("socket")).expect("bound");
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .expect("pipe made");
+        let seq_jobs = WorkloadKeys { rw: Some(Rw::Read), numjobs: Some(3), ..WorkloadKeys::default() };
+        for (name, job, reason) in [
+            ("absent", job(rw(Rw::RandRead), 4096, false), "does not exist"),
+            ("", job(rw(Rw::RandRead), 4096, false), "is a directory"),
+            ("socket", job(rw(Rw::RandRead), 4096, false), "is a socket"),
+            ("pipe", job(rw(Rw::RandRead), 4096, false), "is a pipe"),
+            ("file", job(rw(Rw::RandWrite), 8192, false), "rw = randwrite writes"),
+            ("file", job(rw(Rw::ReadWrite), 8192, false), "rw = rw writes"),
+            ("file", job(rw(Rw::RandRead), 0, false), "size = 0 holds fewer than 1 block"),
+            ("file", job(rw(Rw::RandRead), 4095, false), "size = 4095 holds fewer"),
+            ("file", job(seq_jobs, 8192, false), "fewer than 3 block"),
+            ("file", job(rw(Rw::RandRead), 12288, false), "size = 12k is more than its length of 8k"),
+            ("empty", job(rw(Rw::RandWrite), 4096, true), "length of 0"),
+        ] {
+            let error = for_job(&job, &path(name)).expect_err(reason).to_string();
+            assert!(error.contains(reason) && error.contains(&*path(name).to_string_lossy()), "{error}");
+        }
+        assert!(!path("absent").exists(), "refusing creates nothing");
+        assert_eq!(std::fs::read(path("file")).expect("there"), [1; 8192], "refusing truncates nothing");
+        let error =
+            for_job(&job(rw(Rw::RandRead), 4096, false), Path::new("/dev/zero")).expect_err("refused");
+        assert!(error.to_string().contains("character device"), "{error}");
+    }
+
+    #[test]
+    fn what_is_only_read_is_opened_read_only() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        file.as_file().set_len(8192).expect("sized");
+        let flags = |job: &Job| {
+            let target = for_job(job, file.path()).expect("opened");
+            let again = target.reopen().expect("reopened");
+            let flags = [&target.file, &again].map(|f| rustix::fs::fcntl_getfl(f).expect("flags"));
+            assert_eq!(flags[0], flags[1]);
+            flags[0] & rustix::fs::OFlags::RWMODE
+        };
+        assert_eq!(flags(&job(rw(Rw::RandRead), 8192, true)), rustix::fs::OFlags::RDONLY);
+        assert_eq!(flags(&job(rw(Rw::RandWrite), 8192, true)), rustix::fs::OFlags::RDWR);
+    }
+
+    #[test]
+    fn direct_io_is_never_silently_buffered() {
+        let shm = Path::new("/dev/shm");
+        match tempfile::NamedTempFile::new_in(shm) {
+            Ok(file) if is_tmpfs(file.as_file()) => {
+                file.as_file().set_len(8192).expect("sized");
+                let direct = WorkloadKeys { direct: Some(true), ..rw(Rw::RandRead) };
+                let error = for_job(&job(direct, 8192, false), file.path()).expect_err("refused").to_string();
+                assert!(error.contains("use direct = false"), "{error}");
+            }
+            _ => eprintln!("skipped: {} is no tmpfs that can be written", shm.display()),
+        }
+    }
+
+    #[test]
+    fn direct_io_needs_whole_units() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.as_file().set_len(1 << 20).expect("sized");
+        let keys = |bs| WorkloadKeys { direct: Some(true), bs: Some(Bytes(bs)), ..rw(Rw::RandRead) };
+        let target = match for_job(&job(keys(1 << 16), 1 << 20, false), file.path()) {
+            Ok(target) => target,
+            Err(error) => return eprintln!("skipped: no direct I/O here: {error}"),
+        };
+        match target.direct_unit() {
+            Some(unit) if unit > 512 => {
+                let error = for_job(&job(keys(512), 1 << 20, false), file.path()).expect_err("refused");
+                assert!(error.to_string().contains(&format!("not a multiple of {}", Bytes(unit))), "{error}");
+            }
+            Some(unit) => assert_eq!(unit, 512),
+            None => eprintln!("skipped: this kernel does not tell the unit of direct I/O"),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What is done before a measurement: the area is filled, caches are dropped.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use iotax_model::record::CacheDrop;
+use iotax_model::units::{Bytes, Nanos};
+use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
+
+use crate::backend::{Backend, Completion, Io, Psync, Setup, Uring};
+use crate::clock;
+use crate::error::{EngineError, Refusal};
+use crate::faults::errno_name;
+use crate::open::{self, Access, Target};
+use crate::pattern::Direction;
+use crate::payload::Payload;
+
+/// Bytes of one write: long enough for the device's full speed.
+const CHUNK: u32 = 1 << 20;
+/// Writes kept in flight.
+const DEPTH: u32 = 8;
+/// What is written directly is a multiple of this, the largest logical block in use.
+const DIRECT_UNIT: u64 = 4096;
+/// How often progress is told.
+const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
+
+/// Writes the first `size` bytes once; see [`crate::fill`].
+pub(crate) fn fill(
+    path: &Path,
+    size: Bytes,
+    seed: u64,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<(), EngineError> {
+    let target = open_to_fill(path)?;
+    if target.is_device && size.0 > target.length {
+        let reason = Refusal::TooLong { size, length: Bytes(target.length) };
+        return Err(open::at_path(path)(reason));
+    }
+    let trouble = |doing: &str| {
+        let doing = format!("{}: {doing}", path.display());
+        move |error| EngineError::System { doing, error }
+    };
+    let payload = Payload::new(CHUNK as usize, seed, 0);
+    let body = size.0 - size.0 % DIRECT_UNIT;
+    let setup = |depth| -> Result<Setup, EngineError> {
+        let file = target.reopen().map_err(trouble("opening it again"))?;
+        Ok(Setup { file, depth, slot_bytes: CHUNK as usize })
+    };
+    let written = match Uring::open(setup(DEPTH)?) {
+        Ok((backend, slots)) => write_all(backend, slots, &payload, body, progress),
+        Err(EngineError::NoIoUring { .. }) => {
+            let (backend, slots) = Psync::open(setup(1)?)?;
+            write_all(backend, slots, &payload, body, progress)
+        }
+        Err(error) => return Err(error),
+    };
+    written.map_err(trouble("filling"))?;
+    write_tail(&target.file, &payload, body, size.0).map_err(trouble("filling its last bytes"))?;
+    target.file.sync_data().map_err(trouble("flushing"))?;
+    progress(size);
+    Ok(())
+}
+
+/// Directly, so that the page cache is not filled with what was written, if the filesystem does that.
+fn open_to_fill(path: &Path) -> Result<Target, EngineError> {
+    match open::open(path, Access { write: true, direct: true }) {
+        Err(Refusal::NoDirect(_)) => open::open(path, Access { write: true, direct: false }),
+        target => target,
+    }
+    .map_err(open::at_path(path))
+}
+
+/// Writes `bytes` from the start in chunks; the content of each is given by its number.
+fn write_all<B: Backend>(
+    mut backend: B,
+    mut free: Vec<crate::buffers::Slot>,
+    payload: &Payload,
+    bytes: u64,
+    progress: &mut dyn FnMut(Bytes),
+) -> io::Result<()> {
+    let mut pending = vec![Io { direction: Direction::Write, offset: 0, length: 0 }; free.len()];
+    let mut done = Vec::with_capacity(free.len());
+    let (mut queued, mut written) = (0, 0);
+    let mut told_at = clock::now();
+    while written < bytes {
+        while queued < bytes
+            && let Some(mut slot) = free.pop()
+        {
+            let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
+            let io = Io { direction: Direction::Write, offset: queued, length };
+            payload.numbered(queued / u64::from(CHUNK), backend.buffer(&mut slot));
+            pending[slot.index()] = io;
+            backend.queue(slot, io);
+            queued += u64::from(length);
+        }
+        backend.submit()?;
+        backend.reap(&mut done);
+        for Completion { slot, result } in done.drain(..) {
+            let io = pending[slot.index()];
+            check_written(result, io)?;
+            written += u64::from(io.length);
+            free.push(slot);
+        }
+        let now = clock::now();
+        if now - told_at >= PROGRESS_EVERY.0 {
+            told_at = now;
+            progress(Bytes(written));
+        }
+    }
+    Ok(())
+}
+
+fn check_written(result: i32, io: Io) -> io::Result<()> {
+    if result < 0 {
+        let error = io::Error::from_raw_os_error(-result);
+        return Err(io::Error::new(
+            error.kind(),
+            format!("{} at offset {} ({error})", errno_name(-result), io.offset),
+        ));
+    }
+    if result.cast_unsigned() < io.length {
+        return Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("{result} of {} bytes were taken at offset {}; is it full?", io.length, io.offset),
+        ));
+    }
+    Ok(())
+}
+
+/// Writes what direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
+fn write_tail(file: &File, payload: &Payload, body: u64, size: u64) -> io::Result<()> {
+    if body == size {
+        return Ok(());
+    }
+    let flags = fcntl_getfl(file)?;
+    fcntl_setfl(file, flags - OFlags::DIRECT)?;
+    let mut chunk = vec![0; CHUNK as usize];
+    payload.numbered(body / u64::from(CHUNK), &mut chunk);
+    let place = usize::try_from(body % u64::from(CHUNK)).unwrap_or(0);
+    let length = usize::try_from(size - body).unwrap_or(0);
+    file.write_all_at(&chunk[place..place + length], body)?;
+    fcntl_setfl(file, flags)?;
+    Ok(())
+}
+
+/// Drops caches as far as privileges allow; see [`crate::drop_caches`].
+pub(crate) fn drop_caches(path: &Path) -> CacheDrop {
+    rustix::fs::sync();
+    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+        return CacheDrop::PageCache;
+    }
+    if drop_file(path).is_ok() { CacheDrop::FileOnly } else { CacheDrop::Nothing }
+}
+
+/// Drops the clean pages of one file, after cleaning them.
+fn drop_file(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    file.sync_data()?;
+    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::os::unix::fs::MetadataExt;
+
+    fn filled(size: u64, seed: u64, dir: &Path) -> Vec<u8> {
+        let file = tempfile::NamedTempFile::new_in(dir).expect("file");
+        let mut told = Vec::new();
+        fill(file.path(), Bytes(size), seed, &mut |done| told.push(done.0)).expect("filled");
+        assert!(told.is_sorted() && told.last() == Some(&size), "{told:?}");
+        std::fs::read(file.path()).expect("read")
+    }
+
+    #[test]
+    fn fills_every_byte_with_what_the_seed_gives() {
+        // Several chunks, a part of one, and a tail that direct I/O cannot write.
+        let size = (20 << 20) + 12_288 + 300;
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let content = filled(size, 7, here);
+        assert_eq!(content.len() as u64, size);
+        assert_eq!(content, filled(size, 7, Path::new("/dev/shm")), "buffered or not, the seed decides");
+        let other = filled(size, 8, here);
+        assert!(content.chunks(4096).zip(other.chunks(4096)).all(|(one, two)| one != two));
+        let distinct: HashSet<&[u8]> = content.chunks(512).collect();
+        assert_eq!(distinct.len(), content.len().div_ceil(512), "no two blocks alike");
+        assert!(!distinct.iter().any(|block| block.iter().all(|byte| *byte == 0)));
+        let compressed = zstd::bulk::compress(&content, 3).expect("compresses").len();
+        assert!(compressed >= content.len(), "{compressed} of {}", content.len());
+    }
+
+    #[test]
+    fn keeps_to_its_area() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        std::fs::write(file.path(), vec![9; 16384]).expect("written");
+        fill(file.path(), Bytes(8000), 1, &mut |_| {}).expect("filled");
+        let content = std::fs::read(file.path()).expect("read");
+        assert_eq!(content.len(), 16384);
+        assert!(content[8000..].iter().all(|byte| *byte == 9));
+        assert!(content[..8000].chunks(100).all(|part| part.iter().any(|byte| *byte != 9)));
+    }
+
+    #[test]
+    fn leaves_no_hole() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.as_file().set_len(4 << 20).expect("sized");
+        fill(file.path(), Bytes(4 << 20), 1, &mut |_| {}).expect("filled");
+        assert!(file.as_file().metadata().expect("metadata").blocks() * 512 >= 4 << 20);
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_created() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("absent");
+        let error = fill(&path, Bytes(4096), 1, &mut |_| {}).expect_err("refused").to_string();
+        assert!(error.contains("does not exist") && !path.exists(), "{error}");
+    }
+
+    #[test]
+    fn dropped_pages_are_gone() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
+        drop_file(file.path()).expect("dropped");
+        let read = rustix::io::preadv2(
+            file.as_file(),
+            &mut [io::IoSliceMut::new(&mut [0; 4096])],
+            0,
+            rustix::io::ReadWriteFlags::NOWAIT,
+        );
+        match read {
+            Err(rustix::io::Errno::AGAIN) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                eprintln!("skipped: no word on what is cached");
+            }
+            other => panic!("still cached: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn says_how_far_caches_were_dropped() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        let expected =
+            if rustix::process::geteuid().is_root() { CacheDrop::PageCache } else { CacheDrop::FileOnly };
+        assert_eq!(drop_caches(file.path()), expected);
+    }
+}

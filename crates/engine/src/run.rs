@@ -1,0 +1,348 @@
+//! One measurement: starts the workers, collects what they report, and tells of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use iotax_model::record::{CpuTime, Outcome};
+use iotax_model::units::Nanos;
+use iotax_model::wire::{Event, Job};
+
+use crate::backend::{self, Setup};
+use crate::clock;
+use crate::collector::Collector;
+use crate::error::EngineError;
+use crate::faults::Faults;
+use crate::open::Target;
+use crate::pattern::Pattern;
+use crate::window::Window;
+use crate::worker::{Finish, Latencies, Report, Task};
+
+/// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
+const DRAIN: Nanos = Nanos::from_secs(10);
+
+/// Makes the load of a job on an open target.
+pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+    let mut crew = Crew::muster(job, target)?;
+    let window = Window::new(job, clock::now());
+    crew.start(window);
+    let watch = watch(&mut crew, job, window, events);
+    match watch {
+        Ok(outcome) => Ok(outcome),
+        Err(error) => {
+            crew.dismiss(Duration::from_nanos(job.interval.0 + DRAIN.0));
+            Err(error)
+        }
+    }
+}
+
+/// CPU time of the process when the window began and when it ended.
+#[derive(Debug, Default)]
+struct CpuMarks {
+    begin: Option<CpuTime>,
+    end: Option<CpuTime>,
+}
+
+impl CpuMarks {
+    /// Takes what is due. Whether the window has just begun.
+    fn take(&mut self, now: u64, window: Window) -> bool {
+        let begins = now >= window.begin && self.begin.is_none();
+        if begins {
+            self.begin = Some(clock::process_cpu());
+        }
+        if now >= window.end && self.end.is_none() {
+            self.end = Some(clock::process_cpu());
+        }
+        begins
+    }
+
+    fn used(&self) -> CpuTime {
+        let (begin, end) = (self.begin.unwrap_or_default(), self.end.unwrap_or_default());
+        CpuTime {
+            user_ns: end.user_ns.saturating_sub(begin.user_ns),
+            system_ns: end.system_ns.saturating_sub(begin.system_ns),
+        }
+    }
+}
+
+/// Follows the workers until all are done, or beyond hope.
+fn watch(
+    crew: &mut Crew,
+    job: &Job,
+    window: Window,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    let mut collector = Collector::new(window, job.workload.rw, job.workload.bs, job.workload.numjobs);
+    let mut cpu = CpuMarks::default();
+    let give_up = window.end + DRAIN.0;
+    let mut finishes = Vec::with_capacity(crew.starts.len());
+    loop {
+        let now = clock::now();
+        if cpu.take(now, window) {
+            events(Event::Measuring);
+        }
+        let all_done = crew.at_work == 0 || now >= give_up;
+        while let Some(sample) = collector.next_sample(now, all_done) {
+            events(Event::Sample(sample));
+        }
+        if all_done && now >= window.end {
+            break;
+        }
+        let marks = [window.begin, window.end, collector.deadline(), give_up];
+        let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;
+        match crew.next_report(Duration::from_nanos(wait)) {
+            Some(Report::Interval { worker, interval, next, latencies }) => {
+                collector.add(worker, interval, next, &latencies);
+                crew.give_back(worker, latencies);
+            }
+            Some(Report::Finished(result)) => finishes.push(result?),
+            Some(Report::Ready) | None => {}
+        }
+    }
+    let (totals, stuck) = collector.finish();
+    let left_behind = (crew.at_work > 0).then(|| {
+        format!(
+            "{} worker(s) still waited {DRAIN} after the end for I/O that was in flight then; it is not counted",
+            crew.at_work
+        )
+    });
+    Ok(Outcome {
+        duration_ns: window.end - window.begin,
+        read: totals.read,
+        write: totals.write,
+        ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
+        cpu: cpu.used(),
+        notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
+        errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
+    })
+}
+
+/// What the workers' backends remarked, each remark once.
+fn notes(finishes: &[Finish]) -> Vec<String> {
+    let mut notes: Vec<String> = finishes.iter().filter_map(|finish| finish.note.clone()).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    notes
+}
+
+/// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
+/// take this one with it. Each says that it has finished, and what it leaves behind is its own.
+struct Crew {
+    reports: Receiver<Report>,
+    starts: Vec<Sender<Window>>,
+    spares: Vec<Sender<Latencies>>,
+    /// Workers that have not finished.
+    at_work: usize,
+}
+
+impl Crew {
+    /// Starts the workers and waits until all are set up.
+    fn muster(job: &Job, target: &Target) -> Result<Self, EngineError> {
+        let (sender, reports) = mpsc::channel();
+        let mut crew = Self { reports, starts: Vec::new(), spares: Vec::new(), at_work: 0 };
+        let mut mustered = Ok(());
+        for number in 0..job.workload.numjobs {
+            mustered = crew.enlist(job, target, number, sender.clone());
+            if mustered.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        let mut ready = 0;
+        while mustered.is_ok() && ready < crew.starts.len() {
+            match crew.next_report(Duration::MAX) {
+                Some(Report::Finished(result)) => mustered = result.map(drop),
+                Some(_) => ready += 1,
+                None => {}
+            }
+        }
+        if let Err(error) = mustered {
+            crew.dismiss(Duration::from_nanos(DRAIN.0));
+            return Err(error);
+        }
+        Ok(crew)
+    }
+
+    fn enlist(
+        &mut self,
+        job: &Job,
+        target: &Target,
+        number: u32,
+        reports: Sender<Report>,
+    ) -> Result<(), EngineError> {
+        let workload = &job.workload;
+        let trouble = |doing: &str| {
+            let doing = format!("{doing} for worker {number}");
+            move |error| EngineError::System { doing, error }
+        };
+        let (start, started) = mpsc::channel();
+        let (spare, spares) = mpsc::channel();
+        // One in the worker's hands and one on the way suffice while the collector keeps up.
+        let _ = spare.send(Latencies::new(workload.rw));
+        let task = Task {
+            number,
+            rw: workload.rw,
+            setup: Setup {
+                file: target.reopen().map_err(trouble("opening the target"))?,
+                depth: workload.iodepth,
+                slot_bytes: usize::try_from(workload.bs.0).unwrap_or(usize::MAX),
+            },
+            pattern: Pattern::new(workload, job.size, number, job.seed),
+            seed: job.seed,
+            start: started,
+            spare: spares,
+            reports: reports.clone(),
+        };
+        let engine = workload.ioengine;
+        std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(move || {
+                let result = catch_unwind(AssertUnwindSafe(|| backend::run(engine, task)))
+                    .unwrap_or(Err(EngineError::Panicked(number)));
+                // The watcher may have given up on this worker.
+                let _ = reports.send(Report::Finished(result));
+            })
+            .map_err(trouble("starting a thread"))?;
+        self.starts.push(start);
+        self.spares.push(spare);
+        self.at_work += 1;
+        Ok(())
+    }
+
+    fn start(&self, window: Window) {
+        for start in &self.starts {
+            // A worker that is gone has said why.
+            let _ = start.send(window);
+        }
+    }
+
+    /// The next report, if one comes within `wait`.
+    fn next_report(&mut self, wait: Duration) -> Option<Report> {
+        let report = match self.reports.recv_timeout(wait) {
+            Ok(report) => report,
+            Err(RecvTimeoutError::Timeout) => return None,
+            // All have finished: only time is left to pass.
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(wait);
+                return None;
+            }
+        };
+        if matches!(report, Report::Finished(_)) {
+            self.at_work -= 1;
+        }
+        Some(report)
+    }
+
+    /// Returns a worker's histograms to it, emptied.
+    fn give_back(&self, worker: u32, mut latencies: Latencies) {
+        latencies.clear();
+        // It may have finished.
+        let _ = self.spares[worker as usize].send(latencies);
+    }
+
+    /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
+    fn dismiss(mut self, patience: Duration) {
+        self.starts.clear();
+        self.spares.clear();
+        let give_up = clock::now().saturating_add(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
+        while self.at_work > 0 {
+            let left = give_up.saturating_sub(clock::now());
+            if left == 0 {
+                return;
+            }
+            self.next_report(Duration::from_nanos(left));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::Access;
+    use iotax_model::units::Bytes;
+    use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+    use std::fs::File;
+    use std::io::Write;
+
+    fn job(ioengine: IoEngine, rw: Rw) -> Job {
+        let keys = WorkloadKeys {
+            rw: Some(rw),
+            runtime: Some(Nanos::from_millis(200)),
+            ramp_time: Some(Nanos(0)),
+            direct: Some(false),
+            ioengine: Some(ioengine),
+            ..WorkloadKeys::default()
+        };
+        let workload = keys.complete(&WorkloadKeys::default());
+        let (size, interval) = (Bytes(1 << 20), Nanos::from_millis(100));
+        Job { path: None, workload, size, seed: 1, interval, writable: true }
+    }
+
+    fn target(file: File, write: bool) -> Target {
+        Target { file, access: Access { write, direct: false }, is_device: false, length: 1 << 20 }
+    }
+
+    #[test]
+    fn if_every_io_fails_the_outcome_comes_with_the_errors_and_at_an_easy_pace() {
+        for ioengine in [IoEngine::Psync, IoEngine::IoUring] {
+            let full =
+                File::options().read(true).write(true).open("/dev/full").expect("a device that is full");
+            let mut samples = 0;
+            let outcome = match run(&job(ioengine, Rw::Write), &target(full, true), &mut |event| {
+                samples += usize::from(matches!(event, Event::Sample(_)));
+            }) {
+                Err(error @ EngineError::NoIoUring { .. }) => {
+                    eprintln!("skipped: {error}");
+                    continue;
+                }
+                outcome => outcome.expect("an outcome"),
+            };
+            assert_eq!((outcome.ios(), samples), (0, 2));
+            assert_eq!(outcome.write.as_ref().map(|write| write.bytes), Some(0));
+            let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
+            assert_eq!(
+                (error.error.as_str(), error.direction.as_str(), error.first_offset),
+                ("ENOSPC", "write", 0)
+            );
+            // 64 at once, then at most one each millisecond of 200.
+            assert!((1..=64 + 201).contains(&error.count), "{}", error.count);
+        }
+    }
+
+    #[test]
+    fn an_io_that_does_not_return_holds_back_no_sample() {
+        // Reading an empty pipe waits; a byte lets it return, once all samples are in.
+        let (reader, mut writer) = std::io::pipe().expect("pipe");
+        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let mut samples = Vec::new();
+        let outcome = run(&job(IoEngine::IoUring, Rw::Read), &target(reader, false), &mut |event| {
+            if let Event::Sample(sample) = event {
+                samples.push(sample.at_ns);
+                if samples.len() == 2 {
+                    writer.write_all(b"x").expect("written");
+                }
+            }
+        });
+        match outcome {
+            Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
+            outcome => {
+                let outcome = outcome.expect("an outcome");
+                assert_eq!(samples, [100_000_000, 200_000_000]);
+                assert_eq!((outcome.ios(), outcome.notes), (0, vec![]), "nothing came, nothing was late");
+                assert_eq!(outcome.errors, [], "what ends after the window counts nowhere");
+            }
+        }
+    }
+
+    #[test]
+    fn one_worker_that_cannot_start_ends_the_measurement() {
+        let mut job = job(IoEngine::IoUring, Rw::RandRead);
+        // More than a ring can have; Workload::check, which comes before, would refuse it.
+        job.workload.iodepth = 1 << 20;
+        job.workload.bs = Bytes(512);
+        job.workload.numjobs = 3;
+        let file = tempfile::tempfile().expect("file");
+        let error = run(&job, &target(file, false), &mut |_| {}).expect_err("refused").to_string();
+        assert!(error.contains("io_uring"), "{error}");
+    }
+}

@@ -1,0 +1,58 @@
+//! The measured window and its intervals, on the monotonic clock.
+
+use iotax_model::wire::Job;
+
+/// When is measured. All workers of a measurement share one; times are nanoseconds of [`crate::clock::now`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// The warm-up ends here.
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    interval: u64,
+}
+
+impl Window {
+    /// The window of a job whose load starts at `start`.
+    pub(crate) const fn new(job: &Job, start: u64) -> Self {
+        let begin = start + job.workload.ramp_time.0;
+        Self { begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
+    }
+
+    /// How many intervals it has; the last may be shorter than the others.
+    pub(crate) const fn intervals(&self) -> u64 {
+        (self.end - self.begin).div_ceil(self.interval)
+    }
+
+    /// The interval, from 0, that a time at or after `begin` lies in; from the end on it is [`Self::intervals`].
+    pub(crate) const fn interval_at(&self, now: u64) -> u64 {
+        if now >= self.end { self.intervals() } else { (now - self.begin) / self.interval }
+    }
+
+    /// When an interval ends.
+    pub(crate) fn end_of(&self, interval: u64) -> u64 {
+        (self.begin + (interval + 1) * self.interval).min(self.end)
+    }
+
+    /// How long an interval is.
+    pub(crate) fn length_of(&self, interval: u64) -> u64 {
+        self.end_of(interval) - (self.begin + interval * self.interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_tile_the_window() {
+        let window = Window { begin: 1000, end: 1250, interval: 100 };
+        assert_eq!(window.intervals(), 3);
+        assert_eq!([0, 1, 2].map(|n| window.end_of(n)), [1100, 1200, 1250]);
+        assert_eq!([0, 1, 2].map(|n| window.length_of(n)), [100, 100, 50]);
+        for (now, interval) in [(1000, 0), (1099, 0), (1100, 1), (1249, 2), (1250, 3), (9999, 3)] {
+            assert_eq!(window.interval_at(now), interval, "at {now}");
+        }
+        let whole = Window { end: 1300, ..window };
+        assert_eq!((whole.intervals(), whole.length_of(2), whole.interval_at(1300)), (3, 100, 3));
+    }
+}

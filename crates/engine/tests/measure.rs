@@ -1,0 +1,217 @@
+//! Whole measurements on real files.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use iotax_engine::{EngineError, measure};
+use iotax_model::record::{Outcome, Sample, Tally};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+
+const SIZE: u64 = 1 << 20;
+
+fn keys(ioengine: IoEngine, rw: Rw) -> WorkloadKeys {
+    WorkloadKeys {
+        rw: Some(rw),
+        runtime: Some(Nanos::from_millis(250)),
+        ramp_time: Some(Nanos::from_millis(50)),
+        iodepth: Some(if ioengine == IoEngine::Psync { 1 } else { 4 }),
+        numjobs: Some(2),
+        direct: Some(false),
+        ioengine: Some(ioengine),
+        ..WorkloadKeys::default()
+    }
+}
+
+fn job(keys: &WorkloadKeys) -> Job {
+    let workload = keys.complete(&WorkloadKeys::default());
+    Job {
+        path: None,
+        workload,
+        size: Bytes(SIZE),
+        seed: 7,
+        interval: Nanos::from_millis(100),
+        writable: true,
+    }
+}
+
+/// A file of zeros, twice as long as the area.
+fn zeros() -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("file");
+    file.as_file().set_len(2 * SIZE).expect("sized");
+    file
+}
+
+fn content(path: &Path) -> Vec<u8> {
+    let mut content = Vec::new();
+    File::open(path).expect("opened").read_to_end(&mut content).expect("read");
+    content
+}
+
+/// Measures, and says so and gives `None` where there is no io_uring.
+fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outcome> {
+    match measure(job, path, events) {
+        Ok(outcome) => Some(outcome),
+        Err(error @ EngineError::NoIoUring { .. }) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn sum<'a>(tallies: impl Iterator<Item = &'a Option<Tally>>) -> Option<Tally> {
+    tallies.flatten().cloned().reduce(|mut sum, tally| {
+        sum.merge(&tally);
+        sum
+    })
+}
+
+#[test]
+fn samples_tile_the_window_and_add_up_to_the_totals() {
+    for ioengine in [IoEngine::IoUring, IoEngine::Psync, IoEngine::Null] {
+        for rw in [Rw::Read, Rw::Write, Rw::RandRead, Rw::RandWrite, Rw::ReadWrite, Rw::RandRw] {
+            let file = zeros();
+            let (mut measuring, mut samples) = (0, Vec::<Sample>::new());
+            let Some(outcome) = outcome(&job(&keys(ioengine, rw)), file.path(), &mut |event| match event {
+                Event::Measuring => {
+                    assert!(samples.is_empty(), "the window begins before its samples");
+                    measuring += 1;
+                }
+                Event::Sample(sample) => samples.push(sample),
+                other => panic!("{other:?}"),
+            }) else {
+                continue;
+            };
+            let case = format!("{ioengine} {rw}");
+            assert_eq!((measuring, outcome.duration_ns), (1, 250_000_000), "{case}");
+            let times: Vec<_> =
+                samples.iter().map(|s| (s.at_ns / 1_000_000, s.duration_ns / 1_000_000)).collect();
+            assert_eq!(times, [(100, 100), (200, 100), (250, 50)], "{case}");
+            assert_eq!(outcome.read, sum(samples.iter().map(|s| &s.read)), "{case}");
+            assert_eq!(outcome.write, sum(samples.iter().map(|s| &s.write)), "{case}");
+            assert_eq!(
+                (outcome.read.is_some(), outcome.write.is_some()),
+                (rw.reads(), rw.writes()),
+                "{case}"
+            );
+            for tally in outcome.read.iter().chain(&outcome.write) {
+                assert!(tally.ios > 0, "{case}");
+                assert_eq!((tally.latency.count(), tally.bytes), (tally.ios, tally.ios * 4096), "{case}");
+            }
+            assert!(outcome.ramp_ios > 0 && outcome.cpu.total_ns() > 0, "{case}");
+            assert_eq!(outcome.errors, [], "{case}");
+            let touched = content(file.path()).iter().any(|byte| *byte != 0);
+            assert_eq!(touched, rw.writes() && ioengine != IoEngine::Null, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_pass_of_writes_fills_the_area_and_nothing_else() {
+    for ioengine in [IoEngine::IoUring, IoEngine::Psync] {
+        for rw in [Rw::Write, Rw::RandWrite] {
+            let file = zeros();
+            let job = job(&WorkloadKeys { numjobs: Some(1), ..keys(ioengine, rw) });
+            let Some(outcome) = outcome(&job, file.path(), &mut |_| {}) else { continue };
+            let case = format!("{ioengine} {rw}");
+            assert!(outcome.ios() + outcome.ramp_ios >= SIZE / 4096, "{case}: no whole pass in the time");
+            let content = content(file.path());
+            let (area, beyond) = content.split_at(usize::try_from(SIZE).expect("fits"));
+            assert!(area.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)), "{case}: a hole");
+            assert!(beyond.iter().all(|byte| *byte == 0) && beyond.len() == area.len(), "{case}: outside");
+            let compressed = zstd::bulk::compress(area, 19).expect("compresses").len();
+            assert!(compressed >= area.len(), "{case}: {compressed} of {}", area.len());
+        }
+    }
+}
+
+#[test]
+fn the_share_of_reads_is_exact_in_the_long_run() {
+    let keys = WorkloadKeys { rwmixread: Some(70), numjobs: Some(1), ..keys(IoEngine::Null, Rw::RandRw) };
+    let outcome = outcome(&job(&keys), zeros().path(), &mut |_| {}).expect("null");
+    let reads = outcome.read.as_ref().expect("reads").ios;
+    // Whole hundreds are exact; those at both ends of the window may be cut.
+    assert!((reads as f64 - 0.7 * outcome.ios() as f64).abs() <= 200.0, "{reads} of {}", outcome.ios());
+}
+
+#[test]
+fn reads_beyond_a_file_that_shrinks_are_short_and_the_rest_goes_on() {
+    for ioengine in [IoEngine::IoUring, IoEngine::Psync] {
+        let file = zeros();
+        let cut = SIZE / 2 + 904;
+        let mut samples = Vec::new();
+        let Some(outcome) =
+            outcome(&job(&keys(ioengine, Rw::RandRead)), file.path(), &mut |event| match event {
+                Event::Measuring => file.as_file().set_len(cut).expect("cut"),
+                Event::Sample(sample) => samples.push(sample),
+                _ => {}
+            })
+        else {
+            continue;
+        };
+        let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
+        assert_eq!((error.error.as_str(), error.direction.as_str()), ("short read", "read"));
+        assert!(error.count > 0 && error.first_offset >= SIZE / 2 && error.first_offset < SIZE);
+        assert!(samples.last().and_then(|s| s.read.as_ref()).is_some_and(|read| read.ios > 0));
+    }
+}
+
+#[test]
+fn direct_io_reads_and_writes() {
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+    file.as_file().set_len(SIZE).expect("sized");
+    for ioengine in [IoEngine::IoUring, IoEngine::Psync] {
+        let keys = WorkloadKeys { direct: Some(true), ..keys(ioengine, Rw::RandRw) };
+        match measure(&job(&keys), file.path(), &mut |_| {}) {
+            Ok(outcome) => {
+                assert!(outcome.read.is_some_and(|read| read.ios > 0));
+                assert!(outcome.write.is_some_and(|write| write.ios > 0));
+                assert_eq!(outcome.errors, []);
+            }
+            Err(error @ (EngineError::NoIoUring { .. } | EngineError::Target { .. })) => {
+                eprintln!("skipped: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn jobs_that_cannot_be_done_are_refused_with_the_remedy() {
+    let file = zeros();
+    let good = job(&keys(IoEngine::Null, Rw::RandRead));
+    let with = |keys: WorkloadKeys| job(&keys);
+    let base = || keys(IoEngine::Null, Rw::RandRead);
+    for (bad, words) in [
+        (Job { interval: Nanos(0), ..good.clone() }, ["interval = 0ns", "10ms and more"]),
+        (with(WorkloadKeys { bs: Some(Bytes(100)), ..base() }), ["bs = 100", "multiple of 512"]),
+        (
+            with(WorkloadKeys {
+                bs: Some(Bytes(64 << 20)),
+                iodepth: Some(4096),
+                numjobs: Some(1024),
+                ..base()
+            }),
+            ["256TiB of buffers", "lower one"],
+        ),
+        (
+            Job { writable: false, ..job(&keys(IoEngine::Null, Rw::RandWrite)) },
+            ["rw = randwrite", "randread"],
+        ),
+        (Job { size: Bytes(4 * SIZE), ..good }, ["size = 4m", "length of 2m"]),
+    ] {
+        let error = measure(&bad, file.path(), &mut |_| {}).expect_err(words[0]).to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}
+
+#[test]
+fn many_workers_start_and_finish() {
+    let keys = WorkloadKeys { numjobs: Some(200), ..keys(IoEngine::Psync, Rw::RandRead) };
+    let outcome = outcome(&job(&keys), zeros().path(), &mut |_| {}).expect("psync");
+    assert!(outcome.ios() > 0);
+    assert_eq!(outcome.errors, []);
+}
