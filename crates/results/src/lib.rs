@@ -12,3 +12,6 @@ pub mod judge;
 pub mod report;
 pub mod stats;
 pub mod store;
+
+pub use judge::{Judgement, judge};
+pub use store::{Run, Store};

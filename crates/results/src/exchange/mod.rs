@@ -1,1 +1,3 @@
-//! p
+//! Documents for programs: iotax's own JSON, and later the formats of others.
+
+pub mod json;

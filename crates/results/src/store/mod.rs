@@ -211,8 +211,9 @@ impl Store {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let is_new = schema::check_file(path)?;
         let in_file = |source| StoreError::Sql { path: path.to_owned(), source };
-        let flags =
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(path, flags).map_err(in_file)?;
         connection.busy_timeout(PATIENCE).map_err(in_file)?;
         schema::prepare(path, &mut connection, is_new)?;

@@ -1,6 +1,8 @@
 //! Out of the tables.
 
-use iotax_model::record::{CpuTime, Environment, HostActivity, Measurement, Outcome, Sample, Tally, TargetRecord};
+use iotax_model::record::{
+    CpuTime, Environment, HostActivity, Measurement, Outcome, Sample, Tally, TargetRecord,
+};
 use iotax_model::{Histogram, Plan};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
@@ -135,8 +137,9 @@ fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fa
 }
 
 fn total(connection: &Connection, measurement: i64, direction: &str) -> Result<Option<Tally>, Fault> {
-    let mut query = connection
-        .prepare_cached("SELECT ios, bytes, latency FROM histogram WHERE measurement = ? AND direction = ?")?;
+    let mut query = connection.prepare_cached(
+        "SELECT ios, bytes, latency FROM histogram WHERE measurement = ? AND direction = ?",
+    )?;
     let mut rows = query.query(params![measurement, direction])?;
     rows.next()?.map_or(Ok(None), |row| tally(row, 0))
 }
@@ -167,8 +170,7 @@ fn tally(row: &Row<'_>, first: usize) -> Result<Option<Tally>, Fault> {
 }
 
 fn unpacked(bytes: &[u8]) -> Result<Histogram, Fault> {
-    let text =
-        zstd::bulk::decompress(bytes, MOST_TEXT).map_err(|error| Fault::value("histogram", &error))?;
+    let text = zstd::bulk::decompress(bytes, MOST_TEXT).map_err(|error| Fault::value("histogram", &error))?;
     serde_json::from_slice(&text).map_err(|error| Fault::value("histogram", &error))
 }
 
