@@ -1,1 +1,17 @@
-//! placeholder
+//! Turns records into answers: statistics, store, judgement, documents and reports.
+//!
+//! Nothing here touches a machine. The store opens its one database file; reports and documents are made as
+//! strings and values, and writing them somewhere is the caller's.
+//!
+//! The way through: [`store`] keeps what was measured and loads it as a [`store::Run`]; [`judge`] compares its
+//! targets by the rules of [`stats`] and checks how far the figures can be trusted; [`exchange`] and [`report`] say
+//! the outcome to programs and to people.
+
+pub mod exchange;
+pub mod judge;
+pub mod report;
+pub mod stats;
+pub mod store;
+
+pub use judge::{Judgement, judge};
+pub use store::{Run, Store};

@@ -1,0 +1,3 @@
+//! Documents for programs: iotax's own JSON, and later the formats of others.
+
+pub mod json;

@@ -1,0 +1,215 @@
+//! Honesty checks: how far the figures can be trusted.
+
+use iotax_model::record::{CacheDrop, Measurement};
+use iotax_model::target::LayerKind;
+use iotax_model::units::human;
+use iotax_model::{IoEngine, Warning, WarningKind, Workload};
+
+use super::{Comparison, each_cell, measured};
+use crate::stats::steady::steadiness;
+use crate::store::Run;
+
+/// The guest's clock may differ from the host's by this share.
+const CLOCK: f64 = 0.01;
+/// A generator that used this share of its threads' time was the limit.
+const SATURATED: f64 = 0.95;
+/// The bottom device must have served this share of the bytes read.
+const SERVED: f64 = 0.5;
+
+/// Everything the records show, run by run, target by target, measurement by measurement.
+pub(super) fn check(run: &Run, comparisons: &[Comparison]) -> Vec<Warning> {
+    let mut found: Vec<Warning> = incomplete_run(run).into_iter().collect();
+    found.extend(missing_comparisons(run, comparisons));
+    found.extend(emulated(run));
+    for measurement in &run.measurements {
+        let Some(workload) = run.plan.workloads.iter().find(|w| w.name == measurement.workload) else {
+            continue;
+        };
+        let checks = [
+            errors(measurement),
+            clock(measurement),
+            cache_kept(measurement),
+            cache_lie(run, workload, measurement),
+            saturated(workload, measurement),
+            unsteady(measurement),
+        ];
+        found.extend(checks.into_iter().flatten());
+    }
+    found
+}
+
+fn about(m: &Measurement, kind: WarningKind, evidence: String, remedy: &str) -> Warning {
+    Warning {
+        kind,
+        target: Some(m.target.clone()),
+        workload: Some(m.workload.clone()),
+        block: Some(m.block),
+        evidence,
+        remedy: remedy.into(),
+    }
+}
+
+fn incomplete_run(run: &Run) -> Option<Warning> {
+    let planned = run.plan.repeat as usize * run.plan.targets.len() * run.plan.workloads.len();
+    let there = run.measurements.len();
+    (there < planned).then(|| Warning {
+        kind: WarningKind::Incomplete,
+        target: None,
+        workload: None,
+        block: None,
+        evidence: format!("{there} of {planned} measurements are there"),
+        remedy: format!("iotax resume {} measures the rest", run.id),
+    })
+}
+
+/// Cells that the plan compares and the records cannot.
+fn missing_comparisons<'a>(
+    run: &'a Run,
+    comparisons: &'a [Comparison],
+) -> impl Iterator<Item = Warning> + 'a {
+    each_cell(run).filter_map(|(workload, target)| {
+        let compared = comparisons.iter().any(|c| c.workload == workload && c.target == target);
+        if compared || target == run.plan.baseline {
+            return None;
+        }
+        let blocks = |target: &str| measured(run, workload, target).len();
+        let evidence = format!(
+            "no block holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
+            blocks(target), run.plan.baseline, blocks(&run.plan.baseline),
+        );
+        Some(Warning {
+            kind: WarningKind::Incomplete,
+            target: Some(target.into()),
+            workload: Some(workload.into()),
+            block: None,
+            evidence,
+            remedy: format!("iotax resume {} measures what is missing", run.id),
+        })
+    })
+}
+
+fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
+    run.targets.iter().filter(|target| target.emulated).map(|target| Warning {
+        kind: WarningKind::Emulated,
+        target: Some(target.name.clone()),
+        workload: None,
+        block: None,
+        evidence:
+            "the guest's CPU was emulated (TCG): its tax is that of emulation, not of hardware virtualization"
+                .into(),
+        remedy: "measure where KVM runs guests; iotax doctor says what is missing".into(),
+    })
+}
+
+fn errors(m: &Measurement) -> Option<Warning> {
+    if m.outcome.errors.is_empty() {
+        return None;
+    }
+    let counts: Vec<String> = m
+        .outcome
+        .errors
+        .iter()
+        .map(|e| format!("{} x {} on {}, first at byte {}", e.count, e.error, e.direction, e.first_offset))
+        .collect();
+    let remedy =
+        "the figures leave the failed I/Os out; see the kernel log for the device, then measure again";
+    Some(about(m, WarningKind::Incomplete, counts.join("; "), remedy))
+}
+
+fn clock(m: &Measurement) -> Option<Warning> {
+    let (agent, host) = (m.outcome.duration_ns as f64, m.host_duration_ns? as f64);
+    let off = agent / host - 1.0;
+    (host > 0.0 && off.abs() > CLOCK).then(|| {
+        let evidence = format!(
+            "the window lasted {} by the agent's clock and {} by the host's ({:+.1}%)",
+            human::time(agent),
+            human::time(host),
+            off * 100.0
+        );
+        let remedy = "rates and latencies are off by as much; give the guest a paravirtual clocksource such as kvm-clock";
+        about(m, WarningKind::Clock, evidence, remedy)
+    })
+}
+
+fn cache_kept(m: &Measurement) -> Option<Warning> {
+    let kept = |place: &str, drop: Option<CacheDrop>| match drop {
+        Some(CacheDrop::FileOnly) => Some(format!("{place}: only the file's own pages were dropped")),
+        Some(CacheDrop::Nothing) => Some(format!("{place}: nothing was dropped")),
+        Some(CacheDrop::PageCache) | None => None,
+    };
+    let evidence: Vec<String> = [kept("on the host", m.host_cache), kept("in the guest", m.guest_cache)]
+        .into_iter()
+        .flatten()
+        .collect();
+    if evidence.is_empty() {
+        return None;
+    }
+    let remedy = "run as root, so that /proc/sys/vm/drop_caches can be written";
+    Some(about(m, WarningKind::CacheKept, evidence.join("; "), remedy))
+}
+
+fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning> {
+    let asked = m.outcome.read.as_ref()?.bytes;
+    let host = m.host.as_ref()?;
+    if !workload.direct || asked == 0 || host.disks.is_empty() {
+        return None;
+    }
+    let devices: Vec<&str> = run
+        .targets
+        .iter()
+        .filter(|target| target.name == m.target)
+        .flat_map(|target| &target.layers)
+        .filter(|layer| layer.kind == LayerKind::Device)
+        .map(|layer| layer.name.as_str())
+        .collect();
+    // Without a known bottom all layers count, some of them twice: that can hide a lie, never make one up.
+    let known = host.disks.keys().any(|name| devices.contains(&name.as_str()));
+    let served: u64 = host
+        .disks
+        .iter()
+        .filter(|(name, _)| !known || devices.contains(&name.as_str()))
+        .map(|(_, disk)| disk.read_bytes)
+        .sum();
+    ((served as f64) < SERVED * asked as f64).then(|| {
+        let evidence = format!(
+            "{} were read directly, the device served {} ({:.0}%)",
+            human::bytes(asked),
+            human::bytes(served),
+            served as f64 / asked as f64 * 100.0
+        );
+        let remedy = "a cache beneath answered: use cache = \"none\" for the guest, fill the area first, or make it \
+                      larger than every cache";
+        about(m, WarningKind::CacheLie, evidence, remedy)
+    })
+}
+
+fn saturated(workload: &Workload, m: &Measurement) -> Option<Warning> {
+    // The null backend measures the generator itself.
+    let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
+    let share = m.outcome.cpu.total_ns() as f64 / window;
+    (workload.ioengine != IoEngine::Null && window > 0.0 && share >= SATURATED).then(|| {
+        let evidence = format!(
+            "the generator used {:.0}% of the time of its {} thread{}",
+            share * 100.0,
+            workload.numjobs,
+            if workload.numjobs == 1 { "" } else { "s" }
+        );
+        about(
+            m,
+            WarningKind::SaturatedGenerator,
+            evidence,
+            "the storage may be faster than this: raise numjobs",
+        )
+    })
+}
+
+fn unsteady(m: &Measurement) -> Option<Warning> {
+    let found = steadiness(&m.samples).filter(|found| !found.is_steady())?;
+    let evidence = format!(
+        "the rate spread over {:.0}% of its mean (steady: at most 20%) and moved by {:+.0}% from start to end (at most 10%)",
+        found.range * 100.0,
+        found.drift * 100.0
+    );
+    let remedy = "let it settle with a longer ramp_time, and average more with a longer runtime";
+    Some(about(m, WarningKind::Unsteady, evidence, remedy))
+}

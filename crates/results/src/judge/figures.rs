@@ -1,0 +1,190 @@
+//! The figures of measurements and of cells.
+
+use iotax_model::Histogram;
+use iotax_model::record::{Measurement, Tally};
+
+use crate::stats::median;
+
+/// A percentile with fewer values beyond it is mostly chance and is not given.
+const BEYOND: f64 = 10.0;
+
+/// What targets are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// I/Os per second, both directions.
+    Iops,
+    /// Mean service time, both directions together, in nanoseconds.
+    LatencyMean,
+    /// Median service time.
+    LatencyP50,
+    /// 99th percentile of the service time.
+    LatencyP99,
+    /// CPU time that the whole host was busy for, per I/O, in nanoseconds.
+    CpuPerIo,
+}
+
+impl Metric {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 5] =
+        [Self::Iops, Self::LatencyMean, Self::LatencyP50, Self::LatencyP99, Self::CpuPerIo];
+
+    /// Its name in documents and on the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Iops => "iops",
+            Self::LatencyMean => "latency_mean",
+            Self::LatencyP50 => "latency_p50",
+            Self::LatencyP99 => "latency_p99",
+            Self::CpuPerIo => "cpu_per_io",
+        }
+    }
+
+    /// Whether a larger figure is the better one.
+    #[must_use]
+    pub const fn more_is_better(self) -> bool {
+        matches!(self, Self::Iops)
+    }
+
+    /// Whether it is a time in nanoseconds.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        !matches!(self, Self::Iops)
+    }
+
+    /// Its figure for one measurement; absent if it is not known or not positive.
+    #[must_use]
+    pub fn of(self, measurement: &Measurement) -> Option<f64> {
+        let value = match self {
+            Self::Iops => iops(measurement),
+            Self::LatencyMean => measurement.outcome.latency().mean(),
+            Self::LatencyP50 => percentile(&measurement.outcome.latency(), 0.5),
+            Self::LatencyP99 => percentile(&measurement.outcome.latency(), 0.99),
+            Self::CpuPerIo => host_cpu_per_io(measurement),
+        };
+        value.filter(|v| *v > 0.0 && v.is_finite())
+    }
+}
+
+/// I/Os per second over the window by the agent's clock, both directions; absent without a window.
+#[must_use]
+pub fn iops(measurement: &Measurement) -> Option<f64> {
+    per_second(measurement, measurement.outcome.ios())
+}
+
+/// Bytes per second over the window by the agent's clock, both directions; absent without a window.
+#[must_use]
+pub fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
+    per_second(measurement, measurement.outcome.bytes())
+}
+
+/// A count per second of the measured window.
+pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
+    let ns = measurement.outcome.duration_ns;
+    (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
+}
+
+/// Nanoseconds in which the host's CPUs were busy, with whatever, per I/O; absent if they were not observed.
+#[must_use]
+pub fn host_cpu_per_io(measurement: &Measurement) -> Option<f64> {
+    per_io(measurement, measurement.host.as_ref()?.cpu?.busy_ns())
+}
+
+/// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
+#[must_use]
+pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
+    per_io(measurement, measurement.outcome.cpu.total_ns())
+}
+
+fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
+    let ios = measurement.outcome.ios();
+    (ios > 0).then(|| ns as f64 / ios as f64)
+}
+
+/// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.
+#[must_use]
+pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
+    // A hair below ten is ten: 1 - 0.9999 is not exact.
+    let beyond = latency.count() as f64 * (1.0 - q);
+    (beyond > BEYOND - 1e-6).then(|| latency.quantile(q)).flatten()
+}
+
+/// A cell over all its blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// Blocks in which it was measured.
+    pub blocks: u32,
+    /// Median over the blocks of I/Os per second.
+    pub iops: Option<f64>,
+    /// Median over the blocks of bytes per second.
+    pub bytes_per_s: Option<f64>,
+    /// Median over the blocks of the host's busy CPU nanoseconds per I/O.
+    pub host_cpu_per_io: Option<f64>,
+    /// Service times of all blocks and both directions together.
+    pub latency: Histogram,
+    /// Reads of all blocks; absent if the workload does not read.
+    pub read: Option<Tally>,
+    /// Writes of all blocks; absent if the workload does not write.
+    pub write: Option<Tally>,
+    /// Lengths of all windows together, by the agent's clock.
+    pub duration_ns: u64,
+}
+
+impl Summary {
+    /// Of one cell's measurements; absent if there are none.
+    pub(super) fn of(workload: &str, target: &str, measurements: &[&Measurement]) -> Option<Self> {
+        if measurements.is_empty() {
+            return None;
+        }
+        let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+            median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
+        };
+        let pooled = |direction: &dyn Fn(&Measurement) -> Option<Tally>| {
+            measurements.iter().filter_map(|m| direction(m)).reduce(|mut all, tally| {
+                all.merge(&tally);
+                all
+            })
+        };
+        let mut latency = Histogram::new();
+        measurements.iter().for_each(|m| latency.merge(&m.outcome.latency()));
+        Some(Self {
+            workload: workload.into(),
+            target: target.into(),
+            blocks: u32::try_from(measurements.len()).unwrap_or(u32::MAX),
+            iops: over_blocks(&iops),
+            bytes_per_s: over_blocks(&bytes_per_s),
+            host_cpu_per_io: over_blocks(&host_cpu_per_io),
+            latency,
+            read: pooled(&|m| m.outcome.read.clone()),
+            write: pooled(&|m| m.outcome.write.clone()),
+            duration_ns: measurements.iter().map(|m| m.outcome.duration_ns).sum(),
+        })
+    }
+
+    /// A percentile of the pooled service times in nanoseconds, `q` from 0 to 1; absent if fewer than ten values lie
+    /// beyond it.
+    #[must_use]
+    pub fn percentile(&self, q: f64) -> Option<f64> {
+        percentile(&self.latency, q)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_ten_values_beyond_it() {
+        let mut latency = Histogram::new();
+        latency.add_many(1000, 100_000);
+        assert!(percentile(&latency, 0.9999).is_some());
+        let mut fewer = Histogram::new();
+        fewer.add_many(1000, 999);
+        assert_eq!(percentile(&fewer, 0.99), None);
+        assert!(percentile(&fewer, 0.5).is_some());
+    }
+}

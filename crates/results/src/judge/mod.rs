@@ -1,0 +1,202 @@
+//! From a run's records to what can be said of them.
+//!
+//! Every target is compared with the plan's baseline on every workload by every [`Metric`], and each guest with the
+//! guest before it in the plan. Each metric is one family of hypotheses for Holm's procedure: in a closed loop,
+//! I/Os per second, bytes per second and mean latency are one statement in three units, so they are not counted
+//! against one another. The neighbours answer a question of their own and are families of their own.
+
+mod checks;
+pub mod figures;
+
+use iotax_model::Warning;
+use iotax_model::record::Measurement;
+
+pub use figures::{Metric, Summary};
+
+use crate::report::words;
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::verdict::{Verdict, decide};
+use crate::stats::{ALPHA, MARGIN};
+use crate::store::Run;
+
+/// What a target costs in absolute terms, from the differences within blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tax {
+    /// Mean difference to the baseline in nanoseconds per I/O; negative if it costs less.
+    pub ns: f64,
+    /// Its t interval at the comparison's confidence; absent for fewer than two blocks.
+    pub interval: Option<Interval>,
+}
+
+/// One target against another, on one workload, by one metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The workload's name.
+    pub workload: String,
+    /// What is compared.
+    pub metric: Metric,
+    /// The target's name.
+    pub target: String,
+    /// The name of the target that it is compared with.
+    pub baseline: String,
+    /// Geometric mean over the blocks of target / baseline.
+    pub ratio: f64,
+    /// The interval of the ratio that the verdict rests on: its level is Holm's, so it is wider than
+    /// [`Self::interval_95`] wherever several comparisons are made. Absent for fewer than two blocks.
+    pub interval: Option<Interval>,
+    /// The confidence of `interval`, 0.95 or more. Absent as `interval` is.
+    pub confidence: Option<f64>,
+    /// The plain 95% interval of the ratio, for this comparison taken alone.
+    pub interval_95: Option<Interval>,
+    /// The sign-flip permutation p-value of "no difference at all", from six blocks on: beside Student's t, which
+    /// assumes that log ratios are roughly normal, it assumes only that their signs are chance.
+    pub sign_flip_p: Option<f64>,
+    /// What it comes to, with the margin of 2%.
+    pub verdict: Verdict,
+    /// Blocks in which both targets were measured.
+    pub blocks: u32,
+    /// If undecided: how many blocks in all would decide, at this variance.
+    pub needed_blocks: Option<u32>,
+    /// The same in absolute terms, for metrics that are times.
+    pub tax: Option<Tax>,
+}
+
+/// Everything that can be said of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// Every target against the baseline, in the plan's order of workloads, targets and metrics.
+    pub comparisons: Vec<Comparison>,
+    /// Every guest against the guest before it in the plan, unless that is the baseline.
+    pub neighbours: Vec<Comparison>,
+    /// One per cell that was measured, in the plan's order of workloads and targets.
+    pub summaries: Vec<Summary>,
+    /// The run's own warnings, then what the checks found.
+    pub warnings: Vec<Warning>,
+    /// What it means, in sentences.
+    pub conclusions: Vec<String>,
+}
+
+impl Judgement {
+    /// The comparison of a target with the baseline.
+    #[must_use]
+    pub fn comparison(&self, workload: &str, target: &str, metric: Metric) -> Option<&Comparison> {
+        self.comparisons.iter().find(|c| c.workload == workload && c.target == target && c.metric == metric)
+    }
+
+    /// The summary of a cell.
+    #[must_use]
+    pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
+        self.summaries.iter().find(|s| s.workload == workload && s.target == target)
+    }
+}
+
+/// Judges a run, finished or not.
+#[must_use]
+pub fn judge(run: &Run) -> Judgement {
+    let targets: Vec<&str> = run.plan.targets.iter().map(|t| t.name.as_str()).collect();
+    let baseline = run.plan.baseline.as_str();
+    let against_baseline: Vec<(&str, &str)> =
+        targets.iter().filter(|t| **t != baseline).map(|t| (*t, baseline)).collect();
+    let comparisons = compare(run, &against_baseline);
+    let neighbours = compare(run, &neighbouring_guests(run));
+    let mut warnings = run.warnings.clone();
+    for found in checks::check(run, &comparisons) {
+        if !warnings.contains(&found) {
+            warnings.push(found);
+        }
+    }
+    let summaries = each_cell(run)
+        .filter_map(|(workload, target)| Summary::of(workload, target, &measured(run, workload, target)))
+        .collect();
+    let mut judgement = Judgement { comparisons, neighbours, summaries, warnings, conclusions: vec![] };
+    judgement.conclusions = words::conclusions(run, &judgement);
+    judgement
+}
+
+/// (workload, target) in the plan's order.
+fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &str)> {
+    run.plan.workloads.iter().flat_map(|workload| {
+        run.plan.targets.iter().map(move |target| (workload.name.as_str(), target.name.as_str()))
+    })
+}
+
+/// A cell's measurements, one per block.
+fn measured<'a>(run: &'a Run, workload: &str, target: &str) -> Vec<&'a Measurement> {
+    run.measurements.iter().filter(|m| m.workload == workload && m.target == target).collect()
+}
+
+/// (target, target before it) for guests that follow one another in the plan; those that the baseline answers for
+/// are left out.
+fn neighbouring_guests(run: &Run) -> Vec<(&str, &str)> {
+    let guests: Vec<&str> =
+        run.plan.targets.iter().filter(|t| t.guest.is_some()).map(|t| t.name.as_str()).collect();
+    guests
+        .windows(2)
+        .map(|pair| (pair[1], pair[0]))
+        .filter(|(one, other)| *one != run.plan.baseline && *other != run.plan.baseline)
+        .collect()
+}
+
+/// A comparison before its family is decided.
+struct Case<'a> {
+    workload: &'a str,
+    target: &'a str,
+    baseline: &'a str,
+    metric: Metric,
+    pairs: Vec<(f64, f64)>,
+    logs: Differences,
+}
+
+fn compare(run: &Run, against: &[(&str, &str)]) -> Vec<Comparison> {
+    let mut cases = Vec::new();
+    for workload in &run.plan.workloads {
+        for &(target, baseline) in against {
+            let theirs = measured(run, &workload.name, baseline);
+            let both: Vec<_> = measured(run, &workload.name, target)
+                .into_iter()
+                .filter_map(|m| Some((m, *theirs.iter().find(|other| other.block == m.block)?)))
+                .collect();
+            for metric in Metric::ALL {
+                let pairs: Vec<_> =
+                    both.iter().filter_map(|(m, b)| Some((metric.of(m)?, metric.of(b)?))).collect();
+                if let Some(logs) = Differences::of_log_ratios(&pairs) {
+                    cases.push(Case { workload: &workload.name, target, baseline, metric, pairs, logs });
+                }
+            }
+        }
+    }
+    let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
+    for metric in Metric::ALL {
+        let members: Vec<usize> = (0..cases.len()).filter(|i| cases[*i].metric == metric).collect();
+        let family: Vec<_> = members.iter().map(|i| (&cases[*i].logs, metric.more_is_better())).collect();
+        for (i, decision) in members.iter().zip(decide(&family, ALPHA, MARGIN)) {
+            decided[*i] = Some(cases[*i].comparison(&decision));
+        }
+    }
+    decided.into_iter().flatten().collect()
+}
+
+impl Case<'_> {
+    fn comparison(&self, decision: &crate::stats::verdict::Decision) -> Comparison {
+        let tax = self.metric.is_time().then(|| {
+            let differences = Differences::new(self.pairs.iter().map(|(t, b)| t - b).collect())?;
+            let interval = decision.alpha.and_then(|alpha| differences.interval(alpha));
+            Some(Tax { ns: differences.mean(), interval })
+        });
+        Comparison {
+            workload: self.workload.into(),
+            metric: self.metric,
+            target: self.target.into(),
+            baseline: self.baseline.into(),
+            ratio: self.logs.mean().exp(),
+            interval: decision.interval.map(|i| i.map(f64::exp)),
+            confidence: decision.alpha.map(|alpha| 1.0 - alpha),
+            interval_95: self.logs.interval(ALPHA).map(|i| i.map(f64::exp)),
+            sign_flip_p: self.logs.sign_flip_p(),
+            verdict: decision.verdict,
+            blocks: u32::try_from(self.logs.n()).unwrap_or(u32::MAX),
+            needed_blocks: decision.needed_blocks,
+            tax: tax.flatten(),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Figures as reports write them.
+
+use iotax_model::Workload;
+use iotax_model::units::human;
+
+use crate::judge::Tax;
+
+/// What stands where a figure is not known.
+pub(super) const UNKNOWN: &str = "-";
+
+/// The figure in words, or the sign for an unknown one.
+pub(super) fn or_unknown(value: Option<f64>, words: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.into(), words)
+}
+
+/// `+35.2 us`, `-1.20 ms`.
+pub(super) fn signed_time(ns: f64) -> String {
+    let sign = if ns < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", human::time(ns.abs()))
+}
+
+/// `+35.2 us [34.1, 36.4]`: the interval in the estimate's unit.
+pub(super) fn tax(tax: &Tax) -> String {
+    let estimate = signed_time(tax.ns);
+    let Some(interval) = tax.interval else { return estimate };
+    let unit = match estimate.rsplit(' ').next() {
+        Some("us") => 1e3,
+        Some("ms") => 1e6,
+        Some("s") => 1e9,
+        _ => 1.0,
+    };
+    // As many decimals as the estimate shows.
+    let digits =
+        estimate.split_once('.').map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let end = |ns: f64| {
+        let text = format!("{:.digits$}", ns / unit);
+        // Minus nothing is nothing.
+        if text.trim_start_matches(['-', '0', '.']).is_empty() {
+            text.trim_start_matches('-').into()
+        } else {
+            text
+        }
+    };
+    format!("{estimate} [{}, {}]", end(interval.low), end(interval.high))
+}
+
+/// `512` for 512 MB/s: three digits, powers of 1000, without the unit, which stands in the column's head.
+pub(super) fn megabytes(bytes_per_s: f64) -> String {
+    let value = bytes_per_s / 1e6;
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+/// What a workload does: `4k random read, queue depth 1`.
+pub(super) fn title(workload: &Workload) -> String {
+    use std::fmt::Write as _;
+    let order = if workload.rw.is_random() { "random" } else { "sequential" };
+    let what = match (workload.rw.reads(), workload.rw.writes()) {
+        (true, true) => {
+            format!("read and write, {}/{}", workload.rwmixread, 100_u8.saturating_sub(workload.rwmixread))
+        }
+        (true, false) => "read".into(),
+        _ => "write".into(),
+    };
+    let mut text = format!("{} {order} {what}, queue depth {}", workload.bs, workload.iodepth);
+    if workload.numjobs > 1 {
+        let _ = write!(text, ", {} jobs", workload.numjobs);
+    }
+    if !workload.direct {
+        text.push_str(", through the page cache");
+    }
+    text
+}
+
+/// `1 block`, `3 blocks`.
+pub(super) fn counted(n: impl Into<u64>, noun: &str) -> String {
+    let n = n.into();
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub(super) fn listed(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::paired::Interval;
+
+    #[test]
+    fn an_interval_is_in_its_estimates_unit() {
+        let with = |ns, low, high| tax(&Tax { ns, interval: Some(Interval { low, high }) });
+        assert_eq!(with(35_200.0, 34_100.0, 36_400.0), "+35.2 us [34.1, 36.4]");
+        assert_eq!(with(1_100_000.0, 980_000.0, 1_220_000.0), "+1.10 ms [0.98, 1.22]");
+        assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163.4, -0.3]");
+        assert_eq!(with(1_230.0, -4.0, 2_000.0), "+1.23 us [0.00, 2.00]");
+        assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns");
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        let list = |items: &[&str]| listed(&items.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(list(&["a"]), "a");
+        assert_eq!(list(&["a", "b", "c"]), "a, b and c");
+        assert_eq!(counted(1_u32, "block") + &counted(2_u32, "block"), "1 block2 blocks");
+    }
+}

@@ -1,0 +1,16 @@
+//! What people read: sentences, terminal tables, one HTML file.
+
+mod figure;
+mod remarks;
+pub mod words;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// 9999-12-31T23:59:59Z, the last second that RFC 3339 can write.
+const LAST_MS: u64 = 253_402_300_799_000;
+
+/// Milliseconds since 1970-01-01 UTC as `2026-01-31T12:00:00Z`.
+#[must_use]
+pub fn utc(ms: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
+}

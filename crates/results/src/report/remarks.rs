@@ -1,0 +1,73 @@
+//! Warnings, grouped so that one finding is one line.
+
+use iotax_model::{Warning, WarningKind};
+
+use crate::report::figure::{counted, listed};
+use crate::store::Run;
+
+/// What was seen of one target, with one way to mend it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remark {
+    /// What was seen.
+    pub(super) kind: WarningKind,
+    /// Where: target, workloads, in how many measurements. Empty if it concerns the run.
+    pub(super) place: String,
+    /// The figures; of several, the first.
+    pub(super) evidence: String,
+    /// What to do about it.
+    pub(super) remedy: String,
+}
+
+/// The warnings by kind, target and remedy, in the order of their first appearance, then what the agents did
+/// otherwise than asked.
+pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
+    let mut groups: Vec<Vec<&Warning>> = Vec::new();
+    for warning in warnings {
+        let same =
+            |w: &Warning| (w.kind, &w.target, &w.remedy) == (warning.kind, &warning.target, &warning.remedy);
+        match groups.iter_mut().find(|group| same(group[0])) {
+            Some(group) => group.push(warning),
+            None => groups.push(vec![warning]),
+        }
+    }
+    groups.iter().map(|group| remark(run, group)).collect()
+}
+
+/// What the agents noted, each text once, with the number of measurements that bear it.
+pub(super) fn notes(run: &Run) -> Vec<String> {
+    let mut found: Vec<(&str, u64)> = Vec::new();
+    for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {
+        match found.iter_mut().find(|(text, _)| text == note) {
+            Some((_, times)) => *times += 1,
+            None => found.push((note, 1)),
+        }
+    }
+    found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
+}
+
+fn remark(run: &Run, group: &[&Warning]) -> Remark {
+    let first = group[0];
+    let mut workloads: Vec<String> = Vec::new();
+    for workload in group.iter().filter_map(|w| w.workload.clone()) {
+        if !workloads.contains(&workload) {
+            workloads.push(workload);
+        }
+    }
+    let mut place: Vec<String> = first.target.iter().cloned().collect();
+    if workloads.len() == run.plan.workloads.len() && workloads.len() > 1 {
+        place.push("all workloads".into());
+    } else if !workloads.is_empty() {
+        place.push(listed(&workloads));
+    }
+    let blocks = group.iter().filter(|w| w.block.is_some()).count();
+    let mut place = place.join(", ");
+    let times = match group.iter().find_map(|w| w.block) {
+        None => String::new(),
+        Some(block) if blocks == 1 => format!(", block {block}"),
+        Some(_) => format!(", {}", counted(blocks as u64, "measurement")),
+    };
+    place.push_str(&times);
+    let others = group.iter().any(|w| w.evidence != first.evidence);
+    let evidence = if others { format!("for instance {}", first.evidence) } else { first.evidence.clone() };
+    Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
+}

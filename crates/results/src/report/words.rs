@@ -1,0 +1,199 @@
+//! What a run means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
+
+use crate::judge::{Comparison, Judgement, Metric};
+use crate::report::figure::{counted, listed, signed_time};
+use crate::stats::MARGIN;
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+/// The sentences, most important first: every target against the baseline, guests against their neighbours, the
+/// price in CPU time, and what is not decided.
+///
+/// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency.
+#[must_use]
+pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for versus in each_pair(&judgement.comparisons) {
+        sentences.extend(versus.speed(run));
+    }
+    for versus in each_pair(&judgement.neighbours) {
+        sentences.extend(versus.speed(run));
+    }
+    for versus in each_pair(&judgement.comparisons) {
+        sentences.extend(versus.cpu());
+    }
+    for versus in each_pair(&judgement.comparisons) {
+        sentences.extend(versus.undecided(run));
+    }
+    sentences
+}
+
+/// The margin in words: `within 2%`.
+pub(super) fn margin() -> String {
+    format!("within {:.0}%", MARGIN * 100.0)
+}
+
+/// All comparisons of one target with one other.
+struct Versus<'a> {
+    target: &'a str,
+    baseline: &'a str,
+    comparisons: Vec<&'a Comparison>,
+}
+
+fn each_pair(comparisons: &[Comparison]) -> Vec<Versus<'_>> {
+    let mut pairs: Vec<Versus<'_>> = Vec::new();
+    for comparison in comparisons {
+        let (target, baseline) = (comparison.target.as_str(), comparison.baseline.as_str());
+        match pairs.iter_mut().find(|p| p.target == target && p.baseline == baseline) {
+            Some(pair) => pair.comparisons.push(comparison),
+            None => pairs.push(Versus { target, baseline, comparisons: vec![comparison] }),
+        }
+    }
+    pairs
+}
+
+impl<'a> Versus<'a> {
+    fn by(&self, metric: Metric) -> impl Iterator<Item = &'a Comparison> {
+        self.comparisons.iter().copied().filter(move |c| c.metric == metric)
+    }
+
+    /// The speed on every workload that is decided.
+    fn speed(&self, run: &Run) -> Option<String> {
+        let with = |verdict| self.by(Metric::LatencyMean).filter(move |c| c.verdict == verdict);
+        let same: Vec<String> = with(Verdict::Same).map(|c| c.workload.clone()).collect();
+        let moved = |verdict| -> Vec<String> { with(verdict).map(|c| self.amount(c)).collect() };
+        let (slower, faster) = (moved(Verdict::Slower), moved(Verdict::Faster));
+        let mut parts = Vec::new();
+        if !slower.is_empty() {
+            parts.push(format!("slower on {}", listed(&slower)));
+        }
+        if !faster.is_empty() {
+            parts.push(format!("faster on {}", listed(&faster)));
+        }
+        if !same.is_empty() {
+            parts.push(format!("nothing measurable ({}) on {}", margin(), listed(&same)));
+        }
+        if parts.is_empty() {
+            return None;
+        }
+        let all_same = same.len() == run.plan.workloads.len();
+        let emulated = if self.only_one_emulated(run) { " (emulated)" } else { "" };
+        Some(if all_same {
+            let where_to =
+                if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
+            format!(
+                "{}{emulated} costs nothing measurable over {} ({}) {where_to}.",
+                self.target,
+                self.baseline,
+                margin()
+            )
+        } else {
+            format!("{}{emulated} against {}: {}.", self.target, self.baseline, parts.join("; "))
+        })
+    }
+
+    /// Between two emulated guests, emulation is not what differs.
+    fn only_one_emulated(&self, run: &Run) -> bool {
+        let emulated = |name: &str| run.targets.iter().any(|t| t.name == name && t.emulated);
+        emulated(self.target) && !emulated(self.baseline)
+    }
+
+    /// `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`.
+    fn amount(&self, latency: &Comparison) -> String {
+        let absolute = latency
+            .tax
+            .map(|tax| format!(" by {} per I/O", signed_time(tax.ns.abs()).trim_start_matches('+')));
+        let relative = self
+            .by(Metric::Iops)
+            .find(|c| c.workload == latency.workload)
+            .map(|iops| format!(" ({})", share(iops.ratio, "IOPS")));
+        format!("{}{}{}", latency.workload, absolute.unwrap_or_default(), relative.unwrap_or_default())
+    }
+
+    fn cpu(&self) -> Option<String> {
+        let with = |verdict| -> Vec<String> {
+            self.by(Metric::CpuPerIo)
+                .filter(|c| c.verdict == verdict)
+                .filter_map(|c| Some(format!("{} on {}", signed_time(c.tax?.ns), c.workload)))
+                .collect()
+        };
+        let (more, less) = (with(Verdict::Slower), with(Verdict::Faster));
+        let parts: Vec<String> = [("more", more), ("less", less)]
+            .into_iter()
+            .filter(|(_, amounts)| !amounts.is_empty())
+            .map(|(word, amounts)| {
+                format!("{word} host CPU per I/O than {}: {}", self.baseline, listed(&amounts))
+            })
+            .collect();
+        (!parts.is_empty()).then(|| format!("{} costs {}.", self.target, parts.join("; and ")))
+    }
+
+    fn undecided(&self, run: &Run) -> Option<String> {
+        let open: Vec<&Comparison> =
+            self.by(Metric::LatencyMean).filter(|c| c.verdict == Verdict::Undecided).collect();
+        if open.is_empty() {
+            return None;
+        }
+        let workloads: Vec<String> = open.iter().map(|c| c.workload.clone()).collect();
+        let head =
+            format!("Not decided: {} against {} on {}", self.target, self.baseline, listed(&workloads));
+        let more = open.iter().filter_map(|c| Some(c.needed_blocks?.saturating_sub(c.blocks))).max();
+        let known = open.iter().filter(|c| c.needed_blocks.is_some()).count();
+        let way = match more {
+            Some(more) => {
+                let which = match (known == open.len(), known) {
+                    (true, _) => String::new(),
+                    (false, 1) => " one of them".into(),
+                    (false, some) => format!(" {some} of them"),
+                };
+                format!(
+                    "about {} would decide{which} (iotax resume {} --repeat {})",
+                    counted(more, "more block"),
+                    run.id,
+                    run.plan.repeat.saturating_add(more)
+                )
+            }
+            None if open.iter().all(|c| c.blocks < 2) => format!(
+                "one block alone has no interval (iotax resume {} --repeat {} gives one)",
+                run.id,
+                run.plan.repeat.max(1).saturating_add(2)
+            ),
+            None => format!(
+                "no number of blocks up to 1000 would decide at this variance; the difference is close to {}",
+                margin().replacen("within ", "", 1)
+            ),
+        };
+        Some(format!("{head}; {way}."))
+    }
+}
+
+/// `29% fewer IOPS`, `12% more IOPS`, `3.1 times the IOPS`.
+fn share(ratio: f64, noun: &str) -> String {
+    let percent = (ratio - 1.0).abs() * 100.0;
+    let percent = if percent < 10.0 { format!("{percent:.1}") } else { format!("{percent:.0}") };
+    match ratio {
+        // 99.6% fewer would be rounded to 100%.
+        r if r < 0.05 => format!("1/{:.0} of the {noun}", 1.0 / r),
+        r if r < 1.0 => format!("{percent}% fewer {noun}"),
+        r if r < 2.0 => format!("{percent}% more {noun}"),
+        r => format!("{r:.1} times the {noun}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_read_as_shares() {
+        for (ratio, words) in [
+            (0.71, "29% fewer IOPS"),
+            (0.965, "3.5% fewer IOPS"),
+            (0.004, "1/250 of the IOPS"),
+            (1.25, "25% more IOPS"),
+            (3.12, "3.1 times the IOPS"),
+        ] {
+            assert_eq!(share(ratio, "IOPS"), words);
+        }
+    }
+}

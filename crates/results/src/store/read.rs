@@ -1,0 +1,202 @@
+//! Out of the tables.
+
+use iotax_model::record::{
+    CpuTime, Environment, HostActivity, Measurement, Outcome, Sample, Tally, TargetRecord,
+};
+use iotax_model::{Histogram, Plan};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
+
+use super::{Fault, Run, RunState, RunSummary};
+
+/// A histogram's text at its largest: every bucket filled, with counts and indices at full length.
+const MOST_TEXT: usize = iotax_model::histogram::BUCKETS * 32 + 256;
+
+pub(super) fn exists(connection: &Connection, run: i64) -> Result<bool, Fault> {
+    Ok(connection.query_row("SELECT EXISTS (SELECT 1 FROM run WHERE id = ?)", [run], |row| row.get(0))?)
+}
+
+pub(super) fn first_and_last(connection: &Connection) -> Result<Option<(i64, i64)>, Fault> {
+    let ends: (Option<i64>, Option<i64>) =
+        connection.query_row("SELECT min(id), max(id) FROM run", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(ends.0.zip(ends.1))
+}
+
+pub(super) fn plan(connection: &Connection, run: i64) -> Result<Option<Plan>, Fault> {
+    let text: Option<String> =
+        connection.query_row("SELECT plan FROM run WHERE id = ?", [run], |row| row.get(0)).optional()?;
+    text.map(|text| parsed("plan", &text)).transpose()
+}
+
+pub(super) fn summaries(connection: &Connection) -> Result<Vec<RunSummary>, Fault> {
+    let mut query = connection.prepare(
+        "SELECT id, name, state, started_at_ms, plan,
+             (SELECT count(*) FROM measurement WHERE measurement.run = run.id) FROM run ORDER BY id",
+    )?;
+    let mut rows = query.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let plan: Plan = parsed("plan", &row.get::<_, String>(4)?)?;
+        found.push(RunSummary {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            state: state(&row.get::<_, String>(2)?)?,
+            started_at_ms: row.get(3)?,
+            measured: row.get(5)?,
+            planned: u64::from(plan.repeat) * (plan.targets.len() * plan.workloads.len()) as u64,
+            targets: plan.targets.into_iter().map(|target| target.name).collect(),
+        });
+    }
+    Ok(found)
+}
+
+pub(super) fn run(connection: &Connection, id: i64) -> Result<Option<Run>, Fault> {
+    // One transaction: a run that is being written meanwhile is seen as it was at one moment.
+    let snapshot = connection.unchecked_transaction()?;
+    let head: Option<(String, u64, String, String, String)> = snapshot
+        .query_row(
+            "SELECT state, started_at_ms, seed, plan, environment FROM run WHERE id = ?",
+            [id],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+        )
+        .optional()?;
+    let Some((word, started_at_ms, seed, plan, environment)) = head else { return Ok(None) };
+    let plan: Plan = parsed("plan", &plan)?;
+    Ok(Some(Run {
+        id,
+        state: state(&word)?,
+        seed: seed.parse().map_err(|error| Fault::value("seed", &error))?,
+        started_at_ms,
+        environment: parsed::<Environment>("environment", &environment)?,
+        targets: targets(&snapshot, id, &plan)?,
+        measurements: measurements(&snapshot, id)?,
+        warnings: column("warning", &snapshot, "SELECT warning FROM warning WHERE run = ? ORDER BY id", id)?,
+        plan,
+    }))
+}
+
+fn targets(connection: &Connection, run: i64, plan: &Plan) -> Result<Vec<TargetRecord>, Fault> {
+    let mut found: Vec<TargetRecord> =
+        column("target", connection, "SELECT record FROM target WHERE run = ?", run)?;
+    found.sort_by_key(|record| plan.targets.iter().position(|spec| spec.name == record.name));
+    Ok(found)
+}
+
+fn measurements(connection: &Connection, run: i64) -> Result<Vec<Measurement>, Fault> {
+    let mut query = connection.prepare(
+        "SELECT id, target, workload, block, place, started_at_ms, duration_ns, host_duration_ns, ramp_ios,
+             cpu_user_ns, cpu_system_ns, errors, notes, host_cache, guest_cache
+         FROM measurement WHERE run = ? ORDER BY place, id",
+    )?;
+    let mut rows = query.query([run])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(measurement(connection, row)?);
+    }
+    Ok(found)
+}
+
+fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fault> {
+    let id = row.get(0)?;
+    let cache = |column| -> Result<_, Fault> {
+        row.get::<_, Option<String>>(column)?.map(|text| parsed("cache", &text)).transpose()
+    };
+    let activity: Vec<HostActivity> = column(
+        "host activity",
+        connection,
+        "SELECT activity FROM host_activity WHERE measurement = ? AND place = 0",
+        id,
+    )?;
+    Ok(Measurement {
+        target: row.get(1)?,
+        workload: row.get(2)?,
+        block: row.get(3)?,
+        order: row.get(4)?,
+        started_at_ms: row.get(5)?,
+        host_duration_ns: row.get(7)?,
+        outcome: Outcome {
+            duration_ns: row.get(6)?,
+            read: total(connection, id, "read")?,
+            write: total(connection, id, "write")?,
+            ramp_ios: row.get(8)?,
+            cpu: CpuTime { user_ns: row.get(9)?, system_ns: row.get(10)? },
+            errors: parsed("errors", &row.get::<_, String>(11)?)?,
+            notes: parsed("notes", &row.get::<_, String>(12)?)?,
+        },
+        samples: samples(connection, id)?,
+        host: activity.into_iter().next(),
+        host_samples: column(
+            "host activity",
+            connection,
+            "SELECT activity FROM host_activity WHERE measurement = ? AND place > 0 ORDER BY place",
+            id,
+        )?,
+        host_cache: cache(13)?,
+        guest_cache: cache(14)?,
+    })
+}
+
+fn total(connection: &Connection, measurement: i64, direction: &str) -> Result<Option<Tally>, Fault> {
+    let mut query = connection.prepare_cached(
+        "SELECT ios, bytes, latency FROM histogram WHERE measurement = ? AND direction = ?",
+    )?;
+    let mut rows = query.query(params![measurement, direction])?;
+    rows.next()?.map_or(Ok(None), |row| tally(row, 0))
+}
+
+fn samples(connection: &Connection, measurement: i64) -> Result<Vec<Sample>, Fault> {
+    let mut query = connection.prepare_cached(
+        "SELECT at_ns, duration_ns, read_ios, read_bytes, read_latency, write_ios, write_bytes, write_latency
+         FROM sample WHERE measurement = ? ORDER BY place",
+    )?;
+    let mut rows = query.query([measurement])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(Sample {
+            at_ns: row.get(0)?,
+            duration_ns: row.get(1)?,
+            read: tally(row, 2)?,
+            write: tally(row, 5)?,
+        });
+    }
+    Ok(found)
+}
+
+/// The three columns of a tally from `first` on; NULL is a direction that the workload does not have.
+fn tally(row: &Row<'_>, first: usize) -> Result<Option<Tally>, Fault> {
+    let Some(ios) = row.get(first)? else { return Ok(None) };
+    let latency = unpacked(&row.get::<_, Vec<u8>>(first + 2)?)?;
+    Ok(Some(Tally { ios, bytes: row.get(first + 1)?, latency }))
+}
+
+fn unpacked(bytes: &[u8]) -> Result<Histogram, Fault> {
+    let text = zstd::bulk::decompress(bytes, MOST_TEXT).map_err(|error| Fault::value("histogram", &error))?;
+    serde_json::from_slice(&text).map_err(|error| Fault::value("histogram", &error))
+}
+
+/// Every row's first column, read as JSON.
+fn column<T: DeserializeOwned>(
+    what: &'static str,
+    connection: &Connection,
+    sql: &str,
+    id: i64,
+) -> Result<Vec<T>, Fault> {
+    let mut query = connection.prepare_cached(sql)?;
+    let mut rows = query.query([id])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(parsed(what, &row.get::<_, String>(0)?)?);
+    }
+    Ok(found)
+}
+
+fn parsed<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::value(what, &error))
+}
+
+fn state(word: &str) -> Result<RunState, Fault> {
+    RunState::ALL
+        .into_iter()
+        .find(|state| state.word() == word)
+        .ok_or_else(|| Fault::value("state", &format_args!("{word:?} is not known")))
+}

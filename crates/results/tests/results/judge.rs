@@ -1,0 +1,219 @@
+//! What is said of a run is true of it.
+
+use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount};
+use iotax_model::{IoEngine, Warning, WarningKind};
+use iotax_results::judge::Metric;
+use iotax_results::stats::verdict::Verdict;
+use iotax_results::{Judgement, Run, judge};
+
+use crate::synthetic::{HOST, Truth, bench, ladder, run};
+
+const QD1: &str = "randread-4k-qd1";
+
+fn two(slowdown: f64, noise: f64, blocks: u32) -> Run {
+    run(&[("host-file", HOST), ("vm-raw", Truth { slowdown, noise, ..HOST })], &[QD1], blocks, false)
+}
+
+fn verdict(judgement: &Judgement, metric: Metric) -> Verdict {
+    judgement.comparison(QD1, "vm-raw", metric).expect("compared").verdict
+}
+
+fn of_kind(judgement: &Judgement, kind: WarningKind) -> Vec<&Warning> {
+    judgement.warnings.iter().filter(|w| w.kind == kind).collect()
+}
+
+#[test]
+fn a_known_slowdown_is_found_and_its_size_is_right() {
+    let judgement = judge(&two(1.25, 0.004, 5));
+    for metric in [Metric::Iops, Metric::LatencyMean, Metric::LatencyP50, Metric::LatencyP99] {
+        assert_eq!(verdict(&judgement, metric), Verdict::Slower, "{metric:?}");
+    }
+    assert_eq!(verdict(&judgement, Metric::CpuPerIo), Verdict::Same);
+    let latency = judgement.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
+    let interval = latency.interval.expect("five blocks");
+    assert!(interval.low < 1.25 && 1.25 < interval.high, "{interval:?}");
+    let tax = latency.tax.expect("a time");
+    let host = judgement.summary(QD1, "host-file").expect("measured").latency.mean().expect("I/O");
+    let interval = tax.interval.expect("five blocks");
+    assert!(interval.low < host * 0.25 && host * 0.25 < interval.high, "{tax:?} for {}", host * 0.25);
+    let iops = judgement.comparison(QD1, "vm-raw", Metric::Iops).expect("compared");
+    assert!((iops.ratio - 0.8).abs() < 0.01 && iops.tax.is_none(), "{iops:?}");
+}
+
+#[test]
+fn faster_same_and_undecided_are_told_apart() {
+    assert_eq!(verdict(&judge(&two(0.7, 0.004, 5)), Metric::LatencyMean), Verdict::Faster);
+    assert_eq!(verdict(&judge(&two(1.0, 0.002, 5)), Metric::LatencyMean), Verdict::Same);
+    let undecided = judge(&two(1.05, 0.06, 3));
+    assert_eq!(verdict(&undecided, Metric::LatencyMean), Verdict::Undecided);
+    let latency = undecided.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
+    let needed = latency.needed_blocks.expect("it has a variance");
+    assert!(needed > 3);
+    let said = undecided.conclusions.join("\n");
+    assert!(said.contains(&format!("iotax resume 17 --repeat {needed}")), "{said}");
+}
+
+#[test]
+fn only_blocks_that_both_have_are_compared() {
+    let mut run = two(1.25, 0.004, 5);
+    run.measurements
+        .retain(|m| !(m.target == "vm-raw" && m.block == 2 || m.target == "host-file" && m.block == 4));
+    let judgement = judge(&run);
+    let latency = judgement.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
+    assert_eq!(latency.blocks, 3);
+    let warnings = of_kind(&judgement, WarningKind::Incomplete);
+    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings[0].evidence, "8 of 10 measurements are there");
+    assert!(warnings[0].remedy.contains("iotax resume 17"));
+}
+
+#[test]
+fn a_comparison_without_a_common_block_is_absent_and_named() {
+    let mut run = two(1.25, 0.004, 2);
+    run.measurements.retain(|m| (m.target == "vm-raw") == (m.block == 1));
+    let judgement = judge(&run);
+    assert_eq!(judgement.comparisons, []);
+    let named = of_kind(&judgement, WarningKind::Incomplete);
+    assert!(
+        named.iter().any(|w| w.target.as_deref() == Some("vm-raw") && w.workload.as_deref() == Some(QD1))
+    );
+}
+
+#[test]
+fn nothing_measured_is_no_answer() {
+    let mut run = two(1.0, 0.0, 2);
+    run.measurements.clear();
+    let judgement = judge(&run);
+    assert_eq!(
+        (judgement.comparisons.len(), judgement.summaries.len(), judgement.conclusions.len()),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn neighbouring_guests_are_compared_too() {
+    let judgement = judge(&ladder(false));
+    let pairs: Vec<_> = judgement
+        .neighbours
+        .iter()
+        .filter(|c| c.metric == Metric::Iops && c.workload == QD1)
+        .map(|c| (c.target.as_str(), c.baseline.as_str()))
+        .collect();
+    assert_eq!(pairs, [("vm-qcow2", "vm-raw"), ("vm-qcow2-snapshot", "vm-qcow2")]);
+    let said = judgement.conclusions.join("\n");
+    assert!(
+        said.contains("vm-qcow2 costs nothing measurable over vm-raw (within 2%) on every workload."),
+        "{said}"
+    );
+}
+
+#[test]
+fn an_honest_run_draws_no_warning() {
+    assert_eq!(judge(&ladder(false)).warnings, []);
+    assert_eq!(judge(&bench()).warnings, []);
+}
+
+#[test]
+fn emulation_is_named_once_for_each_target() {
+    let judgement = judge(&ladder(true));
+    let targets: Vec<_> =
+        of_kind(&judgement, WarningKind::Emulated).iter().filter_map(|w| w.target.clone()).collect();
+    assert_eq!(targets, ["vm-raw", "vm-qcow2", "vm-qcow2-snapshot"]);
+    assert!(judgement.conclusions[0].starts_with("vm-raw (emulated) against host-file"), "{judgement:?}");
+}
+
+/// A change to an honest run, the warning it must draw, and a word of its evidence.
+type Case = (WarningKind, &'static str, fn(&mut Run));
+
+#[test]
+fn each_check_sees_its_case_and_only_that() {
+    let cases: [Case; 10] = [
+        (WarningKind::Clock, "-4.8%", |r| r.measurements[0].host_duration_ns = Some(6_300_000_000)),
+        (WarningKind::Clock, "+2.0%", |r| r.measurements[0].host_duration_ns = Some(5_880_000_000)),
+        (WarningKind::CacheKept, "on the host: nothing", |r| {
+            r.measurements[0].host_cache = Some(CacheDrop::Nothing);
+        }),
+        (WarningKind::CacheKept, "in the guest: only the file", |r| {
+            r.measurements[0].guest_cache = Some(CacheDrop::FileOnly);
+        }),
+        (WarningKind::CacheLie, "(40%)", |r| serve(r, 0.4)),
+        (WarningKind::CacheLie, "the device served 0 B", |r| {
+            let disks = &mut r.measurements[0].host.as_mut().expect("observed").disks;
+            // A layer above the bottom does not make up for it.
+            let above = disks["vda"].clone();
+            disks.insert("dm-0".into(), above);
+            serve(r, 0.0);
+        }),
+        (WarningKind::SaturatedGenerator, "98% of the time of its 1 thread", |r| {
+            r.measurements[0].outcome.cpu = CpuTime { user_ns: 2_000_000_000, system_ns: 3_880_000_000 };
+        }),
+        (WarningKind::Incomplete, "7 x EIO on read, first at byte 4096", |r| {
+            r.measurements[0].outcome.errors = vec![ErrorCount {
+                error: "EIO".into(),
+                direction: "read".into(),
+                count: 7,
+                first_offset: 4096,
+            }];
+        }),
+        (WarningKind::Unsteady, "moved by", |r| {
+            for (i, sample) in (0_u64..).zip(&mut r.measurements[0].samples) {
+                sample.read.as_mut().expect("reads").ios = 1000 * (10 - i);
+            }
+        }),
+        (WarningKind::Unsteady, "spread over", |r| {
+            r.measurements[0].samples[2].read.as_mut().expect("reads").ios *= 2;
+        }),
+    ];
+    for (kind, words, change) in cases {
+        let mut run = bench();
+        change(&mut run);
+        let found = judge(&run).warnings;
+        assert_eq!(found.len(), 1, "{kind:?}: {found:?}");
+        let warning = &found[0];
+        assert_eq!((warning.kind, warning.block), (kind, Some(1)));
+        assert!(warning.evidence.contains(words), "{}", warning.evidence);
+        assert!(!warning.remedy.is_empty());
+    }
+}
+
+/// Makes the device serve only a share of what was read.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a positive figure")]
+fn serve(run: &mut Run, share: f64) {
+    let m = &mut run.measurements[0];
+    let read = m.outcome.read.as_ref().expect("reads").bytes as f64;
+    let disks = &mut m.host.as_mut().expect("observed").disks;
+    disks.insert("vda".into(), DiskActivity { read_bytes: (read * share) as u64, ..DiskActivity::default() });
+}
+
+#[test]
+fn what_cannot_be_checked_draws_no_warning() {
+    let changes: [fn(&mut Run); 5] = [
+        |r| r.measurements[0].host_duration_ns = None,
+        |r| r.measurements[0].host_cache = None,
+        |r| r.measurements[0].host.as_mut().expect("observed").disks.clear(),
+        |r| {
+            // Through the page cache a cache is what was asked for.
+            r.plan.workloads[0].direct = false;
+            serve(r, 0.0);
+        },
+        |r| {
+            // The null backend is all generator.
+            r.plan.workloads[0].ioengine = IoEngine::Null;
+            r.measurements[0].outcome.cpu = CpuTime { user_ns: 6_000_000_000, system_ns: 0 };
+        },
+    ];
+    for change in changes {
+        let mut run = bench();
+        change(&mut run);
+        assert_eq!(judge(&run).warnings, []);
+    }
+}
+
+#[test]
+fn the_runs_own_warnings_come_first_and_once() {
+    let mut run = ladder(true);
+    run.warnings = vec![judge(&run).warnings.remove(1)];
+    let judgement = judge(&run);
+    assert_eq!(judgement.warnings.len(), 3);
+    assert_eq!(judgement.warnings[0].target.as_deref(), Some("vm-qcow2"));
+}

@@ -1,0 +1,6 @@
+//! The crate from outside: synthetic runs in, answers out.
+
+mod json;
+mod judge;
+mod store;
+mod synthetic;

@@ -1,0 +1,285 @@
+//! Runs whose truth is known, because it is made up here.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::{
+    CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Sample,
+    Tally, TargetRecord,
+};
+use iotax_model::target::{
+    FileSpec, Format, GuestSpec, Layer, LayerKind, Preallocation, Snapshot, TargetSpec,
+};
+use iotax_model::{Histogram, Nanos, Plan, Workload};
+use iotax_results::Run;
+use iotax_results::store::RunState;
+
+/// Length of every measured window.
+pub(crate) const SECONDS: u64 = 6;
+
+/// How a target behaves.
+#[derive(Clone, Copy)]
+pub(crate) struct Truth {
+    /// What it adds to the device's latency, as a factor.
+    pub(crate) slowdown: f64,
+    /// How far a block strays from it.
+    pub(crate) noise: f64,
+    /// Host CPU per I/O.
+    pub(crate) cpu_ns: f64,
+}
+
+pub(crate) const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
+
+/// Strays that sum to nothing over five blocks; another phase for each target and workload.
+const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
+
+pub(crate) fn target(name: &str) -> TargetSpec {
+    let qcow2 = name.contains("qcow2");
+    TargetSpec {
+        name: name.into(),
+        path: None,
+        file: Some(FileSpec {
+            dir: "/srv/images".into(),
+            format: if qcow2 { Format::Qcow2 } else { Format::Raw },
+            preallocation: if qcow2 { Preallocation::Metadata } else { Preallocation::Off },
+            snapshot: name.contains("snapshot").then_some(Snapshot::External),
+        }),
+        guest: name.starts_with("vm").then(GuestSpec::default),
+    }
+}
+
+pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
+    let mut layers = vec![
+        Layer::new(LayerKind::Device, "vda", "64 GiB, scheduler none"),
+        Layer::new(LayerKind::Filesystem, "ext4", "rw,relatime"),
+    ];
+    let guest = name.starts_with("vm");
+    if guest {
+        let image = if name.contains("qcow2") { "qcow2" } else { "raw" };
+        layers.push(Layer::new(LayerKind::Image, image, ""));
+        layers.push(Layer::new(LayerKind::Bus, "virtio-blk", "cache=none aio=io_uring iothread"));
+        layers.push(Layer::new(LayerKind::Guest, "guest", "1 vCPU, 512m"));
+    } else {
+        layers.push(Layer::new(LayerKind::File, "file", ""));
+    }
+    TargetRecord {
+        name: name.into(),
+        layers,
+        emulated,
+        command_line: guest
+            .then(|| format!("qemu-system-x86_64 -accel {}", if emulated { "tcg" } else { "kvm" })),
+        guest_kernel: guest.then(|| "6.1.0-28-cloud-amd64".into()),
+        guest_clocksource: guest.then(|| "kvm-clock".into()),
+        boot_ns: guest.then_some(1_900_000_000),
+    }
+}
+
+/// Latencies around a mean, with the long right tail that disks have.
+fn latencies(mean_ns: f64, ios: u64) -> Histogram {
+    let mut histogram = Histogram::new();
+    let steps = 400_u64;
+    for step in 0..steps {
+        let p = (step as f64 + 0.5) / steps as f64;
+        // Tukey's lambda distribution: near enough to the normal one.
+        let z = 4.91 * (p.powf(0.14) - (1.0 - p).powf(0.14));
+        let tail = if p > 0.99 { 2.5 } else { 1.0 };
+        let share = (step + 1) * ios / steps - step * ios / steps;
+        histogram.add_many(whole(mean_ns * tail * (0.2 * z - 0.02).exp()), share);
+    }
+    histogram
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small positive figures")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> (Option<Tally>, Option<Tally>) {
+    let tally = |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios) };
+    match (workload.rw.reads(), workload.rw.writes()) {
+        (true, true) => {
+            let reads = ios * u64::from(workload.rwmixread) / 100;
+            (Some(tally(reads)), Some(tally(ios - reads)))
+        }
+        (true, false) => (Some(tally(ios)), None),
+        _ => (None, Some(tally(ios))),
+    }
+}
+
+fn activity(read: u64, written: u64, ios: u64, cpu_ns: f64, at_ns: u64, duration_ns: u64) -> HostActivity {
+    let disk = DiskActivity {
+        reads: if read > 0 { ios } else { 0 },
+        read_bytes: read,
+        writes: if written > 0 { ios } else { 0 },
+        write_bytes: written,
+        busy: 0.87,
+        mean_wait_ns: Some(71_000.0),
+        ..DiskActivity::default()
+    };
+    let busy = whole(cpu_ns * ios as f64);
+    HostActivity {
+        at_ns,
+        duration_ns,
+        disks: BTreeMap::from([("vda".into(), disk)]),
+        cpu: Some(HostCpu {
+            user_ns: busy / 4,
+            system_ns: busy - busy / 4,
+            idle_ns: (2 * duration_ns).saturating_sub(busy),
+            ..HostCpu::default()
+        }),
+        ..HostActivity::default()
+    }
+}
+
+/// One measurement that tells the truth but for the block's stray.
+pub(crate) fn measurement(
+    workload: &Workload,
+    target: &str,
+    truth: Truth,
+    block: u32,
+    phase: usize,
+) -> Measurement {
+    let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
+    let stray = truth.noise * STRAYS[(block as usize + phase) % STRAYS.len()];
+    let mean_ns = device_ns * truth.slowdown * stray.exp();
+    let per_second = f64::from(workload.iodepth) / (mean_ns / 1e9);
+    let samples: Vec<(Sample, HostActivity)> = (1..=SECONDS)
+        .map(|second| {
+            let wobble = 1.0 + 0.02 * STRAYS[(second as usize + phase) % STRAYS.len()];
+            let ios = whole(per_second * wobble);
+            let (read, write) = tallies(workload, ios, mean_ns / wobble);
+            let at_ns = second * 1_000_000_000;
+            let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
+            let host = activity(bytes(&read), bytes(&write), ios, truth.cpu_ns, at_ns, 1_000_000_000);
+            (Sample { at_ns, duration_ns: 1_000_000_000, read, write }, host)
+        })
+        .collect();
+    let total = |direction: fn(&Sample) -> &Option<Tally>| {
+        samples.iter().filter_map(|(sample, _)| direction(sample).clone()).reduce(|mut all, tally| {
+            all.merge(&tally);
+            all
+        })
+    };
+    let (read, write) = (total(|s| &s.read), total(|s| &s.write));
+    let duration_ns = SECONDS * 1_000_000_000;
+    let outcome = Outcome {
+        duration_ns,
+        read,
+        write,
+        ramp_ios: 1000,
+        cpu: CpuTime { user_ns: 300_000_000, system_ns: 900_000_000 },
+        errors: vec![],
+        notes: vec![],
+    };
+    let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
+    let host = activity(
+        bytes(&outcome.read),
+        bytes(&outcome.write),
+        outcome.ios(),
+        truth.cpu_ns,
+        duration_ns,
+        duration_ns,
+    );
+    let (samples, host_samples) = samples.into_iter().unzip();
+    Measurement {
+        target: target.into(),
+        workload: workload.name.clone(),
+        block,
+        order: 1,
+        started_at_ms: 1_790_000_000_000,
+        host_duration_ns: Some(duration_ns + 400_000),
+        outcome,
+        samples,
+        host: Some(host),
+        host_samples,
+        host_cache: Some(CacheDrop::PageCache),
+        guest_cache: target.starts_with("vm").then_some(CacheDrop::PageCache),
+    }
+}
+
+/// A complete run: `truths` gives each target's name and behaviour; the first is the baseline.
+pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emulated: bool) -> Run {
+    let workloads: Vec<Workload> = workloads
+        .iter()
+        .map(|name| {
+            let standard: Workload = name.parse().expect("a standard workload");
+            Workload { runtime: Nanos::from_secs(SECONDS), ..standard }
+        })
+        .collect();
+    let plan = Plan {
+        name: "which disk format for our VMs".into(),
+        repeat: blocks,
+        baseline: truths[0].0.into(),
+        seed: None,
+        targets: truths.iter().map(|(name, _)| target(name)).collect(),
+        workloads: workloads.clone(),
+    };
+    let mut measurements = Vec::new();
+    for block in 1..=blocks {
+        for (t, (name, truth)) in truths.iter().enumerate() {
+            for (w, workload) in workloads.iter().enumerate() {
+                measurements.push(measurement(workload, name, *truth, block, 2 * t + w));
+            }
+        }
+    }
+    for (order, measurement) in (1..).zip(&mut measurements) {
+        measurement.order = order;
+        measurement.started_at_ms += u64::from(order) * 8000;
+    }
+    Run {
+        id: 17,
+        state: RunState::Complete,
+        seed: 71_823,
+        started_at_ms: 1_790_000_000_000,
+        plan,
+        environment: environment(),
+        targets: truths.iter().map(|(name, _)| record(name, emulated && name.starts_with("vm"))).collect(),
+        measurements,
+        warnings: vec![],
+    }
+}
+
+pub(crate) fn environment() -> Environment {
+    Environment {
+        kernel: Some("6.18.5".into()),
+        os: Some("Debian GNU/Linux 12 (bookworm)".into()),
+        cpu_model: Some("AMD EPYC 9B14".into()),
+        cpus: Some(2),
+        memory_bytes: Some(8 << 30),
+        clocksource: Some("tsc".into()),
+        mitigations: BTreeMap::from([("spectre_v2".into(), "Mitigation: Retpolines".into())]),
+        qemu: Some("10.0.2".into()),
+        tool: Some("iotax 0.1.0".into()),
+        floor_ns_per_io: Some(20),
+        ..Environment::default()
+    }
+}
+
+/// The ladder as people run it: guests slower at queue depth 1, qcow2 as raw, the snapshot slow to write.
+pub(crate) fn ladder(emulated: bool) -> Run {
+    let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
+    let mut run = run(
+        &[
+            ("host-file", HOST),
+            ("vm-raw", vm(1.42, 9_800.0)),
+            ("vm-qcow2", vm(1.423, 10_000.0)),
+            ("vm-qcow2-snapshot", vm(1.9, 10_400.0)),
+        ],
+        &["randread-4k-qd1", "randread-4k-qd32", "randwrite-4k-qd32"],
+        5,
+        emulated,
+    );
+    // Deep queues hide the guest's tax.
+    let deep: Workload = run.plan.workloads[1].clone();
+    for m in run.measurements.iter_mut().filter(|m| m.workload == deep.name && m.target != "host-file") {
+        let truth = Truth { slowdown: 1.001, noise: 0.003, cpu_ns: 8_000.0 };
+        let phase = m.target.len();
+        let honest = measurement(&deep, &m.target, truth, m.block, phase);
+        *m = Measurement { order: m.order, started_at_ms: m.started_at_ms, ..honest };
+    }
+    run
+}
+
+/// One target, one workload, once: `iotax bench`.
+pub(crate) fn bench() -> Run {
+    run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false)
+}
