@@ -145,3 +145,133 @@ fn disk_device(spec: &GuestSpec) -> String {
 fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::target::{Aio, CacheMode};
+    use iotax_model::units::Bytes;
+
+    fn images(names: &[(&str, Format)]) -> Vec<Image> {
+        names.iter().map(|(path, format)| Image { path: path.into(), format: *format }).collect()
+    }
+
+    fn lines(spec: &GuestSpec, disk: &[Image], accel: Accel) -> String {
+        let machine = Machine {
+            marker: "iotax-17-vm,raw",
+            spec,
+            accel,
+            kernel: Path::new("/boot/vmlinuz-6.1.0-9-amd64"),
+            initramfs: Path::new("/run/iotax-17/initramfs"),
+            parameters: "",
+            disk,
+            run_dir: Path::new("/run/iotax-17,x"),
+        };
+        arguments(&machine)
+            .join("\n")
+            .replace("\n-", "\n\n-")
+            .replace("\n\n", "\u{1}")
+            .replace('\n', " ")
+            .replace('\u{1}', "\n")
+    }
+
+    #[test]
+    fn the_default_guest() {
+        let disk = images(&[("/srv/vm-raw.img", Format::Raw)]);
+        insta::assert_snapshot!(lines(&GuestSpec::default(), &disk, Accel::Tcg), @r#"
+        -name iotax-17-vm,,raw
+        -nodefaults
+        -no-user-config
+        -display none
+        -no-reboot
+        -machine q35
+        -accel tcg
+        -cpu max
+        -smp 1
+        -m 524288K
+        -kernel /boot/vmlinuz-6.1.0-9-amd64
+        -initrd /run/iotax-17/initramfs
+        -append console=ttyS0 quiet panic=-1 oops=panic
+        -chardev file,id=console,path=/run/iotax-17,,x/console.log
+        -serial chardev:console
+        -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off
+        -chardev socket,id=agent,path=/run/iotax-17,,x/agent.sock,server=on,wait=off
+        -device virtio-serial-pci
+        -device virtserialport,chardev=agent,name=iotax.agent
+        -object iothread,id=iothread0
+        -blockdev {"cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"raw","file":{"aio":"io_uring","cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/vm-raw.img","read-only":false},"node-name":"image0","read-only":false}
+        -device virtio-blk-pci,id=disk0,drive=image0,serial=iotax-disk,write-cache=on,iothread=iothread0
+        "#);
+    }
+
+    #[test]
+    fn an_overlay_under_kvm_with_the_hosts_cache() {
+        let spec = GuestSpec {
+            cache: CacheMode::Writethrough,
+            aio: Aio::Threads,
+            vcpus: 4,
+            memory: Bytes(1 << 30),
+            iothread: false,
+            ..GuestSpec::default()
+        };
+        let disk = images(&[
+            ("/srv/top,1", Format::Qcow2),
+            ("/srv/middle", Format::Qcow2),
+            ("/srv/base", Format::Raw),
+        ]);
+        insta::assert_snapshot!(lines(&spec, &disk, Accel::Kvm), @r#"
+        -name iotax-17-vm,,raw
+        -nodefaults
+        -no-user-config
+        -display none
+        -no-reboot
+        -machine q35
+        -accel kvm
+        -cpu host
+        -smp 4
+        -m 1048576K
+        -kernel /boot/vmlinuz-6.1.0-9-amd64
+        -initrd /run/iotax-17/initramfs
+        -append console=ttyS0 quiet panic=-1 oops=panic
+        -chardev file,id=console,path=/run/iotax-17,,x/console.log
+        -serial chardev:console
+        -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off
+        -chardev socket,id=agent,path=/run/iotax-17,,x/agent.sock,server=on,wait=off
+        -device virtio-serial-pci
+        -device virtserialport,chardev=agent,name=iotax.agent
+        -blockdev {"backing":{"backing":{"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/base","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/middle","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/top,1","read-only":false},"node-name":"image0","read-only":false}
+        -device virtio-blk-pci,id=disk0,drive=image0,serial=iotax-disk,write-cache=off
+        "#);
+    }
+
+    #[test]
+    fn every_cache_mode_means_what_qemu_documents() {
+        let table: Vec<String> = CacheMode::WORDS
+            .iter()
+            .map(|word| {
+                let spec = GuestSpec { cache: word.parse().expect("known"), ..GuestSpec::default() };
+                let node = block_node("image0", &images(&[("/srv/a", Format::Raw)]), &spec);
+                assert_eq!(node["cache"], node["file"]["cache"], "both nodes open the file alike");
+                let device = disk_device(&spec);
+                let write_cache =
+                    device.split(',').find(|part| part.starts_with("write-cache")).expect("given");
+                format!("{word}: {} {write_cache}", node["cache"])
+            })
+            .collect();
+        insta::assert_snapshot!(table.join("\n"), @r#"
+        none: {"direct":true,"no-flush":false} write-cache=on
+        writeback: {"direct":false,"no-flush":false} write-cache=on
+        writethrough: {"direct":false,"no-flush":false} write-cache=off
+        directsync: {"direct":true,"no-flush":false} write-cache=off
+        unsafe: {"direct":false,"no-flush":true} write-cache=on
+        "#);
+    }
+
+    #[test]
+    fn a_socket_name_that_is_too_long_is_found_beforehand() {
+        assert_eq!(too_long(Path::new("/run/iotax")), None);
+        // "/agent.sock" has eleven bytes.
+        assert_eq!(too_long(Path::new(&format!("/{}", "x".repeat(SOCKET_NAME - 12)))), None);
+        assert!(too_long(Path::new(&format!("/{}", "x".repeat(SOCKET_NAME - 11)))).is_some());
+    }
+}

@@ -100,13 +100,22 @@ pub enum GuestError {
     },
     /// The conversation with the guest's agent.
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(LinkError),
     /// An image.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl From<LinkError> for GuestError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Interrupted => Self::Interrupted,
+            other => Self::Link(other),
+        }
+    }
 }
 
 /// A running guest. Dropping it kills it; [`Guest::shutdown`] ends it in order.
