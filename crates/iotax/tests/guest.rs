@@ -3,10 +3,12 @@
 //! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE_GUESTS=1 it fails.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iotax_model::target::{Accel, CacheMode, Format, GuestSpec, Preallocation};
+use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
 use iotax_model::units::Bytes;
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{
@@ -162,8 +164,9 @@ fn overlays_are_swapped_under_a_guest() {
             }
             guest.link().ping().expect("answers");
             let open = open_files(guest.pid());
-            assert!(open.contains(&overlay) && open.contains(&base), "{open:?}");
-            assert!(!open.iter().any(|path| is_other_overlay(path, &overlay)), "{open:?}");
+            let is_open = |wanted: &Path| open.iter().any(|(path, _)| path == wanted);
+            assert!(is_open(&overlay) && is_open(&base), "{open:?}");
+            assert!(!open.iter().any(|(path, _)| is_other_overlay(path, &overlay)), "{open:?}");
         }
         let error = text(guest.swap_disk(&rig.dir.path().join("absent"), Format::Raw));
         assert!(error.contains("absent"), "{error}");
@@ -172,13 +175,84 @@ fn overlays_are_swapped_under_a_guest() {
     }
 }
 
-fn open_files(pid: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("readable");
-    entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect()
+/// The files that a process has open and whether each bypasses the page cache.
+fn open_files(pid: u32) -> Vec<(PathBuf, bool)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("readable").flatten();
+    let file = |entry: fs::DirEntry| {
+        let path = fs::read_link(entry.path()).ok()?;
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().display())).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+        Some((path, flags & rustix::fs::OFlags::DIRECT.bits() != 0))
+    };
+    entries.filter_map(file).collect()
 }
 
 fn is_other_overlay(path: &Path, overlay: &Path) -> bool {
     path != overlay && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("overlay-"))
+}
+
+#[test]
+fn cache_and_aio_reach_every_image_of_a_chain() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("chained");
+    let base = rig.image("chain-base", Format::Raw);
+    let top = rig.dir.path().join("chain-top");
+    image::create_overlay(&top, &base, Format::Raw).expect("created");
+    (config.image, config.format) = (top.clone(), Format::Qcow2);
+    for (cache, aio) in [(CacheMode::None, Aio::IoUring), (CacheMode::Writeback, Aio::Threads)] {
+        config.run_dir = rig.dir.path().join(format!("chained-{cache}"));
+        fs::create_dir(&config.run_dir).expect("made");
+        (config.spec.cache, config.spec.aio) = (cache, aio);
+        let guest = match Guest::boot(&config, &Interrupt::default()) {
+            Ok(guest) => guest,
+            // Some filesystems, tmpfs of old kernels among them, have no direct I/O.
+            Err(error) if cache.direct() && error.to_string().contains("O_DIRECT") => {
+                eprintln!("skipped for cache={cache}: {error}");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let open = open_files(guest.pid());
+        for image in [&base, &top] {
+            let direct = open.iter().filter(|(path, _)| path == image).map(|(_, direct)| *direct);
+            assert!(
+                direct.clone().count() > 0 && direct.clone().all(|direct| direct == cache.direct()),
+                "{open:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_guest_ends_when_its_conductor_is_killed() {
+    let Some(rig) = Rig::build() else { return };
+    // What it leaves behind when it is killed is removed with this test's own directory.
+    let mut conductor = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "stand_in_for_a_conductor", "--ignored", "--nocapture"])
+        .env("TMPDIR", rig.dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let lines = BufReader::new(conductor.stdout.take().expect("a pipe")).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("guest ")?.parse().ok());
+    conductor.kill().expect("killed");
+    conductor.wait().expect("reaped");
+    let pid = pid.expect("the guest booted");
+    let end = Instant::now() + BOOT;
+    while runs(pid) {
+        assert!(Instant::now() < end, "QEMU {pid} still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "started by a_guest_ends_when_its_conductor_is_killed, which kills it"]
+fn stand_in_for_a_conductor() {
+    let rig = Rig::build().expect("checked by the caller");
+    let guest = rig.boot("orphan");
+    println!("\nguest {}", guest.pid());
+    std::thread::sleep(BOOT);
 }
 
 #[test]
