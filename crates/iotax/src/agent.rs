@@ -1,8 +1,137 @@
-//! The agent: carries out a conductor's requests with the engine, over stdio or a guest's virtio-serial port.
+//! The agent: carries out a conductor's requests with the engine.
+//!
+//! It speaks [`iotax_model::wire`] on stdin and stdout. On a host these are pipes or an ssh connection; in a guest PID 1
+//! starts it on the virtio-serial port and names the guest's disk in [`DISK_VARIABLE`].
 
+use std::any::Any;
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+use iotax_model::exit::Exit;
+use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
+
+/// Environment variable that names the disk which requests without a path mean.
+pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
+
+const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Serves the conductor on stdin and stdout until it says goodbye or goes away.
 pub(crate) fn main() -> ExitCode {
-    ExitCode::FAILURE
+    let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
+    let requests = listen(io::stdin(), || std::process::exit(Exit::Fine as i32));
+    match serve(&requests, io::stdout(), disk.as_deref()) {
+        Ok(()) => Exit::Fine.into(),
+        Err(error) => {
+            eprintln!("iotax agent: {error}");
+            Exit::Usage.into()
+        }
+    }
+}
+
+/// Reads requests in a thread of its own, so that the end of the stream is seen in the middle of a measurement too:
+/// `gone` is then called, and it must end the process, for nobody waits for the result any more.
+fn listen(
+    mut stream: impl Read + Send + 'static,
+    gone: impl FnOnce() + Send + 'static,
+) -> Receiver<Result<Request, WireError>> {
+    let (sender, requests) = mpsc::channel();
+    thread::spawn(move || {
+        loop {
+            match wire::receive(&mut stream) {
+                Ok(Some(request)) => {
+                    if sender.send(Ok(request)).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => return gone(),
+                // What follows a broken frame cannot be understood either.
+                Err(error) => return drop(sender.send(Err(error))),
+            }
+        }
+    });
+    requests
+}
+
+/// Answers requests until a shutdown. An error means that the stream is broken.
+fn serve(
+    requests: &Receiver<Result<Request, WireError>>,
+    mut stream: impl Write,
+    disk: Option<&Path>,
+) -> Result<(), WireError> {
+    for request in requests {
+        let request = request?;
+        if request == Request::Shutdown {
+            return Ok(());
+        }
+        let mut broken = None;
+        let mut emit = |event: Event| {
+            if broken.is_none() {
+                broken = wire::send(&mut stream, &event).err();
+            }
+        };
+        let last =
+            catch_unwind(AssertUnwindSafe(|| answer(request, disk, &mut emit))).unwrap_or_else(|panic| {
+                Event::Failed { message: format!("the agent panicked: {}", text(&*panic)) }
+            });
+        emit(last);
+        if let Some(error) = broken {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Carries out one request; returns its last event, after `emit` got those before.
+fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) -> Event {
+    let outcome = match request {
+        Request::Hello { .. } => Ok(Event::Hello(hello(disk))),
+        // A shutdown never gets here.
+        Request::Ping | Request::Shutdown => Ok(Event::Pong),
+        Request::Fill { path, size, seed } => target(path, disk).and_then(|path| {
+            iotax_engine::fill(&path, size, seed, &mut |done| emit(Event::Progress { done, total: size }))
+                .map(|()| Event::Filled)
+                .map_err(|error| error.to_string())
+        }),
+        Request::DropCaches { path } => {
+            target(path, disk).map(|path| Event::CachesDropped(iotax_engine::drop_caches(&path)))
+        }
+        Request::Run(job) => run(&job, disk, emit),
+        Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
+    };
+    outcome.unwrap_or_else(|message| Event::Failed { message })
+}
+
+fn run(job: &Job, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
+    let path = target(job.path.clone(), disk)?;
+    iotax_engine::measure(job, &path, emit).map(Event::Done).map_err(|error| error.to_string())
+}
+
+/// The path of a request, or the guest's disk.
+fn target(path: Option<String>, disk: Option<&Path>) -> Result<PathBuf, String> {
+    path.map(PathBuf::from)
+        .or_else(|| disk.map(Path::to_owned))
+        .ok_or_else(|| "the request names no path, and only a guest's agent has a disk of its own".into())
+}
+
+fn hello(disk: Option<&Path>) -> AgentHello {
+    AgentHello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        clocksource: std::fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
+        disk: disk.map(|disk| disk.display().to_string()),
+    }
+}
+
+/// The message that a panic carries.
+fn text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
 }

@@ -1,6 +1,145 @@
-//! PID 1 of a guest.
+//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, runs the agent, powers off.
+//!
+//! Whatever goes wrong ends in a message on the console and in power off: a guest that hangs tells nobody why.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use iotax_rig::guest::contract;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use rustix::process::{Pid, WaitOptions};
+use rustix::system::RebootCommand;
+
+use crate::agent;
+
+/// How long devices may take to appear once their drivers are loaded.
+const APPEAR: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Prepares the guest, serves the agent on the virtio-serial port and powers off.
 pub(crate) fn main() -> ! {
-    std::process::exit(1)
+    // A panic has printed itself to the console already.
+    if let Ok(Err(error)) = catch_unwind(run) {
+        eprintln!("iotax init: {error:#}");
+    }
+    rustix::fs::sync();
+    let refused = rustix::system::reboot(RebootCommand::PowerOff);
+    // The end of PID 1 is a kernel panic, which ends the guest too.
+    panic!("the guest could not be powered off: {refused:?}");
+}
+
+fn run() -> Result<()> {
+    mount("proc", "/proc")?;
+    let parameters = fs::read_to_string("/proc/cmdline").context("/proc/cmdline")?;
+    if parameters.split_whitespace().any(|word| word == contract::PROBE_PARAMETER) {
+        eprintln!("{}", contract::PROBE_MARKER);
+        return Ok(());
+    }
+    mount("sysfs", "/sys")?;
+    mount("devtmpfs", "/dev")?;
+    mount("tmpfs", "/tmp")?;
+    load_modules(Path::new(contract::MODULES_DIR))?;
+    let disk = appearing(|| named("/sys/block", "serial", contract::DISK_SERIAL)).with_context(|| {
+        format!("no disk has the serial {:?}; {}", contract::DISK_SERIAL, present("/sys/block"))
+    })?;
+    let port = appearing(|| named("/sys/class/virtio-ports", "name", contract::AGENT_PORT))
+        .with_context(|| format!("no virtio port is named {:?}", contract::AGENT_PORT))?;
+    serve(&disk, &open_port(&port)?)
+}
+
+fn mount(kind: &str, at: &str) -> Result<()> {
+    rustix::mount::mount(kind, at, kind, MountFlags::empty(), None::<&CStr>)
+        .with_context(|| format!("{at}: {kind} could not be mounted"))
+}
+
+/// Loads what the list names, in its order.
+fn load_modules(dir: &Path) -> Result<()> {
+    let list = dir.join(contract::MODULES_LIST);
+    for name in fs::read_to_string(&list).with_context(|| list.display().to_string())?.lines() {
+        let path = dir.join(name);
+        let module = File::open(&path).with_context(|| path.display().to_string())?;
+        match rustix::system::finit_module(&module, c"", 0) {
+            // Loaded meanwhile by the kernel itself.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => bail!("{}: the kernel refused the module: {error}", path.display()),
+        }
+    }
+    Ok(())
+}
+
+/// The device node of the entry of a sysfs directory whose attribute has this value.
+fn named(dir: &str, attribute: &str, value: &str) -> Option<PathBuf> {
+    fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
+        let text = fs::read_to_string(entry.path().join(attribute)).ok()?;
+        (text.trim_end() == value).then(|| Path::new("/dev").join(entry.file_name()))
+    })
+}
+
+fn appearing(mut look: impl FnMut() -> Option<PathBuf>) -> Option<PathBuf> {
+    let end = Instant::now() + APPEAR;
+    loop {
+        // The attribute can be there before devtmpfs has the node.
+        let found = look().filter(|path| path.exists());
+        if found.is_some() || Instant::now() >= end {
+            return found;
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn present(dir: &str) -> String {
+    let names: Vec<String> = fs::read_dir(dir)
+        .map(|entries| entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).collect())
+        .unwrap_or_default();
+    format!("{dir} has {names:?}")
+}
+
+/// Opens the port and waits until the host's end is open: before that a read says end of stream.
+fn open_port(path: &Path) -> Result<File> {
+    let port =
+        File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
+    let end = Instant::now() + APPEAR;
+    loop {
+        let mut wanted = [PollFd::new(&port, PollFlags::OUT)];
+        poll(&mut wanted, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).context("poll on the port")?;
+        let seen = wanted[0].revents();
+        if seen.contains(PollFlags::OUT) && !seen.contains(PollFlags::HUP) {
+            return Ok(port);
+        }
+        ensure!(Instant::now() < end, "{}: nobody opened the host's end", path.display());
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Runs the agent as a process of its own, so that its CPU time is the engine's and its crash is not PID 1's, and
+/// reaps whatever ends until it does.
+fn serve(disk: &Path, port: &File) -> Result<()> {
+    let stream = || port.try_clone().map(OwnedFd::from).map(Stdio::from).context("the port's descriptor");
+    let agent = Command::new("/proc/self/exe")
+        .arg("agent")
+        .env(agent::DISK_VARIABLE, disk)
+        .stdin(stream()?)
+        .stdout(stream()?)
+        .spawn()
+        .context("the agent could not be started")?;
+    let agent = i32::try_from(agent.id()).ok().and_then(Pid::from_raw);
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if Some(pid) == agent => {
+                ensure!(status.exit_status() == Some(0), "the agent ended with {status:?}");
+                return Ok(());
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => bail!("waiting for the agent: {error}"),
+        }
+    }
 }

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         init::main();
     }
     match cli::main() {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(failure) => {
             eprintln!("iotax: {:#}", failure.error);
             failure.exit.into()

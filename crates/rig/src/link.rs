@@ -1,1 +1,615 @@
 //! The conversation with an agent, whatever stream carries it.
+//!
+//! Every wait has a deadline and is given up within [`POLL`] of an interrupt. A conversation that went wrong is over:
+//! a late answer to an abandoned request could be taken for the answer to the next one.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iotax_model::record::{CacheDrop, Outcome};
+use iotax_model::units::Bytes;
+use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
+
+/// Set by Ctrl-C: whoever waits gives up.
+pub type Interrupt = Arc<AtomicBool>;
+
+/// How often a wait looks at the interrupt.
+pub const POLL: Duration = Duration::from_millis(50);
+/// For requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
+const PROMPT: Duration = Duration::from_secs(20);
+/// A sync can take long where much was written into a cache.
+const SYNC: Duration = Duration::from_secs(300);
+/// The null backend runs for well under a second.
+const FLOOR: Duration = Duration::from_secs(60);
+/// How much of a local agent's stderr is kept for an error's text.
+const STDERR_KEPT: usize = 4096;
+
+/// A conversation that went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// A local agent could not be started.
+    #[error("{}: the agent could not be started: {source}", exe.display())]
+    Spawn {
+        /// The program.
+        exe: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The agent or its guest ended.
+    #[error("{peer} went away during {request}{}", after_colon(detail))]
+    Gone {
+        /// Who.
+        peer: String,
+        /// What it was asked.
+        request: &'static str,
+        /// Its exit status and last words, as far as they are known.
+        detail: String,
+    },
+    /// No answer in time.
+    #[error("{peer} did not answer {request} within {} s{}", waited.as_secs_f32(), after_colon(detail))]
+    Deadline {
+        /// Who.
+        peer: String,
+        /// What it was asked.
+        request: &'static str,
+        /// How long it was waited for.
+        waited: Duration,
+        /// Its last words, as far as they are known.
+        detail: String,
+    },
+    /// Something else than messages came.
+    #[error("{peer}: {source}")]
+    Protocol {
+        /// Who.
+        peer: String,
+        /// What came.
+        source: WireError,
+    },
+    /// A message came that does not answer the request.
+    #[error("{peer} answered {request} with {answer}")]
+    Unexpected {
+        /// Who.
+        peer: String,
+        /// What it was asked.
+        request: &'static str,
+        /// The message's beginning.
+        answer: String,
+    },
+    /// The agent speaks another protocol.
+    #[error(
+        "{peer} is iotax {version} and speaks protocol {theirs}, this one speaks {PROTOCOL}: use the same version on both ends"
+    )]
+    Version {
+        /// Who.
+        peer: String,
+        /// Its version.
+        version: String,
+        /// Its protocol.
+        theirs: u16,
+    },
+    /// The agent could not do what it was asked; the conversation goes on.
+    #[error("{peer}: {message}")]
+    Failed {
+        /// Who.
+        peer: String,
+        /// The agent's words.
+        message: String,
+    },
+    /// The user interrupted.
+    #[error("interrupted")]
+    Interrupted,
+    /// An earlier error ended the conversation.
+    #[error("{peer} cannot be asked for {request} after an earlier error; start it anew")]
+    Over {
+        /// Who.
+        peer: String,
+        /// What it was to be asked.
+        request: &'static str,
+    },
+}
+
+fn after_colon(detail: &str) -> String {
+    if detail.is_empty() { String::new() } else { format!(": {detail}") }
+}
+
+/// Tells what is known of a peer that went away or hangs: exit status, last lines of its output. May be empty.
+pub type LastWords = Box<dyn FnMut() -> String + Send>;
+
+/// A conversation with one agent. Dropping it ends a local agent.
+pub struct Link {
+    peer: String,
+    writer: Option<Box<dyn Write + Send>>,
+    events: Receiver<Result<Event, WireError>>,
+    last_words: LastWords,
+    interrupt: Interrupt,
+    child: Option<Arc<Mutex<Child>>>,
+    over: bool,
+}
+
+/// What a message is to the request that waits.
+enum Heard<T> {
+    /// It is the answer.
+    Answer(T),
+    /// It belongs to the request and more will come.
+    More,
+    /// It does not belong here; this is its beginning.
+    Foreign(String),
+}
+
+impl<T> Heard<T> {
+    fn foreign(event: &Event) -> Self {
+        Self::Foreign(format!("{event:?}").chars().take(120).collect())
+    }
+}
+
+impl Link {
+    /// Starts `exe agent` and speaks to it over its stdin and stdout. It ends when this link does.
+    pub fn spawn_local(exe: &Path, interrupt: &Interrupt) -> Result<Self, LinkError> {
+        let mut child = Command::new(exe)
+            .arg("agent")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| LinkError::Spawn { exe: exe.to_owned(), source })?;
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            unreachable!("all three were asked to be pipes");
+        };
+        let said = keep_last(stderr);
+        let child = Arc::new(Mutex::new(child));
+        let last_words = Box::new({
+            let child = Arc::clone(&child);
+            move || local_last_words(&child, &said)
+        });
+        let mut link = Self::new(stdout, Box::new(stdin), "the local agent", last_words, interrupt);
+        link.child = Some(child);
+        Ok(link)
+    }
+
+    /// Speaks to an agent over a socket. `peer` names it in errors; `last_words` is asked when it is lost.
+    pub fn over(
+        stream: UnixStream,
+        peer: impl Into<String>,
+        last_words: LastWords,
+        interrupt: &Interrupt,
+    ) -> std::io::Result<Self> {
+        let reader = stream.try_clone()?;
+        stream.set_write_timeout(Some(PROMPT))?;
+        Ok(Self::new(reader, Box::new(Socket(stream)), peer, last_words, interrupt))
+    }
+
+    fn new(
+        mut reader: impl Read + Send + 'static,
+        writer: Box<dyn Write + Send>,
+        peer: impl Into<String>,
+        last_words: LastWords,
+        interrupt: &Interrupt,
+    ) -> Self {
+        let (sender, events) = mpsc::channel();
+        // Ends with the stream, with the first frame that is none, or with the link.
+        thread::spawn(move || {
+            while let Some(event) = wire::receive(&mut reader).transpose() {
+                let broken = event.is_err();
+                if sender.send(event).is_err() || broken {
+                    break;
+                }
+            }
+        });
+        Self {
+            peer: peer.into(),
+            writer: Some(writer),
+            events,
+            last_words,
+            interrupt: Arc::clone(interrupt),
+            child: None,
+            over: false,
+        }
+    }
+
+    /// Asks who answers and refuses another protocol. The deadline is long for a guest that is still booting.
+    pub fn hello(&mut self, deadline: Duration) -> Result<AgentHello, LinkError> {
+        let hello =
+            self.follow("hello", &Request::Hello { protocol: PROTOCOL }, deadline, |event| match event {
+                Event::Hello(hello) => Heard::Answer(hello),
+                other => Heard::foreign(&other),
+            })?;
+        if hello.protocol == PROTOCOL {
+            return Ok(hello);
+        }
+        self.over = true;
+        Err(LinkError::Version { peer: self.peer.clone(), version: hello.version, theirs: hello.protocol })
+    }
+
+    /// Whether the agent answers at all.
+    pub fn ping(&mut self) -> Result<(), LinkError> {
+        self.follow("ping", &Request::Ping, PROMPT, |event| match event {
+            Event::Pong => Heard::Answer(()),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has the first `size` bytes of a file or device (absent: the guest's disk) written once with incompressible
+    /// data. `progress` gets the bytes done so far; `deadline` is for the whole.
+    pub fn fill(
+        &mut self,
+        path: Option<&Path>,
+        size: Bytes,
+        seed: u64,
+        deadline: Duration,
+        progress: &mut dyn FnMut(Bytes),
+    ) -> Result<(), LinkError> {
+        let request = Request::Fill { path: text(path), size, seed };
+        self.follow("fill", &request, deadline, |event| match event {
+            Event::Progress { done, .. } => {
+                progress(done);
+                Heard::More
+            }
+            Event::Filled => Heard::Answer(()),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has caches dropped where the agent runs.
+    pub fn drop_caches(&mut self, path: Option<&Path>) -> Result<CacheDrop, LinkError> {
+        self.follow("drop_caches", &Request::DropCaches { path: text(path) }, SYNC, |event| match event {
+            Event::CachesDropped(how) => Heard::Answer(how),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has a measurement made. `observe` sees [`Event::Measuring`] and every [`Event::Sample`] as they come. The
+    /// deadline is the job's warm-up and runtime and `slack` for everything around them.
+    pub fn run(
+        &mut self,
+        job: &Job,
+        slack: Duration,
+        observe: &mut dyn FnMut(&Event),
+    ) -> Result<Outcome, LinkError> {
+        let deadline = Duration::from(job.workload.ramp_time) + Duration::from(job.workload.runtime) + slack;
+        self.follow("run", &Request::Run(job.clone()), deadline, |event| match event {
+            Event::Measuring | Event::Sample(_) => {
+                observe(&event);
+                Heard::More
+            }
+            Event::Done(outcome) => Heard::Answer(outcome),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// CPU nanoseconds per I/O of the engine on the null backend, where the agent runs.
+    pub fn floor(&mut self) -> Result<u64, LinkError> {
+        self.follow("floor", &Request::Floor, FLOOR, |event| match event {
+            Event::Floor { ns_per_io } => Heard::Answer(ns_per_io),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Asks the agent to end and waits until its stream does. Works after an error and an interrupt too.
+    pub fn shutdown(&mut self, deadline: Duration) -> Result<(), LinkError> {
+        if let Some(mut writer) = self.writer.take() {
+            // A peer that is gone already has done what is asked.
+            let _ = wire::send(&mut writer, &Request::Shutdown);
+            // A guest's agent ends by the message alone; closing would only cut off what it still has to say.
+            if self.child.is_none() {
+                self.writer = Some(writer);
+            }
+        }
+        self.over = true;
+        let end = Instant::now() + deadline;
+        loop {
+            match self.events.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => return Err(self.late("shutdown", deadline)),
+            }
+        }
+    }
+
+    /// Sends a request and hands each message to `hear` until one is the answer.
+    fn follow<T>(
+        &mut self,
+        name: &'static str,
+        request: &Request,
+        deadline: Duration,
+        mut hear: impl FnMut(Event) -> Heard<T>,
+    ) -> Result<T, LinkError> {
+        let (false, Some(writer)) = (self.over, self.writer.as_mut()) else {
+            return Err(LinkError::Over { peer: self.peer.clone(), request: name });
+        };
+        let sent = wire::send(writer, request);
+        // What follows ends the conversation unless the answer comes.
+        self.over = true;
+        if let Err(WireError::Stream(_)) = sent {
+            return Err(self.gone(name));
+        }
+        sent.map_err(|source| LinkError::Protocol { peer: self.peer.clone(), source })?;
+        let end = Instant::now() + deadline;
+        loop {
+            let event = self.next(name, end, deadline)?;
+            if let Event::Failed { message } = event {
+                self.over = false;
+                return Err(LinkError::Failed { peer: self.peer.clone(), message });
+            }
+            match hear(event) {
+                Heard::More => {}
+                Heard::Answer(value) => {
+                    self.over = false;
+                    return Ok(value);
+                }
+                Heard::Foreign(answer) => {
+                    return Err(LinkError::Unexpected { peer: self.peer.clone(), request: name, answer });
+                }
+            }
+        }
+    }
+
+    fn next(&mut self, name: &'static str, end: Instant, deadline: Duration) -> Result<Event, LinkError> {
+        loop {
+            if self.interrupt.load(Ordering::Relaxed) {
+                return Err(LinkError::Interrupted);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(left.min(POLL)) {
+                Ok(Ok(event)) => return Ok(event),
+                Ok(Err(WireError::Stream(_))) | Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.gone(name));
+                }
+                Ok(Err(source)) => return Err(LinkError::Protocol { peer: self.peer.clone(), source }),
+                Err(RecvTimeoutError::Timeout) if left <= POLL => return Err(self.late(name, deadline)),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn gone(&mut self, request: &'static str) -> LinkError {
+        LinkError::Gone { peer: self.peer.clone(), request, detail: (self.last_words)() }
+    }
+
+    fn late(&mut self, request: &'static str, waited: Duration) -> LinkError {
+        LinkError::Deadline { peer: self.peer.clone(), request, waited, detail: (self.last_words)() }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Closes the stream, which ends the agent and the reader's thread.
+        self.writer = None;
+        if let Some(child) = &self.child
+            && let Ok(mut child) = child.lock()
+        {
+            // An agent stuck in the kernel does not see its stdin close.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The writing half. The reader has a clone of the socket, so that closing this one would not end it.
+struct Socket(UnixStream);
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+fn text(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.to_string_lossy().into_owned())
+}
+
+/// The end of what is written to a stream, kept up to date by a thread.
+fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let shared = Arc::clone(&kept);
+    thread::spawn(move || {
+        let mut chunk = [0; 1024];
+        while let Ok(count @ 1..) = stream.read(&mut chunk) {
+            let Ok(mut kept) = shared.lock() else { break };
+            kept.extend_from_slice(&chunk[..count]);
+            let surplus = kept.len().saturating_sub(STDERR_KEPT);
+            kept.drain(..surplus);
+        }
+    });
+    kept
+}
+
+/// How a local agent ended and what it said last.
+fn local_last_words(child: &Mutex<Child>, said: &Mutex<Vec<u8>>) -> String {
+    let mut words = Vec::new();
+    // The stream ends a moment before the process does.
+    for _ in 0..20 {
+        let status = child.lock().ok().and_then(|mut child| child.try_wait().ok().flatten());
+        if let Some(status) = status {
+            words.push(status.to_string());
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    if let Ok(said) = said.lock() {
+        words.push(String::from_utf8_lossy(&said).trim().to_owned());
+    }
+    words.retain(|word| !word.is_empty());
+    words.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::workload::{Workload, WorkloadKeys};
+    use std::os::unix::net::UnixStream;
+
+    const LONG: Duration = Duration::from_secs(20);
+    const SHORT: Duration = Duration::from_millis(200);
+
+    /// A link to an agent that `behave` plays; it sees the socket and may return to end it.
+    fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (Link, Interrupt) {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        thread::spawn(move || behave(&mut theirs));
+        let interrupt = Interrupt::default();
+        let last_words = Box::new(|| "its console".to_owned());
+        (Link::over(ours, "the guest", last_words, &interrupt).expect("a link"), interrupt)
+    }
+
+    /// An agent that answers each request with these events.
+    fn answering(answers: Vec<Vec<Event>>) -> Link {
+        let behave = |stream: &mut UnixStream| {
+            for events in answers {
+                wire::receive::<Request>(stream).expect("a request");
+                events.iter().for_each(|event| wire::send(stream, event).expect("sent"));
+            }
+            hang(stream);
+        };
+        agent(behave).0
+    }
+
+    /// Until the link is closed.
+    fn hang(stream: &mut UnixStream) {
+        while let Ok(1..) = stream.read(&mut [0; 64]) {}
+    }
+
+    fn hello(protocol: u16) -> Event {
+        let (version, kernel) = ("0.9".into(), "6.1".into());
+        Event::Hello(AgentHello { protocol, version, kernel, clocksource: None, disk: None })
+    }
+
+    fn job(runtime: Duration) -> Job {
+        let keys = WorkloadKeys::default();
+        let mut workload: Workload = keys.complete(&keys);
+        workload.runtime = iotax_model::Nanos(u64::try_from(runtime.as_nanos()).expect("short"));
+        workload.ramp_time = iotax_model::Nanos(0);
+        let interval = iotax_model::Nanos::from_secs(1);
+        Job { path: None, workload, size: Bytes(4096), seed: 1, interval, writable: false }
+    }
+
+    fn outcome() -> Outcome {
+        let (cpu, errors, notes) = Default::default();
+        Outcome { duration_ns: 5, read: None, write: None, ramp_ios: 0, cpu, errors, notes }
+    }
+
+    #[test]
+    fn requests_get_their_answers_in_order() {
+        let mut link = answering(vec![
+            vec![hello(PROTOCOL)],
+            vec![Event::Pong],
+            vec![Event::Progress { done: Bytes(1), total: Bytes(2) }, Event::Filled],
+            vec![Event::CachesDropped(CacheDrop::FileOnly)],
+            vec![Event::Measuring, Event::Done(outcome())],
+            vec![Event::Floor { ns_per_io: 17 }],
+        ]);
+        assert_eq!(link.hello(LONG).expect("hello").version, "0.9");
+        link.ping().expect("pong");
+        let mut progress = Vec::new();
+        link.fill(None, Bytes(2), 1, LONG, &mut |done| progress.push(done)).expect("filled");
+        assert_eq!(progress, [Bytes(1)]);
+        assert_eq!(link.drop_caches(None).expect("dropped"), CacheDrop::FileOnly);
+        let mut seen = Vec::new();
+        let measured = link.run(&job(SHORT), LONG, &mut |event| seen.push(event.clone())).expect("measured");
+        assert_eq!((measured, seen), (outcome(), vec![Event::Measuring]));
+        assert_eq!(link.floor().expect("floor"), 17);
+    }
+
+    #[test]
+    fn a_failure_is_told_and_the_conversation_goes_on() {
+        let mut link =
+            answering(vec![vec![Event::Failed { message: "/dev/vdb: EIO".into() }], vec![Event::Pong]]);
+        let error = link.drop_caches(None).expect_err("failed");
+        assert_eq!(error.to_string(), "the guest: /dev/vdb: EIO");
+        link.ping().expect("goes on");
+    }
+
+    #[test]
+    fn another_version_is_refused_with_both_numbers() {
+        let mut link = answering(vec![vec![hello(PROTOCOL + 1)], vec![Event::Pong]]);
+        let error = link.hello(LONG).expect_err("refused").to_string();
+        assert!(error.contains("0.9") && error.contains(&format!("protocol {}", PROTOCOL + 1)), "{error}");
+        assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+    }
+
+    #[test]
+    fn garbage_and_wrong_answers_end_the_conversation() {
+        let (mut link, _) = agent(|stream| {
+            stream.write_all(b"Segmentation fault\n").expect("sent");
+            hang(stream);
+        });
+        let error = link.ping().expect_err("garbage");
+        assert!(
+            matches!(&error, LinkError::Protocol { .. }) && error.to_string().contains("the guest"),
+            "{error}"
+        );
+        assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+
+        let mut link = answering(vec![vec![Event::Filled], vec![Event::Pong]]);
+        let error = link.ping().expect_err("wrong").to_string();
+        assert_eq!(error, "the guest answered ping with Filled");
+        assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+    }
+
+    #[test]
+    fn a_hang_ends_at_the_deadline_with_the_last_words() {
+        let (mut link, _) = agent(hang);
+        let began = Instant::now();
+        let error = link.run(&job(SHORT), SHORT, &mut |_| {}).expect_err("late");
+        assert!(began.elapsed() >= SHORT * 2);
+        assert_eq!(error.to_string(), "the guest did not answer run within 0.4 s: its console");
+        // An answer that comes now must not be taken for the next one's.
+        assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+        assert!(matches!(link.shutdown(SHORT), Err(LinkError::Deadline { .. })));
+    }
+
+    #[test]
+    fn an_end_in_the_middle_is_told_at_once() {
+        let (mut link, _) = agent(|stream| {
+            wire::receive::<Request>(stream).expect("a request");
+            wire::send(stream, &Event::Measuring).expect("sent");
+        });
+        let error = link.run(&job(LONG), LONG, &mut |_| {}).expect_err("gone").to_string();
+        assert_eq!(error, "the guest went away during run: its console");
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_wait_and_still_allows_a_shutdown() {
+        let (mut link, interrupt) = agent(|stream| {
+            while let Ok(Some(request)) = wire::receive::<Request>(stream) {
+                if request == Request::Shutdown {
+                    return;
+                }
+            }
+        });
+        let waiter = thread::spawn(move || (link.ping(), link.shutdown(LONG)));
+        thread::sleep(Duration::from_millis(20));
+        interrupt.store(true, Ordering::Relaxed);
+        let (asked, ended) = waiter.join().expect("no panic");
+        assert!(matches!(asked, Err(LinkError::Interrupted)));
+        ended.expect("shut down");
+    }
+
+    #[test]
+    fn a_local_agent_that_dies_is_quoted() {
+        // `sleep agent` complains on stderr and ends.
+        let mut link = Link::spawn_local(Path::new("/bin/sleep"), &Interrupt::default()).expect("started");
+        let error = link.hello(LONG).expect_err("no agent").to_string();
+        assert!(error.contains("exit status: 1") && error.contains("agent"), "{error}");
+        let error = Link::spawn_local(Path::new("/no/exe"), &Interrupt::default()).err().expect("absent");
+        assert!(error.to_string().contains("/no/exe"));
+    }
+}

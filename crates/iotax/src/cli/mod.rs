@@ -11,6 +11,8 @@ mod run;
 mod session;
 mod show;
 
+use std::process::ExitCode;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use iotax_model::exit::Exit;
 
@@ -74,8 +76,8 @@ fn usage(text: impl std::fmt::Display) -> Failure {
 }
 
 /// Carries out the command line.
-pub(crate) fn main() -> Result<Exit, Failure> {
-    match Cli::parse().command {
+pub(crate) fn main() -> Result<ExitCode, Failure> {
+    let exit = match Cli::parse().command {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),

@@ -1,1 +1,312 @@
 //! QEMU guests: kernel, initramfs, command line, QMP.
+//!
+//! A guest is one QEMU process with one disk and one agent, whose stream comes over a virtio-serial port. Everything
+//! that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
+
+pub mod accel;
+pub mod command;
+pub mod contract;
+pub mod image;
+pub mod initramfs;
+pub mod kernel;
+pub mod modules;
+mod process;
+pub mod qmp;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iotax_model::target::{Accel, Format, GuestSpec};
+use iotax_model::wire::AgentHello;
+use serde_json::{Value, json};
+
+use crate::link::{Interrupt, Link, LinkError};
+use image::{Image, ImageError};
+use kernel::Kernel;
+use process::Process;
+pub use process::{find_qemu, qemu_version};
+use qmp::{Qmp, QmpError};
+
+/// How long a guest that was told to power off may take, and then QEMU that was told to quit.
+const POWER_OFF: Duration = Duration::from_secs(5);
+
+/// What a guest is made of.
+#[derive(Debug, Clone)]
+pub struct GuestConfig {
+    /// Unique on this machine; appears in the process's command line.
+    pub marker: String,
+    /// CPUs, memory, and how the disk is attached.
+    pub spec: GuestSpec,
+    /// KVM or TCG, as [`accel::resolve`] gives it.
+    pub accel: Accel,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// What [`initramfs::write`] made for this kernel.
+    pub initramfs: PathBuf,
+    /// The disk's image.
+    pub image: PathBuf,
+    /// The image's format.
+    pub format: Format,
+    /// More words for the guest's kernel command line; usually empty.
+    pub kernel_parameters: String,
+    /// A private directory of this guest alone for sockets and logs, which the caller creates and removes.
+    pub run_dir: PathBuf,
+}
+
+/// A guest that does not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// No QEMU.
+    #[error("{program} was not found in PATH; install it (Debian: apt-get install qemu-system-x86)")]
+    NoQemu {
+        /// The program.
+        program: &'static str,
+    },
+    /// KVM was asked for and does not run guests.
+    #[error("KVM was asked for, but {reason}; --accel tcg emulates the CPU, --accel auto decides by itself")]
+    NoKvm {
+        /// What is in the way.
+        reason: String,
+    },
+    /// The run directory's name is too long for a socket in it.
+    #[error("{}: too long a name for a socket; use a directory with a shorter one", path.display())]
+    LongName {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// A file, a socket or a program of the system.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// QEMU ended before the guest ran.
+    #[error("the guest could not be started: {last_words}")]
+    Died {
+        /// QEMU's exit status and words, the console's last lines.
+        last_words: String,
+    },
+    /// QEMU's monitor.
+    #[error("{source}{}", if last_words.is_empty() { String::new() } else { format!(" ({last_words})") })]
+    Qmp {
+        /// What went wrong.
+        source: QmpError,
+        /// If QEMU is gone: its exit status and words, the console's last lines.
+        last_words: String,
+    },
+    /// The conversation with the guest's agent.
+    #[error(transparent)]
+    Link(LinkError),
+    /// An image.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The user interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl From<LinkError> for GuestError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::Interrupted => Self::Interrupted,
+            other => Self::Link(other),
+        }
+    }
+}
+
+/// A running guest. Dropping it kills it; [`Guest::shutdown`] ends it in order.
+pub struct Guest {
+    process: Arc<Process>,
+    qmp: Qmp,
+    link: Link,
+    spec: GuestSpec,
+    begun: Instant,
+    boot_ns: Option<u64>,
+    paused: bool,
+    /// The images under the disk, the top first.
+    chain: Vec<Image>,
+    swaps: u32,
+}
+
+impl Guest {
+    /// Starts QEMU and connects to it. The guest boots by itself meanwhile: see [`Guest::wait_ready`].
+    pub fn boot(config: &GuestConfig, interrupt: &Interrupt) -> Result<Self, GuestError> {
+        if let Some(path) = command::too_long(&config.run_dir) {
+            return Err(GuestError::LongName { path });
+        }
+        let chain = image::chain(&config.image, config.format)?;
+        let arguments = command::arguments(&command::Machine {
+            marker: &config.marker,
+            spec: &config.spec,
+            accel: config.accel,
+            kernel: &config.kernel.image,
+            initramfs: &config.initramfs,
+            parameters: &config.kernel_parameters,
+            disk: &chain,
+            run_dir: &config.run_dir,
+        });
+        let begun = Instant::now();
+        let process = Arc::new(Process::spawn(&arguments, &config.run_dir)?);
+        let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
+        let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
+        let qmp = Qmp::start(monitor, qmp::DEADLINE).map_err(|source| with_last_words(source, &process))?;
+        let last_words = Box::new({
+            let process = Arc::clone(&process);
+            move || process.last_words()
+        });
+        let link = Link::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
+            .map_err(|source| GuestError::Io { path: config.run_dir.join(command::AGENT_SOCKET), source })?;
+        let spec = config.spec.clone();
+        Ok(Self { process, qmp, link, spec, begun, boot_ns: None, paused: false, chain, swaps: 0 })
+    }
+
+    /// Waits until the guest's agent answers, at most `deadline` from now.
+    pub fn wait_ready(&mut self, deadline: Duration) -> Result<AgentHello, GuestError> {
+        let hello = self.link.hello(deadline)?;
+        self.boot_ns = u64::try_from(self.begun.elapsed().as_nanos()).ok();
+        Ok(hello)
+    }
+
+    /// From the start of QEMU until the agent answered; absent before it did.
+    #[must_use]
+    pub const fn boot_ns(&self) -> Option<u64> {
+        self.boot_ns
+    }
+
+    /// The conversation with the guest's agent. A paused guest does not answer.
+    pub const fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// Stops the guest's CPUs; its I/O in flight is waited for.
+    pub fn pause(&mut self) -> Result<(), GuestError> {
+        self.execute("stop", &json!({}))?;
+        self.paused = true;
+        Ok(())
+    }
+
+    /// Lets the guest's CPUs go on.
+    pub fn resume(&mut self) -> Result<(), GuestError> {
+        self.execute("cont", &json!({}))?;
+        self.paused = false;
+        Ok(())
+    }
+
+    /// Puts another image of the same size under the guest's disk; the one before is closed. The guest is paused
+    /// meanwhile and goes on if it ran. What the guest has cached of the disk is the caller's to drop.
+    pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
+        let chain = image::chain(image, format)?;
+        let ran = !self.paused;
+        if ran {
+            self.pause()?;
+        }
+        let exchanged = self.exchange(chain);
+        if ran {
+            self.resume()?;
+        }
+        exchanged
+    }
+
+    /// The old image is closed before the new one is opened: the new one may have it as its backing file, and QEMU
+    /// locks images against being written and read from at once. If the new one cannot be opened the old one is put back.
+    fn exchange(&mut self, chain: Vec<Image>) -> Result<(), GuestError> {
+        const NOTHING: &str = "nothing";
+        let (old, new) = (command::node_name(self.swaps), command::node_name(self.swaps + 1));
+        self.execute("blockdev-add", &json!({ "driver": "null-co", "node-name": NOTHING }))?;
+        self.attach(NOTHING)?;
+        self.execute("blockdev-del", &json!({ "node-name": old }))?;
+        let opened = self.execute("blockdev-add", &command::block_node(&new, &chain, &self.spec));
+        if opened.is_ok() {
+            self.chain = chain;
+        } else {
+            self.execute("blockdev-add", &command::block_node(&new, &self.chain, &self.spec))?;
+        }
+        self.swaps += 1;
+        self.attach(&new)?;
+        self.execute("blockdev-del", &json!({ "node-name": NOTHING }))?;
+        opened.map(drop)
+    }
+
+    /// Puts a block node under the disk device.
+    fn attach(&mut self, node: &str) -> Result<(), GuestError> {
+        let device = format!("/machine/peripheral/{}", command::DISK);
+        self.execute("qom-set", &json!({ "path": device, "property": "drive", "value": node })).map(drop)
+    }
+
+    /// QEMU's process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// QEMU's complete command line, as a shell takes it.
+    #[must_use]
+    pub fn command_line(&self) -> &str {
+        self.process.command_line()
+    }
+
+    /// The ids of QEMU's threads by role: `vcpu`, `iothread`, `main`, and `worker` for all others, which come and go.
+    pub fn threads(&mut self) -> Result<BTreeMap<String, Vec<u32>>, GuestError> {
+        let vcpus = thread_ids(&self.execute("query-cpus-fast", &json!({}))?);
+        let iothreads = thread_ids(&self.execute("query-iothreads", &json!({}))?);
+        let main = self.pid();
+        let path = PathBuf::from(format!("/proc/{main}/task"));
+        let entries = std::fs::read_dir(&path).map_err(|source| GuestError::Io { path, source })?;
+        let ids: BTreeSet<u32> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let mut roles: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for id in ids {
+            let role = match id {
+                id if vcpus.contains(&id) => "vcpu",
+                id if iothreads.contains(&id) => "iothread",
+                id if id == main => "main",
+                _ => "worker",
+            };
+            roles.entry(role.into()).or_default().push(id);
+        }
+        Ok(roles)
+    }
+
+    /// The last lines of the guest's console; empty if it said nothing.
+    #[must_use]
+    pub fn console_tail(&self) -> String {
+        self.process.console_tail()
+    }
+
+    /// Ends the guest: powers it off, has QEMU quit if that does not do it, kills it if that does not either. Bounded, and
+    /// also after an interrupt. QEMU has closed its images when this returns.
+    pub fn shutdown(mut self) {
+        // A paused guest hears nothing.
+        if !self.paused && self.link.shutdown(POWER_OFF).is_ok() && self.process.wait(POWER_OFF).is_some() {
+            return;
+        }
+        // A monitor that refuses is a QEMU that is to be killed.
+        if self.process.status().is_none() && self.qmp.execute("quit", &json!({})).is_ok() {
+            self.process.wait(POWER_OFF);
+        }
+    }
+
+    fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, GuestError> {
+        self.qmp.execute(command, arguments).map_err(|source| with_last_words(source, &self.process))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.process.kill();
+    }
+}
+
+fn with_last_words(source: QmpError, process: &Process) -> GuestError {
+    let lost = !matches!(source, QmpError::Refused { .. });
+    GuestError::Qmp { source, last_words: if lost { process.last_words() } else { String::new() } }
+}
+
+fn thread_ids(answer: &Value) -> BTreeSet<u32> {
+    let ids = answer.as_array().into_iter().flatten().filter_map(|entry| entry.get("thread-id")?.as_u64());
+    ids.filter_map(|id| u32::try_from(id).ok()).collect()
+}

@@ -1,0 +1,105 @@
+//! The agent as a process of its own, spoken to as the conductor does.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_model::units::Bytes;
+use iotax_model::wire::{self, Event, PROTOCOL, Request};
+use iotax_rig::link::{Interrupt, Link, LinkError};
+
+const EXE: &str = env!("CARGO_BIN_EXE_iotax");
+const LONG: Duration = Duration::from_secs(30);
+
+fn link() -> Link {
+    Link::spawn_local(Path::new(EXE), &Interrupt::default()).expect("started")
+}
+
+fn agent() -> Child {
+    let pipes = Command::new(EXE)
+        .arg("agent")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    pipes.expect("started")
+}
+
+/// How the agent ends, which it must do by itself.
+fn ended(agent: &mut Child) -> ExitStatus {
+    let end = Instant::now() + LONG;
+    loop {
+        if let Some(status) = agent.try_wait().expect("a child") {
+            return status;
+        }
+        assert!(Instant::now() < end, "the agent still runs");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_local_agent_says_who_it_is_and_ends_when_told() {
+    let mut link = link();
+    let hello = link.hello(LONG).expect("hello");
+    assert_eq!((hello.protocol, hello.version.as_str()), (PROTOCOL, env!("CARGO_PKG_VERSION")));
+    assert!(!hello.kernel.is_empty());
+    assert_eq!(hello.disk, None);
+    link.ping().expect("pong");
+    link.shutdown(LONG).expect("ended");
+}
+
+#[test]
+fn what_cannot_be_done_is_told_with_its_reason_and_the_agent_lives() {
+    let mut link = link();
+    let error = link.fill(None, Bytes(4096), 1, LONG, &mut |_| {}).expect_err("no disk here");
+    assert!(
+        matches!(&error, LinkError::Failed { .. }) && error.to_string().contains("names no path"),
+        "{error}"
+    );
+    let error =
+        link.fill(Some(Path::new("/no/file")), Bytes(4096), 1, LONG, &mut |_| {}).expect_err("no file");
+    assert!(error.to_string().contains("/no/file"), "{error}");
+    link.ping().expect("lives");
+}
+
+#[test]
+fn an_agent_whose_conductor_is_gone_ends_by_itself() {
+    let mut agent = agent();
+    let mut stdin = agent.stdin.take().expect("a pipe");
+    wire::send(&mut stdin, &Request::Ping).expect("sent");
+    let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");
+    assert_eq!(answer, Some(Event::Pong));
+    drop(stdin);
+    assert!(ended(&mut agent).success());
+}
+
+#[test]
+fn an_agent_refuses_what_is_no_message() {
+    let mut agent = agent();
+    agent.stdin.as_mut().expect("a pipe").write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+    assert_eq!(ended(&mut agent).code(), Some(2));
+    let mut said = String::new();
+    agent.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+    assert!(said.contains("expected a frame"), "{said}");
+}
+
+#[test]
+fn a_dropped_link_leaves_no_process() {
+    // Only its own children are looked at: other tests start agents too.
+    let mut link = link();
+    link.ping().expect("pong");
+    let children = || {
+        std::fs::read_to_string(format!(
+            "/proc/self/task/{}/children",
+            rustix::thread::gettid().as_raw_nonzero()
+        ))
+    };
+    let Ok(before) = children() else {
+        eprintln!("skipped: this kernel does not list children (CONFIG_PROC_CHILDREN)");
+        return;
+    };
+    assert_eq!(before.split_whitespace().count(), 1, "{before}");
+    drop(link);
+    assert_eq!(children().expect("listed").trim(), "");
+}

@@ -1,0 +1,339 @@
+//! Real guests: QEMU under TCG, this very binary as PID 1 and agent.
+//!
+//! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE_GUESTS=1 it fails.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
+use iotax_model::units::Bytes;
+use iotax_rig::guest::kernel::Kernel;
+use iotax_rig::guest::{
+    Guest, GuestConfig, GuestError, accel, contract, find_qemu, image, initramfs, qemu_version,
+};
+use iotax_rig::link::{Interrupt, LinkError};
+
+/// Far above the seconds that a boot takes, so that a busy machine fails no test.
+const BOOT: Duration = Duration::from_secs(90);
+const SIZE: Bytes = Bytes(16 << 20);
+
+/// A directory with all that guests need.
+struct Rig {
+    dir: tempfile::TempDir,
+    kernel: Kernel,
+    initramfs: PathBuf,
+}
+
+impl Rig {
+    /// `None` after saying why, if this machine has no guests.
+    fn build() -> Option<Self> {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+        let found = find_qemu().map_err(|error| error.to_string()).and_then(|_| {
+            Kernel::find(Path::new("/"), release.trim(), None, None).map_err(|error| error.to_string())
+        });
+        let kernel = match found {
+            Ok(kernel) => kernel,
+            Err(reason) => {
+                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"), "{reason}");
+                eprintln!("skipped: {reason}");
+                return None;
+            }
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        let initramfs = dir.path().join("initramfs");
+        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel).expect("built");
+        Some(Self { dir, kernel, initramfs })
+    }
+
+    fn image(&self, name: &str, format: Format) -> PathBuf {
+        let path = self.dir.path().join(name);
+        image::create(&path, format, Preallocation::Off, SIZE).expect("created");
+        path
+    }
+
+    /// The configuration of a guest whose image is raw and whose host cache works on any filesystem.
+    fn config(&self, name: &str) -> GuestConfig {
+        let run_dir = self.dir.path().join(name);
+        fs::create_dir(&run_dir).expect("made");
+        GuestConfig {
+            marker: format!("iotax-test-{}-{name}", std::process::id()),
+            spec: GuestSpec { cache: CacheMode::Writeback, ..GuestSpec::default() },
+            accel: Accel::Tcg,
+            kernel: self.kernel.clone(),
+            initramfs: self.initramfs.clone(),
+            image: self.image(&format!("{name}.img"), Format::Raw),
+            format: Format::Raw,
+            kernel_parameters: String::new(),
+            run_dir,
+        }
+    }
+
+    fn boot(&self, name: &str) -> Guest {
+        let mut guest = Guest::boot(&self.config(name), &Interrupt::default()).expect("started");
+        guest.wait_ready(BOOT).expect("ready");
+        guest
+    }
+}
+
+/// The text of an error, which must not be a success.
+fn text<T>(result: Result<T, impl std::fmt::Display>) -> String {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether a process with this id still runs.
+fn runs(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[test]
+fn a_guest_boots_finds_its_disk_and_ends() {
+    let Some(rig) = Rig::build() else { return };
+    let config = rig.config("plain");
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    assert!(guest.command_line().contains(&config.marker));
+    let hello = guest.wait_ready(BOOT).expect("ready");
+    assert_eq!(hello.disk.as_deref(), Some("/dev/vda"));
+    assert_eq!(Some(hello.kernel.as_str()), rig.kernel.release());
+    assert!(hello.clocksource.is_some());
+    println!("boot to agent-ready: {:.2} s", guest.boot_ns().expect("known") as f64 / 1e9);
+
+    guest.link().ping().expect("answers");
+    let error = text(guest.link().fill(Some(Path::new("/no/disk")), SIZE, 1, BOOT, &mut |_| {}));
+    assert!(error.contains("/no/disk"), "{error}");
+    guest.link().ping().expect("goes on after a failure");
+
+    let threads = guest.threads().expect("listed");
+    assert_eq!((threads["vcpu"].len(), threads["iothread"].len()), (1, 1));
+    assert_eq!(threads["main"], [guest.pid()]);
+    let pid = guest.pid();
+    guest.shutdown();
+    assert!(!runs(pid));
+}
+
+#[test]
+fn a_paused_guest_is_silent_and_a_resumed_one_answers() {
+    let Some(rig) = Rig::build() else { return };
+    let interrupt = Interrupt::default();
+    let mut guest = Guest::boot(&rig.config("paused"), &interrupt).expect("started");
+    guest.pause().expect("paused");
+    // Stopped while it boots, it cannot have answered.
+    let silent = guest.wait_ready(Duration::from_secs(1));
+    assert!(matches!(silent, Err(GuestError::Link(LinkError::Deadline { .. }))), "{silent:?}");
+    drop(guest);
+
+    let mut guest = rig.boot("resumed");
+    for _ in 0..3 {
+        guest.pause().expect("paused");
+        guest.resume().expect("resumed");
+        guest.link().ping().expect("answers");
+    }
+    let pid = guest.pid();
+    guest.pause().expect("paused");
+    guest.shutdown();
+    assert!(!runs(pid), "a paused guest ends too");
+}
+
+#[test]
+fn overlays_are_swapped_under_a_guest() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("swapped");
+    let base = rig.image("base.qcow2", Format::Qcow2);
+    (config.image, config.format) = (base.clone(), Format::Qcow2);
+    for iothread in [true, false] {
+        config.spec.iothread = iothread;
+        config.run_dir = rig.dir.path().join(format!("iothread-{iothread}"));
+        fs::create_dir(&config.run_dir).expect("made");
+        let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+        guest.wait_ready(BOOT).expect("ready");
+        for round in 0..3 {
+            let overlay = rig.dir.path().join(format!("overlay-{iothread}-{round}"));
+            image::create_overlay(&overlay, &base, Format::Qcow2).expect("created");
+            if round == 1 {
+                // Swapped by a caller who keeps it paused.
+                guest.pause().expect("paused");
+                guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
+                guest.resume().expect("resumed");
+            } else {
+                guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
+            }
+            guest.link().ping().expect("answers");
+            let open = open_files(guest.pid());
+            let is_open = |wanted: &Path| open.iter().any(|(path, _)| path == wanted);
+            assert!(is_open(&overlay) && is_open(&base), "{open:?}");
+            assert!(!open.iter().any(|(path, _)| is_other_overlay(path, &overlay)), "{open:?}");
+        }
+        let error = text(guest.swap_disk(&rig.dir.path().join("absent"), Format::Raw));
+        assert!(error.contains("absent"), "{error}");
+        guest.link().ping().expect("goes on with the disk it had");
+        guest.shutdown();
+    }
+}
+
+/// The files that a process has open and whether each bypasses the page cache.
+fn open_files(pid: u32) -> Vec<(PathBuf, bool)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).expect("readable").flatten();
+    let file = |entry: fs::DirEntry| {
+        let path = fs::read_link(entry.path()).ok()?;
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", entry.file_name().display())).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
+        Some((path, flags & rustix::fs::OFlags::DIRECT.bits() != 0))
+    };
+    entries.filter_map(file).collect()
+}
+
+fn is_other_overlay(path: &Path, overlay: &Path) -> bool {
+    path != overlay && path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("overlay-"))
+}
+
+#[test]
+fn cache_and_aio_reach_every_image_of_a_chain() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("chained");
+    let base = rig.image("chain-base", Format::Raw);
+    let top = rig.dir.path().join("chain-top");
+    image::create_overlay(&top, &base, Format::Raw).expect("created");
+    (config.image, config.format) = (top.clone(), Format::Qcow2);
+    for (cache, aio) in [(CacheMode::None, Aio::IoUring), (CacheMode::Writeback, Aio::Threads)] {
+        config.run_dir = rig.dir.path().join(format!("chained-{cache}"));
+        fs::create_dir(&config.run_dir).expect("made");
+        (config.spec.cache, config.spec.aio) = (cache, aio);
+        let guest = match Guest::boot(&config, &Interrupt::default()) {
+            Ok(guest) => guest,
+            // Some filesystems, tmpfs of old kernels among them, have no direct I/O.
+            Err(error) if cache.direct() && error.to_string().contains("O_DIRECT") => {
+                eprintln!("skipped for cache={cache}: {error}");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let open = open_files(guest.pid());
+        for image in [&base, &top] {
+            let direct = open.iter().filter(|(path, _)| path == image).map(|(_, direct)| *direct);
+            assert!(
+                direct.clone().count() > 0 && direct.clone().all(|direct| direct == cache.direct()),
+                "{open:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_guest_ends_when_its_conductor_is_killed() {
+    let Some(rig) = Rig::build() else { return };
+    // What it leaves behind when it is killed is removed with this test's own directory.
+    let mut conductor = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "stand_in_for_a_conductor", "--ignored", "--nocapture"])
+        .env("TMPDIR", rig.dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let lines = BufReader::new(conductor.stdout.take().expect("a pipe")).lines();
+    let pid = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("guest ")?.parse().ok());
+    conductor.kill().expect("killed");
+    conductor.wait().expect("reaped");
+    let pid = pid.expect("the guest booted");
+    let end = Instant::now() + BOOT;
+    while runs(pid) {
+        assert!(Instant::now() < end, "QEMU {pid} still runs");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+#[ignore = "started by a_guest_ends_when_its_conductor_is_killed, which kills it"]
+fn stand_in_for_a_conductor() {
+    let rig = Rig::build().expect("checked by the caller");
+    let guest = rig.boot("orphan");
+    println!("\nguest {}", guest.pid());
+    std::thread::sleep(BOOT);
+}
+
+#[test]
+fn a_guest_whose_kernel_panics_is_an_error_with_its_last_words() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("panics");
+    config.kernel_parameters = "rdinit=/no/init init=/no/init root=/dev/none".into();
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    let error = text(guest.wait_ready(BOOT));
+    assert!(error.contains("went away") && error.contains("Kernel panic"), "{error}");
+    assert!(!runs(guest.pid()));
+}
+
+#[test]
+fn a_guest_without_its_driver_says_so_on_its_way_down() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("driverless");
+    config.kernel_parameters = "module_blacklist=virtio_blk".into();
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    let error = text(guest.wait_ready(BOOT));
+    assert!(error.contains("iotax init:") && error.contains("virtio_blk"), "{error}");
+}
+
+#[test]
+fn a_killed_qemu_is_an_error_at_once() {
+    let Some(rig) = Rig::build() else { return };
+    let mut guest = rig.boot("killed");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(guest.pid()).expect("a pid")).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    let began = Instant::now();
+    let error = text(guest.link().ping());
+    assert!(error.contains("went away") && error.contains("signal: 9"), "{error}");
+    assert!(matches!(guest.pause(), Err(GuestError::Qmp { .. })));
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_guest_that_is_dropped_leaves_nothing() {
+    let Some(rig) = Rig::build() else { return };
+    let guest = Guest::boot(&rig.config("dropped"), &Interrupt::default()).expect("started");
+    let pid = guest.pid();
+    assert!(runs(pid));
+    drop(guest);
+    assert!(!runs(pid));
+}
+
+#[test]
+fn what_qemu_refuses_is_told_in_its_words() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("refused");
+    config.kernel.image = rig.initramfs.clone();
+    let error =
+        text(Guest::boot(&config, &Interrupt::default()).and_then(|mut guest| guest.wait_ready(BOOT)));
+    assert!(error.contains("QEMU ended"), "{error}");
+    config.run_dir = rig.dir.path().join("x".repeat(120));
+    assert!(text(Guest::boot(&config, &Interrupt::default())).contains("too long"));
+}
+
+#[test]
+fn the_accelerator_is_decided_with_a_reason() {
+    let Some(rig) = Rig::build() else { return };
+    let resolve = |wanted| accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path());
+    let (taken, reason) = resolve(Accel::Auto).expect("decided");
+    println!("QEMU {}: {taken}: {reason}", qemu_version().expect("told"));
+    match taken {
+        Accel::Kvm => assert_eq!(resolve(Accel::Kvm).expect("works").0, Accel::Kvm),
+        Accel::Tcg => {
+            assert!(reason.ends_with("using TCG (emulation)"), "{reason}");
+            assert!(text(resolve(Accel::Kvm)).contains("--accel tcg"));
+        }
+        Accel::Auto => panic!("auto is no decision"),
+    }
+    assert!(!rig.dir.path().join("kvm-probe").exists());
+}
+
+#[test]
+fn the_probe_prints_its_marker_and_ends() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("probed");
+    config.kernel_parameters = contract::PROBE_PARAMETER.into();
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    let error = text(guest.wait_ready(BOOT));
+    assert!(error.contains(contract::PROBE_MARKER), "{error}");
+}

@@ -1,0 +1,122 @@
+//! What runs a guest's CPU here: KVM if it really does, else TCG.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iotax_model::target::{Accel, GuestSpec};
+
+use super::GuestError;
+use super::command::{self, Machine};
+use super::contract::{PROBE_MARKER, PROBE_PARAMETER};
+use super::kernel::Kernel;
+use super::process::Process;
+
+const DEVICE: &str = "/dev/kvm";
+/// Under KVM a guest that does nothing is through in a second.
+const PROBE: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Decides between KVM and TCG; returns never [`Accel::Auto`], and the reason in words.
+///
+/// For [`Accel::Auto`] and [`Accel::Kvm`] a guest is booted under KVM for at most 5 s: the device can exist and still
+/// not run one. `run_dir` is a private directory; nothing is left in it. KVM asked for and not working is an error.
+pub fn resolve(
+    wanted: Accel,
+    kernel: &Kernel,
+    initramfs: &Path,
+    run_dir: &Path,
+) -> Result<(Accel, String), GuestError> {
+    if wanted == Accel::Tcg {
+        return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
+    }
+    decide(wanted, probe(kernel, initramfs, run_dir)?)
+}
+
+/// `obstacle` is what keeps KVM from running a guest.
+fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), GuestError> {
+    match obstacle {
+        None => Ok((Accel::Kvm, "KVM runs guests here".into())),
+        Some(reason) if wanted == Accel::Kvm => Err(GuestError::NoKvm { reason }),
+        Some(reason) => Ok((Accel::Tcg, format!("{reason}; using TCG (emulation)"))),
+    }
+}
+
+/// What keeps KVM from running a guest, if anything does.
+fn probe(kernel: &Kernel, initramfs: &Path, run_dir: &Path) -> Result<Option<String>, GuestError> {
+    if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
+        return Ok(Some(match error.kind() {
+            std::io::ErrorKind::NotFound => format!("this machine has no {DEVICE}"),
+            std::io::ErrorKind::PermissionDenied => {
+                format!("{DEVICE} may not be opened by this user (join the group kvm)")
+            }
+            _ => format!("{DEVICE} cannot be opened: {error}"),
+        }));
+    }
+    let place = Place::make(run_dir.join("kvm-probe"))?;
+    let arguments = command::arguments(&Machine {
+        marker: "iotax-kvm-probe",
+        spec: &GuestSpec::default(),
+        accel: Accel::Kvm,
+        kernel: &kernel.image,
+        initramfs,
+        parameters: PROBE_PARAMETER,
+        disk: &[],
+        run_dir: &place.0,
+    });
+    let process = Process::spawn(&arguments, &place.0)?;
+    let end = Instant::now() + PROBE;
+    loop {
+        // Asked for first: what QEMU wrote before it ended is there once it has ended.
+        let ended = process.status();
+        if process.console_says(PROBE_MARKER) {
+            return Ok(None);
+        }
+        if let Some(status) = ended {
+            let said = process.qemu_said().unwrap_or_else(|| status.to_string());
+            return Ok(Some(format!("{DEVICE} exists but QEMU could not run a guest on it: {said}")));
+        }
+        if Instant::now() > end {
+            let seconds = PROBE.as_secs();
+            return Ok(Some(format!("{DEVICE} exists but a guest on it did not start within {seconds} s")));
+        }
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// A directory that is removed with what is in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn make(path: PathBuf) -> Result<Self, GuestError> {
+        match fs::create_dir(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(GuestError::Io { path, source }),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // The caller removes the directory around it anyway.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kvm_that_does_not_work_is_an_error_only_if_it_was_asked_for() {
+        let obstacle = || Some("this machine has no /dev/kvm".to_owned());
+        assert_eq!(
+            decide(Accel::Auto, obstacle()).expect("TCG"),
+            (Accel::Tcg, "this machine has no /dev/kvm; using TCG (emulation)".into())
+        );
+        let error = decide(Accel::Kvm, obstacle()).expect_err("refused").to_string();
+        assert!(error.contains("no /dev/kvm") && error.contains("--accel tcg"), "{error}");
+        assert_eq!(decide(Accel::Auto, None).expect("KVM").0, Accel::Kvm);
+    }
+}

@@ -1,0 +1,111 @@
+//! Disk images, made and read by qemu-img.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iotax_model::target::{Format, Preallocation};
+use iotax_model::units::Bytes;
+use serde_json::Value;
+
+/// An image that cannot be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// qemu-img is not there.
+    #[error("qemu-img was not found in PATH; install it (Debian: apt-get install qemu-utils)")]
+    NotFound,
+    /// The file exists already; it may be somebody's.
+    #[error("{}: exists already and is not overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// qemu-img failed.
+    #[error("{}: qemu-img {action}: {reason}", path.display())]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// qemu-img's words.
+        reason: String,
+    },
+}
+
+/// One image of a chain, the top first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The file or device.
+    pub path: PathBuf,
+    /// Its format.
+    pub format: Format,
+}
+
+/// Creates an image of `size` bytes as the guest sees it. The file must not exist.
+pub fn create(
+    path: &Path,
+    format: Format,
+    preallocation: Preallocation,
+    size: Bytes,
+) -> Result<(), ImageError> {
+    refuse_existing(path)?;
+    let preallocation = format!("preallocation={preallocation}");
+    let size = size.0.to_string();
+    let arguments = ["create", "-q", "-f", format.word(), "-o", &preallocation].map(OsStr::new);
+    qemu_img("create", path, arguments.into_iter().chain([path.as_os_str(), size.as_ref()])).map(drop)
+}
+
+/// Creates a qcow2 image whose unwritten clusters are read from `backing`. The file must not exist.
+pub fn create_overlay(path: &Path, backing: &Path, backing_format: Format) -> Result<(), ImageError> {
+    refuse_existing(path)?;
+    // A relative name would be looked up from the overlay's directory.
+    let absolute = std::path::absolute(backing).unwrap_or_else(|_| backing.to_owned());
+    let arguments = ["create", "-q", "-f", "qcow2", "-F", backing_format.word(), "-b"].map(OsStr::new);
+    qemu_img("create", path, arguments.into_iter().chain([absolute.as_os_str(), path.as_os_str()])).map(drop)
+}
+
+/// An image and those beneath it, the top first. Reads headers only, also while a guest has the image open.
+pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
+    let top = Image { path: path.to_owned(), format };
+    if format == Format::Raw {
+        return Ok(vec![top]);
+    }
+    let failed = |reason: String| ImageError::Failed { path: path.to_owned(), action: "info", reason };
+    let arguments = ["info", "-U", "--backing-chain", "--output=json", "-f", format.word()].map(OsStr::new);
+    let text = qemu_img("info", path, arguments.into_iter().chain([path.as_os_str()]))?;
+    let infos: Vec<Value> = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+    let field = |info: &Value, key: &str| info.get(key).and_then(Value::as_str).map(str::to_owned);
+    let mut chain = vec![top];
+    for info in infos.iter().skip(1) {
+        let path = field(info, "filename").ok_or_else(|| failed("a backing file without a name".into()))?;
+        let format = field(info, "format").unwrap_or_default();
+        let format = format.parse().map_err(|error| failed(format!("backing file {path}: {error}")))?;
+        chain.push(Image { path: path.into(), format });
+    }
+    Ok(chain)
+}
+
+fn refuse_existing(path: &Path) -> Result<(), ImageError> {
+    match path.symlink_metadata() {
+        Ok(_) => Err(ImageError::Exists { path: path.to_owned() }),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Runs qemu-img; returns its stdout.
+fn qemu_img<'a>(
+    action: &'static str,
+    path: &Path,
+    arguments: impl Iterator<Item = &'a OsStr>,
+) -> Result<Vec<u8>, ImageError> {
+    let failed = |reason| ImageError::Failed { path: path.to_owned(), action, reason };
+    let output = Command::new("qemu-img").args(arguments).output().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => ImageError::NotFound,
+        _ => failed(error.to_string()),
+    })?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(failed(if said.is_empty() { output.status.to_string() } else { said }))
+}

@@ -1,0 +1,224 @@
+//! The guest's initramfs: our own binary as /init and the modules, nothing else. Built in process.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use cpio::newc::{Builder, trailer};
+
+use super::contract::{MODULES_DIR, MODULES_LIST};
+use super::kernel::Kernel;
+use super::modules::{self, Module, ModulesError};
+
+/// An initramfs that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum InitramfsError {
+    /// A file that cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The binary is no static x86-64 ELF program.
+    #[error("{}: {reason}; build it with `cargo build --release`, whose binary is static", path.display())]
+    Binary {
+        /// The program.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The kernel's modules.
+    #[error(transparent)]
+    Modules(#[from] ModulesError),
+}
+
+/// Builds the initramfs for a kernel around `binary` (this very program) and writes it to a new file.
+pub fn write(to: &Path, binary: &Path, kernel: &Kernel) -> Result<(), InitramfsError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| InitramfsError::Io { path, source }
+    };
+    let program = fs::read(binary).map_err(failed(binary))?;
+    let init = static_program(program)
+        .map_err(|reason| InitramfsError::Binary { path: binary.to_owned(), reason: reason.into() })?;
+    let archive = archive(&init, &modules::load(&kernel.modules, &modules::NEEDED)?).map_err(failed(to))?;
+    fs::File::create_new(to).and_then(|mut file| file.write_all(&archive)).map_err(failed(to))
+}
+
+/// The archive, in cpio's newc format.
+fn archive(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
+    const DIRECTORY: u32 = 0o040_755;
+    const CONSOLE: u32 = 0o020_600;
+    const PROGRAM: u32 = 0o100_755;
+    const FILE: u32 = 0o100_644;
+    let modules_dir = MODULES_DIR.trim_start_matches('/');
+    let mut out = Vec::new();
+    let mut number = 0;
+    let mut entry = |name: &str, mode: u32, content: &[u8]| {
+        number += 1;
+        let mut entry = Builder::new(name).ino(number).mode(mode);
+        if mode == CONSOLE {
+            entry = entry.rdev_major(5).rdev_minor(1);
+        }
+        let length = u32::try_from(content.len()).map_err(io::Error::other)?;
+        let mut entry = entry.write(&mut out, length);
+        entry.write_all(content)?;
+        entry.finish().map(drop)
+    };
+    for directory in ["dev", "proc", "sys", "tmp", modules_dir] {
+        entry(directory, DIRECTORY, &[])?;
+    }
+    // The kernel opens it as stdin, stdout and stderr of /init, before anything is mounted.
+    entry("dev/console", CONSOLE, &[])?;
+    entry("init", PROGRAM, init)?;
+    let mut list = String::new();
+    for module in modules {
+        entry(&format!("{modules_dir}/{}.ko", module.name), FILE, &module.object)?;
+        list.extend([module.name.as_str(), ".ko\n"]);
+    }
+    entry(&format!("{modules_dir}/{MODULES_LIST}"), FILE, list.as_bytes())?;
+    trailer(&mut out)?;
+    Ok(out)
+}
+
+const HEADER: usize = 64;
+const PROGRAM_HEADER: usize = 56;
+const DAMAGED: &str = "is a damaged ELF program";
+
+/// Refuses a program that cannot run alone, and cuts off what running it does not need: sections, symbols and debug
+/// information, which make most of an unstripped binary, lie behind the loaded segments.
+fn static_program(mut program: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+    // Class 64 bit, little-endian; machine x86-64. Offsets are those of the ELF-64 object file format.
+    if program.len() < HEADER || !program.starts_with(b"\x7fELF\x02\x01") || program[18..20] != [62, 0] {
+        return Err("is not an x86-64 ELF program");
+    }
+    let number = |bytes: &[u8], at: usize| {
+        bytes.get(at..at + 8).and_then(|field| field.try_into().ok()).map(u64::from_le_bytes)
+    };
+    let table = number(&program, 32).and_then(|at| usize::try_from(at).ok()).ok_or(DAMAGED)?;
+    let count = usize::from(u16::from_le_bytes([program[56], program[57]]));
+    let headers =
+        table.checked_add(count * PROGRAM_HEADER).and_then(|end| program.get(table..end)).ok_or(DAMAGED)?;
+    let mut end = table + count * PROGRAM_HEADER;
+    for header in headers.chunks_exact(PROGRAM_HEADER) {
+        if header[..4] == 3_u32.to_le_bytes() {
+            return Err("needs a dynamic linker, which a guest does not have");
+        }
+        let segment = number(header, 8).zip(number(header, 32)).and_then(|(at, size)| at.checked_add(size));
+        let segment = segment.and_then(|end| usize::try_from(end).ok()).ok_or(DAMAGED)?;
+        end = end.max(segment);
+    }
+    if end > program.len() {
+        return Err(DAMAGED);
+    }
+    program.truncate(end);
+    // No section headers any more: their offset, number and the index of their names.
+    program[40..48].fill(0);
+    program[60..64].fill(0);
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// A program with one segment of this type that ends at byte 200, and 100 bytes of debug information.
+    fn program(segment: u32) -> Vec<u8> {
+        let mut elf = vec![0; 300];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        elf[18] = 62;
+        elf[32..40].copy_from_slice(&64_u64.to_le_bytes());
+        elf[40..48].copy_from_slice(&250_u64.to_le_bytes());
+        elf[56] = 1;
+        elf[60] = 7;
+        elf[64..68].copy_from_slice(&segment.to_le_bytes());
+        elf[72..80].copy_from_slice(&150_u64.to_le_bytes());
+        elf[96..104].copy_from_slice(&50_u64.to_le_bytes());
+        elf
+    }
+
+    #[test]
+    fn a_static_program_is_cut_to_what_is_loaded() {
+        let cut = static_program(program(1)).expect("static");
+        assert_eq!(cut.len(), 200);
+        assert_eq!((&cut[40..48], &cut[60..64]), (&[0; 8][..], &[0; 4][..]));
+    }
+
+    #[test]
+    fn what_cannot_run_alone_is_refused() {
+        let mut too_long = program(1);
+        too_long[96..104].copy_from_slice(&u64::MAX.to_le_bytes());
+        let mut table_outside = program(1);
+        table_outside[32..40].copy_from_slice(&(u64::MAX - 3).to_le_bytes());
+        for (bad, word) in [
+            (program(3), "dynamic linker"),
+            (b"#!/bin/sh".to_vec(), "not an x86-64 ELF"),
+            (Vec::new(), "not an x86-64 ELF"),
+            (program(1)[..100].to_vec(), "damaged"),
+            (program(1)[..180].to_vec(), "damaged"),
+            (too_long, "damaged"),
+            (table_outside, "damaged"),
+        ] {
+            assert!(static_program(bad).expect_err(word).contains(word));
+        }
+    }
+
+    #[test]
+    fn the_archive_holds_init_the_modules_and_nothing_else() {
+        let modules = [("virtio_ring", "one"), ("virtio_blk", "three")]
+            .map(|(name, object)| Module { name: name.into(), object: object.into() });
+        let archive = archive(b"program", &modules).expect("built");
+        let mut rest = archive.as_slice();
+        let mut seen = Vec::new();
+        loop {
+            let mut reader = cpio::newc::Reader::new(rest).expect("an entry");
+            if reader.entry().is_trailer() {
+                break;
+            }
+            let mut content = String::new();
+            reader.read_to_string(&mut content).expect("text");
+            let entry = reader.entry();
+            seen.push(format!(
+                "{:o} {} {}:{} {content:?}",
+                entry.mode(),
+                entry.name(),
+                entry.rdev_major(),
+                entry.rdev_minor()
+            ));
+            rest = reader.finish().expect("next");
+        }
+        insta::assert_snapshot!(seen.join("\n"), @r#"
+        40755 dev 0:0 ""
+        40755 proc 0:0 ""
+        40755 sys 0:0 ""
+        40755 tmp 0:0 ""
+        40755 modules 0:0 ""
+        20600 dev/console 5:1 ""
+        100755 init 0:0 "program"
+        100644 modules/virtio_ring.ko 0:0 "one"
+        100644 modules/virtio_blk.ko 0:0 "three"
+        100644 modules/list 0:0 "virtio_ring.ko\nvirtio_blk.ko\n"
+        "#);
+    }
+
+    #[test]
+    fn the_file_is_new_and_errors_name_their_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let script = dir.path().join("script");
+        fs::write(&script, "#!/bin/sh").expect("written");
+        let kernel = Kernel { image: "/k".into(), modules: dir.path().into() };
+        let to = dir.path().join("initramfs");
+        let error = write(&to, &script, &kernel).expect_err("no ELF").to_string();
+        assert!(error.contains("script") && error.contains("cargo build --release"), "{error}");
+        assert!(
+            write(&to, Path::new("/no/binary"), &kernel)
+                .expect_err("absent")
+                .to_string()
+                .contains("/no/binary")
+        );
+        assert!(!to.exists());
+    }
+}

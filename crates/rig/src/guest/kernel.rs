@@ -1,0 +1,185 @@
+//! Finds a kernel that guests can boot and the modules that belong to it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// A kernel image and its modules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// The bzImage.
+    pub image: PathBuf,
+    /// The directory with `modules.dep`.
+    pub modules: PathBuf,
+}
+
+/// No kernel for guests.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// Nothing in the usual places.
+    #[error(
+        "no kernel for guests: {}/vmlinuz-* has none with its modules in {}{unreadable}; install one \
+         (Debian: apt-get install linux-image-cloud-amd64) or name one with --kernel and --modules",
+        boot.display(),
+        modules.display()
+    )]
+    None {
+        /// Where images were looked for.
+        boot: PathBuf,
+        /// Where modules were looked for.
+        modules: PathBuf,
+        /// Images that may not be read, in words; empty if there are none.
+        unreadable: String,
+    },
+    /// The kernel that was named cannot be read.
+    #[error("--kernel {}: {source}", path.display())]
+    Unreadable {
+        /// The path as given.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// No modules for the kernel that was named.
+    #[error(
+        "{} has no modules.dep; name the directory of this kernel's modules with --modules (as in /lib/modules/6.1.0-9-amd64)",
+        path.display()
+    )]
+    NoModules {
+        /// The directory.
+        path: PathBuf,
+    },
+}
+
+impl Kernel {
+    /// The kernel to boot guests with: the one that is named; else the running one (`release`, as `uname -r` gives
+    /// it); else the newest in /boot that has its modules. `root` is `/` outside of tests.
+    pub fn find(
+        root: &Path,
+        release: &str,
+        kernel: Option<&Path>,
+        modules: Option<&Path>,
+    ) -> Result<Self, KernelError> {
+        let all_modules = root.join("lib/modules");
+        if let Some(image) = kernel {
+            let unreadable = |source| KernelError::Unreadable { path: image.to_owned(), source };
+            File::open(image).map_err(unreadable)?;
+            let modules = modules
+                .map_or_else(|| all_modules.join(release_of(image).unwrap_or("unknown")), Path::to_owned);
+            return Self { image: image.to_owned(), modules }.with_modules();
+        }
+        let boot = root.join("boot");
+        let mut releases: Vec<String> = fs::read_dir(&boot)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| release_of(&entry.path()).map(str::to_owned))
+            .collect();
+        releases.sort_by_cached_key(|name| (name == release, version_key(name)));
+        let mut unreadable = String::new();
+        for name in releases.into_iter().rev() {
+            let image = boot.join(format!("vmlinuz-{name}"));
+            let directory = modules.map_or_else(|| all_modules.join(&name), Path::to_owned);
+            let Ok(candidate) = (Self { image, modules: directory }).with_modules() else { continue };
+            match File::open(&candidate.image) {
+                Ok(_) => return Ok(candidate),
+                Err(error) => unreadable = format!(" ({}: {error})", candidate.image.display()),
+            }
+        }
+        Err(KernelError::None { boot, modules: all_modules, unreadable })
+    }
+
+    /// The release that the image's name tells, such as `6.1.0-9-cloud-amd64`.
+    #[must_use]
+    pub fn release(&self) -> Option<&str> {
+        release_of(&self.image)
+    }
+
+    fn with_modules(self) -> Result<Self, KernelError> {
+        if self.modules.join("modules.dep").is_file() {
+            Ok(self)
+        } else {
+            Err(KernelError::NoModules { path: self.modules })
+        }
+    }
+}
+
+fn release_of(image: &Path) -> Option<&str> {
+    image.file_name()?.to_str()?.strip_prefix("vmlinuz-")
+}
+
+/// Orders releases as people do: runs of digits count as numbers, so that 6.1.0-9 comes before 6.1.0-56.
+fn version_key(release: &str) -> Vec<(u64, String)> {
+    let mut key: Vec<(u64, String)> = Vec::new();
+    let mut rest = release;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let words = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (word, after) = after.split_at(words);
+        key.push((number.parse().unwrap_or(0), word.to_owned()));
+        rest = after;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(images: &[&str], modules: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::create_dir_all(root.path().join("boot")).expect("made");
+        for image in images {
+            fs::write(root.path().join(format!("boot/vmlinuz-{image}")), "").expect("written");
+        }
+        for release in modules {
+            let dir = root.path().join("lib/modules").join(release);
+            fs::create_dir_all(&dir).expect("made");
+            fs::write(dir.join("modules.dep"), "").expect("written");
+        }
+        root
+    }
+
+    fn found(root: &Path, running: &str) -> String {
+        Kernel::find(root, running, None, None).expect("found").release().expect("named").to_owned()
+    }
+
+    #[test]
+    fn the_running_kernel_comes_first_then_the_newest() {
+        let all = ["6.1.0-9-amd64", "6.1.0-56-cloud-amd64", "5.10.0-30-amd64", "6.10.1-amd64"];
+        let root = tree(&all, &all);
+        assert_eq!(found(root.path(), "5.10.0-30-amd64"), "5.10.0-30-amd64");
+        assert_eq!(found(root.path(), "4.4.0"), "6.10.1-amd64");
+    }
+
+    #[test]
+    fn a_kernel_without_its_modules_is_passed_over() {
+        let root =
+            tree(&["6.1.0-9-amd64", "6.1.0-56-amd64", "6.2.0-1-amd64"], &["6.1.0-9-amd64", "6.1.0-56-amd64"]);
+        assert_eq!(found(root.path(), "6.2.0-1-amd64"), "6.1.0-56-amd64");
+    }
+
+    #[test]
+    fn no_kernel_names_the_package() {
+        let root = tree(&["6.1.0-9-amd64"], &[]);
+        let error = Kernel::find(root.path(), "6.1.0-9-amd64", None, None).expect_err("none").to_string();
+        assert!(error.contains("linux-image-cloud-amd64") && error.contains("--kernel"), "{error}");
+    }
+
+    #[test]
+    fn a_named_kernel_is_taken_or_refused_by_name() {
+        let root = tree(&["6.1.0-9-amd64", "6.2.0-1-amd64"], &["6.1.0-9-amd64"]);
+        let image = root.path().join("boot/vmlinuz-6.1.0-9-amd64");
+        let kernel = Kernel::find(root.path(), "6.2.0-1-amd64", Some(&image), None).expect("found");
+        assert!(kernel.modules.ends_with("lib/modules/6.1.0-9-amd64"));
+
+        let without = root.path().join("boot/vmlinuz-6.2.0-1-amd64");
+        let error = Kernel::find(root.path(), "", Some(&without), None).expect_err("no modules").to_string();
+        assert!(error.contains("6.2.0-1-amd64") && error.contains("--modules"), "{error}");
+        let with =
+            Kernel::find(root.path(), "", Some(&without), Some(&kernel.modules)).expect("modules named");
+        assert_eq!(with.modules, kernel.modules);
+
+        let error = Kernel::find(root.path(), "", Some(Path::new("/no/kernel")), None).expect_err("absent");
+        assert!(error.to_string().contains("/no/kernel"));
+    }
+}

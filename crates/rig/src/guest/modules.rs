@@ -1,0 +1,215 @@
+//! Kernel modules for the initramfs: which are needed, in which order, decompressed.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// What the machine of [`super::command`] needs.
+pub const NEEDED: [&str; 3] = ["virtio_pci", "virtio_blk", "virtio_console"];
+
+/// A module as the kernel takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// Its name, with underscores.
+    pub name: String,
+    /// The ELF object.
+    pub object: Vec<u8>,
+}
+
+/// Modules that cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ModulesError {
+    /// An index or a module cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's or the decompressor's error.
+        source: io::Error,
+    },
+    /// The kernel has no such module.
+    #[error(
+        "{} has no module {name:?}, and it is not built in: guests need it; take another kernel with --kernel and \
+         --modules (Debian: linux-image-cloud-amd64)",
+        dir.display()
+    )]
+    Missing {
+        /// The kernel's module directory.
+        dir: PathBuf,
+        /// The module.
+        name: String,
+    },
+    /// Compressed in another way.
+    #[error("{}: accepted are .ko, .ko.xz and .ko.zst", path.display())]
+    Compression {
+        /// The module's file.
+        path: PathBuf,
+    },
+    /// The index contradicts itself.
+    #[error("{}: module {name:?} depends on itself; run depmod", dir.display())]
+    Cycle {
+        /// The kernel's module directory.
+        dir: PathBuf,
+        /// The module.
+        name: String,
+    },
+}
+
+/// Reads the named modules and all that they depend on, in the order in which they are to be loaded. What is built
+/// into the kernel is left out. `dir` is a kernel's module directory.
+pub fn load(dir: &Path, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
+    let mut order = Order { dir, index: Index::read(dir)?, paths: Vec::new(), begun: HashSet::new() };
+    for name in names {
+        order.add(&normal(name))?;
+    }
+    order.paths.iter().map(|path| read(&dir.join(path))).collect()
+}
+
+/// `modules.dep` and `modules.builtin`.
+struct Index {
+    /// By name: the module's path and the paths that it needs, both relative to the directory.
+    modules: HashMap<String, (String, Vec<String>)>,
+    builtin: HashSet<String>,
+}
+
+impl Index {
+    fn read(dir: &Path) -> Result<Self, ModulesError> {
+        let text = |name: &str| {
+            let path = dir.join(name);
+            fs::read_to_string(&path).map_err(|source| ModulesError::Read { path, source })
+        };
+        let modules = text("modules.dep")?
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(path, needs)| {
+                (module_name(path), (path.to_owned(), needs.split_whitespace().map(str::to_owned).collect()))
+            })
+            .collect();
+        Ok(Self { modules, builtin: text("modules.builtin")?.lines().map(module_name).collect() })
+    }
+}
+
+/// The walk over dependencies.
+struct Order<'a> {
+    dir: &'a Path,
+    index: Index,
+    paths: Vec<String>,
+    begun: HashSet<String>,
+}
+
+impl Order<'_> {
+    /// Puts a module behind everything that it needs.
+    fn add(&mut self, name: &str) -> Result<(), ModulesError> {
+        if self.index.builtin.contains(name) {
+            return Ok(());
+        }
+        let Some((path, needs)) = self.index.modules.get(name).cloned() else {
+            return Err(ModulesError::Missing { dir: self.dir.to_owned(), name: name.to_owned() });
+        };
+        if self.paths.contains(&path) {
+            return Ok(());
+        }
+        if !self.begun.insert(name.to_owned()) {
+            return Err(ModulesError::Cycle { dir: self.dir.to_owned(), name: name.to_owned() });
+        }
+        for need in needs {
+            self.add(&module_name(&need))?;
+        }
+        self.paths.push(path);
+        Ok(())
+    }
+}
+
+/// `kernel/drivers/block/virtio-blk.ko.xz` is the module `virtio_blk`.
+fn module_name(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    normal(file.split(".ko").next().unwrap_or(file))
+}
+
+/// The kernel takes '-' and '_' in names for the same.
+fn normal(name: &str) -> String {
+    name.replace('-', "_")
+}
+
+fn read(path: &Path) -> Result<Module, ModulesError> {
+    let failed = |source| ModulesError::Read { path: path.to_owned(), source };
+    let bytes = fs::read(path).map_err(failed)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let object = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("ko") => bytes,
+        Some("xz") => {
+            let mut object = Vec::new();
+            liblzma::read::XzDecoder::new(bytes.as_slice()).read_to_end(&mut object).map_err(failed)?;
+            object
+        }
+        Some("zst") => zstd::stream::decode_all(bytes.as_slice()).map_err(failed)?,
+        _ => return Err(ModulesError::Compression { path: path.to_owned() }),
+    };
+    Ok(Module { name: module_name(&name), object })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn tree(dep: &str, builtin: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("modules.dep"), dep).expect("written");
+        fs::write(dir.path().join("modules.builtin"), builtin).expect("written");
+        dir
+    }
+
+    fn names(modules: &[Module]) -> Vec<&str> {
+        modules.iter().map(|module| module.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_needed_comes_first_and_once_and_builtin_not_at_all() {
+        let dir = tree(
+            "k/virtio.ko: k/virtio_ring.ko\nk/virtio_ring.ko:\nk/virtio-blk.ko: k/virtio.ko k/virtio_ring.ko\n\
+             k/virtio_pci.ko: k/legacy-dev.ko k/virtio.ko\nk/legacy-dev.ko:\nk/unrelated.ko:\n",
+            "kernel/drivers/char/virtio-console.ko\n",
+        );
+        fs::create_dir(dir.path().join("k")).expect("made");
+        for name in ["virtio", "virtio_ring", "virtio-blk", "virtio_pci", "legacy-dev"] {
+            fs::write(dir.path().join(format!("k/{name}.ko")), name).expect("written");
+        }
+        let modules = load(dir.path(), &["virtio_blk", "virtio_pci", "virtio_console"]).expect("resolved");
+        assert_eq!(names(&modules), ["virtio_ring", "virtio", "virtio_blk", "legacy_dev", "virtio_pci"]);
+        assert_eq!(modules[2].object, b"virtio-blk");
+    }
+
+    #[test]
+    fn compressed_modules_come_out_plain() {
+        let dir = tree("a.ko.xz:\nb.ko.zst: a.ko.xz\nc.ko.gz:\n", "");
+        let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 6);
+        xz.write_all(b"object a").expect("compressed");
+        fs::write(dir.path().join("a.ko.xz"), xz.finish().expect("compressed")).expect("written");
+        let zst = zstd::stream::encode_all(b"object b".as_slice(), 3).expect("compressed");
+        fs::write(dir.path().join("b.ko.zst"), zst).expect("written");
+        fs::write(dir.path().join("c.ko.gz"), "x").expect("written");
+        let modules = load(dir.path(), &["b"]).expect("read");
+        assert_eq!(names(&modules), ["a", "b"]);
+        assert_eq!(
+            (modules[0].object.as_slice(), modules[1].object.as_slice()),
+            (&b"object a"[..], &b"object b"[..])
+        );
+
+        let error = load(dir.path(), &["c"]).expect_err("gzip").to_string();
+        assert!(error.contains("c.ko.gz") && error.contains(".ko.zst"), "{error}");
+        fs::write(dir.path().join("a.ko.xz"), "not xz").expect("written");
+        assert!(load(dir.path(), &["a"]).expect_err("garbage").to_string().contains("a.ko.xz"));
+    }
+
+    #[test]
+    fn a_missing_module_is_named_and_a_cycle_ends() {
+        let dir = tree("a.ko: b.ko\nb.ko: a.ko\n", "");
+        let error = load(dir.path(), &["virtio_blk"]).expect_err("missing").to_string();
+        assert!(error.contains("\"virtio_blk\"") && error.contains("--kernel"), "{error}");
+        assert!(load(dir.path(), &["a"]).expect_err("cycle").to_string().contains("depmod"));
+        let none = tempfile::tempdir().expect("a directory");
+        assert!(load(none.path(), &["a"]).expect_err("no index").to_string().contains("modules.dep"));
+    }
+}

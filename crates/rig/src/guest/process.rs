@@ -1,0 +1,211 @@
+//! QEMU's process: starting it, its sockets, its last words, its end.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::GuestError;
+use super::command::{CONSOLE, QEMU_LOG};
+
+const PROGRAM: &str = "qemu-system-x86_64";
+/// Where Red Hat's packages put it, outside of PATH.
+const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
+/// QEMU makes its sockets before it starts the guest.
+const SOCKETS: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long after its socket closed QEMU may take to end.
+const LAST_BREATH: Duration = Duration::from_millis(500);
+/// How long a process that was killed may take to end.
+const REAPED: Duration = Duration::from_secs(5);
+const TAIL_LINES: usize = 15;
+
+/// QEMU's program, from PATH.
+pub fn find_qemu() -> Result<PathBuf, GuestError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(PROGRAM))
+        .chain([PathBuf::from(ELSEWHERE)])
+        .find(|program| program.is_file())
+        .ok_or(GuestError::NoQemu { program: PROGRAM })
+}
+
+/// QEMU's version, such as `10.0.2`.
+pub fn qemu_version() -> Result<String, GuestError> {
+    let program = find_qemu()?;
+    let failed = |source| GuestError::Io { path: program.clone(), source };
+    let output = Command::new(&program).arg("--version").output().map_err(failed)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut words = text.split_whitespace().skip_while(|word| *word != "version").skip(1);
+    let version = words.next().map(str::to_owned);
+    version.ok_or_else(|| failed(io::Error::other(format!("--version said {text:?}"))))
+}
+
+/// A QEMU that was started; killed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Mutex<Child>,
+    pid: u32,
+    run_dir: PathBuf,
+    command_line: String,
+}
+
+impl Process {
+    /// Starts QEMU with its own output in the run directory.
+    pub(super) fn spawn(arguments: &[String], run_dir: &Path) -> Result<Self, GuestError> {
+        let program = find_qemu()?;
+        let log_path = run_dir.join(QEMU_LOG);
+        let log = File::create(&log_path).map_err(|source| GuestError::Io { path: log_path, source })?;
+        let child = Command::new(&program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|source| GuestError::Io { path: program.clone(), source })?;
+        let words = std::iter::once(program.to_string_lossy().into_owned()).chain(arguments.iter().cloned());
+        let command_line = words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+        let pid = child.id();
+        Ok(Self { child: Mutex::new(child), pid, run_dir: run_dir.to_owned(), command_line })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    pub(super) fn command_line(&self) -> &str {
+        &self.command_line
+    }
+
+    /// Connects to one of QEMU's sockets as soon as it is there.
+    pub(super) fn connect(&self, socket: &str, interrupt: &AtomicBool) -> Result<UnixStream, GuestError> {
+        let path = self.run_dir.join(socket);
+        let end = Instant::now() + SOCKETS;
+        loop {
+            match UnixStream::connect(&path) {
+                Ok(stream) => return Ok(stream),
+                Err(_) if self.status().is_some() => {
+                    return Err(GuestError::Died { last_words: self.last_words() });
+                }
+                Err(source) if Instant::now() > end => return Err(GuestError::Io { path, source }),
+                Err(_) if interrupt.load(Ordering::Relaxed) => return Err(GuestError::Interrupted),
+                Err(_) => thread::sleep(LOOK_AGAIN),
+            }
+        }
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn status(&self) -> Option<ExitStatus> {
+        self.child().try_wait().ok().flatten()
+    }
+
+    /// How it ended, if it does before the deadline.
+    pub(super) fn wait(&self, deadline: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + deadline;
+        loop {
+            let status = self.status();
+            if status.is_some() || Instant::now() >= end {
+                return status;
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// Ends it at once.
+    pub(super) fn kill(&self) {
+        // Fails if it has ended already, which is as well.
+        let _ = self.child().kill();
+        // A process whose disk hangs cannot be reaped before the disk answers.
+        self.wait(REAPED);
+    }
+
+    /// How it ended, what QEMU said, and the console's last lines: as far as there is any of it.
+    pub(super) fn last_words(&self) -> String {
+        let mut words = Vec::new();
+        if let Some(status) = self.wait(LAST_BREATH) {
+            words.push(format!("QEMU ended with {status}"));
+        }
+        words.extend(self.qemu_said());
+        let console = self.console_tail();
+        if !console.is_empty() {
+            words.push(format!("the guest's console ends with:\n{console}"));
+        }
+        words.join("; ")
+    }
+
+    /// The last line that QEMU itself wrote.
+    pub(super) fn qemu_said(&self) -> Option<String> {
+        let log = tail(&self.run_dir.join(QEMU_LOG), TAIL_LINES);
+        log.lines().last().map(str::to_owned)
+    }
+
+    /// The console's last lines; empty if it said nothing.
+    pub(super) fn console_tail(&self) -> String {
+        tail(&self.run_dir.join(CONSOLE), TAIL_LINES)
+    }
+
+    /// Whether a line of the console contains this.
+    pub(super) fn console_says(&self, text: &str) -> bool {
+        fs::read(self.run_dir.join(CONSOLE)).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The last lines of a file, without empty lines and control characters; empty if it cannot be read.
+fn tail(path: &Path, lines: usize) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let clean: Vec<String> = text
+        .lines()
+        .map(|line| line.chars().filter(|c| !c.is_control()).collect::<String>().trim_end().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect();
+    clean[clean.len().saturating_sub(lines)..].join("\n")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./,:@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_is_clean_and_short() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("console");
+        fs::write(&file, b"first\r\n\r\n\x1b[2Jsecond \xff\r\nthird\r\n").expect("written");
+        assert_eq!(tail(&file, 2), "[2Jsecond \u{fffd}\nthird");
+        assert_eq!(tail(&file, 9).lines().count(), 3);
+        assert_eq!(tail(&dir.path().join("absent"), 9), "");
+    }
+
+    #[test]
+    fn a_command_line_can_be_pasted() {
+        assert_eq!(quoted("q35,i8042=off"), "q35,i8042=off");
+        assert_eq!(quoted("console=ttyS0 quiet"), "'console=ttyS0 quiet'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted(""), "''");
+    }
+}

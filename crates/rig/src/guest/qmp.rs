@@ -1,0 +1,215 @@
+//! A small QMP client: one command at a time over QEMU's monitor socket, each with a deadline.
+//!
+//! QEMU sends one JSON object a line: the answer to a command, or an event, which is not waited for here and passed over.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// For every command. Stopping a guest waits for I/O that is in flight, which a slow disk can take seconds for.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A command that was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum QmpError {
+    /// The monitor ended: QEMU is gone.
+    #[error("QEMU ended its monitor during {command}: {source}")]
+    Gone {
+        /// The command.
+        command: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No answer in time.
+    #[error("QEMU did not answer {command} within {} s", waited.as_secs_f32())]
+    Deadline {
+        /// The command.
+        command: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// QEMU refused.
+    #[error("QEMU refused {command}: {description}")]
+    Refused {
+        /// The command.
+        command: String,
+        /// QEMU's words.
+        description: String,
+    },
+    /// No QMP.
+    #[error("expected a QMP message after {command} and got {line:?}")]
+    Protocol {
+        /// The command.
+        command: String,
+        /// The line's beginning.
+        line: String,
+    },
+}
+
+/// A connection to one QEMU's monitor.
+#[derive(Debug)]
+pub struct Qmp {
+    stream: BufReader<UnixStream>,
+    deadline: Duration,
+}
+
+impl Qmp {
+    /// Takes the greeting and makes the connection ready for commands, each of which gets `deadline`.
+    pub fn start(stream: UnixStream, deadline: Duration) -> Result<Self, QmpError> {
+        let mut qmp = Self { stream: BufReader::new(stream), deadline };
+        let end = Instant::now() + deadline;
+        let greeting = qmp.line("the greeting", end)?;
+        if greeting.get("QMP").is_none() {
+            return Err(not_qmp("the greeting", &greeting.to_string()));
+        }
+        qmp.execute("qmp_capabilities", &json!({}))?;
+        Ok(qmp)
+    }
+
+    /// Carries out one command; returns what QEMU answers.
+    pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
+        let gone = |source| QmpError::Gone { command: command.into(), source };
+        let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
+        let end = Instant::now() + self.deadline;
+        let stream = self.stream.get_mut();
+        stream.set_write_timeout(Some(self.deadline)).map_err(gone)?;
+        stream.write_all(line.as_bytes()).map_err(gone)?;
+        loop {
+            let mut message = self.line(command, end)?;
+            if let Some(error) = message.get("error") {
+                let description =
+                    error.get("desc").and_then(Value::as_str).unwrap_or("without a reason").to_owned();
+                return Err(QmpError::Refused { command: command.into(), description });
+            }
+            if let Some(answer) = message.get_mut("return") {
+                return Ok(answer.take());
+            }
+            if message.get("event").is_none() {
+                return Err(not_qmp(command, &message.to_string()));
+            }
+        }
+    }
+
+    /// One line, read until `end` at the latest.
+    fn line(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
+        let gone = |source| QmpError::Gone { command: command.into(), source };
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(QmpError::Deadline { command: command.into(), waited: self.deadline });
+            }
+            self.stream.get_ref().set_read_timeout(Some(left)).map_err(gone)?;
+            match self.stream.read_until(b'\n', &mut line) {
+                // Without a newline it is the end of the stream.
+                Ok(_) if line.last() != Some(&b'\n') => {
+                    return Err(gone(io::ErrorKind::UnexpectedEof.into()));
+                }
+                Ok(_) => {}
+                // What came before stays in the line.
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) => return Err(gone(error)),
+            }
+        }
+        serde_json::from_slice(&line).map_err(|_| not_qmp(command, &String::from_utf8_lossy(&line)))
+    }
+}
+
+fn not_qmp(command: &str, line: &str) -> QmpError {
+    QmpError::Protocol { command: command.into(), line: line.chars().take(120).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    const GREETING: &str = r#"{"QMP": {"version": {}, "capabilities": []}}"#;
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A monitor that says these lines, each after it has got one (the greeting at once), and then hangs or ends.
+    fn monitor(lines: &'static [&'static str], hang: bool) -> (UnixStream, thread::JoinHandle<Vec<String>>) {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let server = thread::spawn(move || {
+            let mut reader = BufReader::new(theirs.try_clone().expect("cloned"));
+            let mut got = Vec::new();
+            for (index, line) in lines.iter().enumerate() {
+                if index > 0 {
+                    let mut request = String::new();
+                    if reader.read_line(&mut request).unwrap_or(0) == 0 {
+                        return got;
+                    }
+                    got.push(request.trim().to_owned());
+                }
+                writeln!(&theirs, "{line}").expect("sent");
+            }
+            if hang {
+                // Until the client is gone.
+                let _ = io::copy(&mut reader, &mut io::sink());
+            }
+            got
+        });
+        (ours, server)
+    }
+
+    #[test]
+    fn a_command_gets_its_answer_past_events() {
+        let (stream, server) = monitor(
+            &[
+                GREETING,
+                r#"{"return": {}}"#,
+                "{\"event\": \"STOP\"}\n{\"event\": \"RESUME\"}\n{\"return\": {\"status\": \"paused\"}}",
+            ],
+            true,
+        );
+        let mut qmp = Qmp::start(stream, LONG).expect("ready");
+        assert_eq!(
+            qmp.execute("query-status", &json!({ "a": 1 })).expect("answered"),
+            json!({ "status": "paused" })
+        );
+        drop(qmp);
+        let got = server.join().expect("ended");
+        assert_eq!(
+            serde_json::from_str::<Value>(&got[1]).expect("JSON"),
+            json!({ "execute": "query-status", "arguments": { "a": 1 } })
+        );
+    }
+
+    #[test]
+    fn a_refusal_quotes_command_and_reason() {
+        let (stream, _server) = monitor(
+            &[
+                GREETING,
+                r#"{"return": {}}"#,
+                r#"{"error": {"class": "GenericError", "desc": "node is in use"}}"#,
+                r#"{"return": 1}"#,
+            ],
+            true,
+        );
+        let mut qmp = Qmp::start(stream, LONG).expect("ready");
+        let error = qmp.execute("blockdev-del", &json!({})).expect_err("refused").to_string();
+        assert_eq!(error, "QEMU refused blockdev-del: node is in use");
+        assert_eq!(qmp.execute("query", &json!({})).expect("goes on"), json!(1));
+    }
+
+    #[test]
+    fn a_hang_an_end_and_garbage_are_told_apart() {
+        let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#], true);
+        let mut qmp = Qmp::start(stream, Duration::from_millis(300)).expect("ready");
+        let began = Instant::now();
+        assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Deadline { .. })));
+        assert!(began.elapsed() >= Duration::from_millis(290));
+
+        let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#], false);
+        let mut qmp = Qmp::start(stream, LONG).expect("ready");
+        assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Gone { .. })));
+
+        let (stream, _server) = monitor(&["SSH-2.0-OpenSSH"], true);
+        assert!(Qmp::start(stream, LONG).expect_err("no QMP").to_string().contains("SSH-2.0"));
+        let (stream, _server) = monitor(&["{}"], true);
+        assert!(matches!(Qmp::start(stream, LONG), Err(QmpError::Protocol { .. })));
+    }
+}
