@@ -14,7 +14,19 @@ fn start_until(lab: &Lab, moment: &str) -> Child {
         .arg("ladder")
         .arg(lab.work())
         .args(["--rungs", "host-file,vm-qcow2-snapshot", "--workloads", "randread-4k-qd32,randwrite-4k-qd32"])
-        .args(["--size", "64m", "--repeat", "3", "--runtime", "400ms", "--ramp-time", "100ms", "--seed", "5", "--yes"])
+        .args([
+            "--size",
+            "64m",
+            "--repeat",
+            "3",
+            "--runtime",
+            "400ms",
+            "--ramp-time",
+            "100ms",
+            "--seed",
+            "5",
+            "--yes",
+        ])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -40,7 +52,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 
 /// Cells measured so far, by the store.
 fn measured(lab: &Lab) -> u64 {
-    lab.json(&["list", "--json"])[0]["measurements"].as_u64().expect("a count")
+    lab.json(&["list", "--json"])[0]["measured"].as_u64().expect("a count")
 }
 
 #[test]
@@ -48,7 +60,15 @@ fn killed_at_any_moment_it_can_be_cleaned_and_resumed() {
     if !needs(GUESTS) {
         return;
     }
-    for moment in ["measuring the engine", "creating files", "booting guests", "filled host-file", "filled vm-qcow2", "cell 2/", "cell 8/"] {
+    for moment in [
+        "measuring the engine",
+        "creating files",
+        "booting guests",
+        "filled host-file",
+        "filled vm-qcow2",
+        "cell 2/",
+        "cell 8/",
+    ] {
         let lab = Lab::new();
         let mut child = start_until(&lab, moment);
         signal(&child, rustix::process::Signal::KILL);

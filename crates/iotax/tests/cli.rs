@@ -11,8 +11,20 @@ fn a_path_that_does_not_exist_is_created_measured_and_removed() {
     let lab = Lab::new();
     let target = lab.work().join("new.dat");
     let target = target.to_str().expect("utf-8");
-    let bench =
-        ["bench", target, "--size", "16m", "--rw", "randrw", "--runtime", "300ms", "--ramp-time", "0s", "--json", "-"];
+    let bench = [
+        "bench",
+        target,
+        "--size",
+        "16m",
+        "--rw",
+        "randrw",
+        "--runtime",
+        "300ms",
+        "--ramp-time",
+        "0s",
+        "--json",
+        "-",
+    ];
     let json = lab.json(&bench);
     let measurement = &json["measurements"][0];
     for direction in ["read", "write"] {
@@ -99,7 +111,8 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
 fn the_store_keeps_runs_and_shows_them_again() {
     let lab = Lab::new();
     let target = lab.work().join("a.dat");
-    let bench = ["bench", target.to_str().expect("utf-8"), "--size", "4m", "--runtime", "200ms", "--json", "-"];
+    let bench =
+        ["bench", target.to_str().expect("utf-8"), "--size", "4m", "--runtime", "200ms", "--json", "-"];
     let first = lab.json(&bench);
     lab.json(&bench);
     let list = lab.json(&["list", "--json"]);
@@ -112,14 +125,18 @@ fn the_store_keeps_runs_and_shows_them_again() {
 #[test]
 fn the_binary_is_static_and_documents_itself() {
     let lab = Lab::new();
-    for (arguments, word) in
-        [(&["man"][..], ".TH"), (&["completions", "bash"], "complete -F"), (&["--help"], "ladder"), (&["--version"], "0.")]
-    {
+    for (arguments, word) in [
+        (&["man"][..], ".TH"),
+        (&["completions", "bash"], "complete -F"),
+        (&["--help"], "ladder"),
+        (&["--version"], "0."),
+    ] {
         let output = lab.run(arguments);
         assert!(output.status.success() && text(&output.stdout).contains(word), "{arguments:?}");
     }
     if needs(&["file"]) {
-        let output = std::process::Command::new("file").arg(env!("CARGO_BIN_EXE_iotax")).output().expect("file runs");
+        let output =
+            std::process::Command::new("file").arg(env!("CARGO_BIN_EXE_iotax")).output().expect("file runs");
         assert!(text(&output.stdout).contains("statically linked"), "{}", text(&output.stdout));
     }
 }

@@ -25,7 +25,14 @@ struct Job {
 
 fn fio(job: &Job, file: &Path) -> f64 {
     let output = Command::new("fio")
-        .args(["--name=job", "--ioengine=io_uring", "--time_based", "--runtime=2", "--ramp_time=0.5s", "--output-format=json"])
+        .args([
+            "--name=job",
+            "--ioengine=io_uring",
+            "--time_based",
+            "--runtime=2",
+            "--ramp_time=0.5s",
+            "--output-format=json",
+        ])
         .arg(format!("--filename={}", file.display()))
         .arg(format!("--size={SIZE}"))
         .args([format!("--rw={}", job.rw), format!("--bs={}", job.bs), format!("--iodepth={}", job.iodepth)])
@@ -39,8 +46,22 @@ fn fio(job: &Job, file: &Path) -> f64 {
 
 fn iotax(lab: &Lab, job: &Job, file: &Path) -> f64 {
     let json = lab.json(&[
-        "bench", file.to_str().expect("utf-8"), "--rw", job.rw, "--bs", job.bs, "--iodepth", job.iodepth,
-        &format!("--direct={}", job.direct), "--invalidate=0", "--runtime", "2s", "--ramp-time", "500ms", "--json", "-",
+        "bench",
+        file.to_str().expect("utf-8"),
+        "--rw",
+        job.rw,
+        "--bs",
+        job.bs,
+        "--iodepth",
+        job.iodepth,
+        &format!("--direct={}", job.direct),
+        "--invalidate=0",
+        "--runtime",
+        "2s",
+        "--ramp-time",
+        "500ms",
+        "--json",
+        "-",
     ]);
     json["measurements"][0]["read"]["iops"].as_f64().expect("a figure")
 }
@@ -66,7 +87,10 @@ fn agree(job: &Job) {
         ours.push(iotax(&lab, job, &path));
     }
     let ratio = median(ours.clone()) / median(theirs.clone());
-    eprintln!("{} {} qd{} direct={}: iotax {ours:.0?}, fio {theirs:.0?}, ratio {ratio:.3}", job.rw, job.bs, job.iodepth, job.direct);
+    eprintln!(
+        "{} {} qd{} direct={}: iotax {ours:.0?}, fio {theirs:.0?}, ratio {ratio:.3}",
+        job.rw, job.bs, job.iodepth, job.direct
+    );
     assert!((0.85..=1.15).contains(&ratio), "ratio {ratio:.3}: iotax {ours:?}, fio {theirs:?}");
 }
 

@@ -14,7 +14,12 @@ fn order(json: &Value) -> Vec<String> {
         .as_array()
         .expect("measurements")
         .iter()
-        .map(|m| (m["order"].as_u64().expect("a place"), format!("{} {} {}", m["target"], m["workload"], m["block"])))
+        .map(|m| {
+            (
+                m["order"].as_u64().expect("a place"),
+                format!("{} {} {}", m["target"], m["workload"], m["block"]),
+            )
+        })
         .collect();
     cells.sort();
     cells.into_iter().map(|(_, cell)| cell).collect()
@@ -28,14 +33,33 @@ fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
     let lab = Lab::new();
     let work = lab.work();
     let json = lab.json(&[
-        "ladder", work.to_str().expect("utf-8"), "--size", "64m", "--repeat", "3", "--runtime", "300ms",
-        "--ramp-time", "100ms", "--seed", "7", "--yes", "--json", "-", "--html", "report.html",
+        "ladder",
+        work.to_str().expect("utf-8"),
+        "--size",
+        "64m",
+        "--repeat",
+        "3",
+        "--runtime",
+        "300ms",
+        "--ramp-time",
+        "100ms",
+        "--seed",
+        "7",
+        "--yes",
+        "--json",
+        "-",
+        "--html",
+        "report.html",
     ]);
     let cells: BTreeSet<String> = order(&json).into_iter().collect();
     assert_eq!(cells.len(), 4 * 5 * 3);
     for metric in ["iops", "latency_mean", "latency_p50", "latency_p99", "cpu_per_io"] {
-        let of_metric: Vec<&Value> =
-            json["comparisons"].as_array().expect("comparisons").iter().filter(|c| c["metric"] == metric).collect();
+        let of_metric: Vec<&Value> = json["comparisons"]
+            .as_array()
+            .expect("comparisons")
+            .iter()
+            .filter(|c| c["metric"] == metric)
+            .collect();
         // Three rungs over the lowest, five workloads.
         assert!(of_metric.len() >= 15, "{metric}: {}", of_metric.len());
         for comparison in of_metric {
@@ -69,8 +93,23 @@ fn one_seed_is_one_order() {
     let work = lab.work();
     let run = |seed: &str| {
         order(&lab.json(&[
-            "ladder", work.to_str().expect("utf-8"), "--rungs", "host-file", "--size", "16m", "--repeat", "2",
-            "--runtime", "100ms", "--ramp-time", "0s", "--seed", seed, "--yes", "--json", "-",
+            "ladder",
+            work.to_str().expect("utf-8"),
+            "--rungs",
+            "host-file",
+            "--size",
+            "16m",
+            "--repeat",
+            "2",
+            "--runtime",
+            "100ms",
+            "--ramp-time",
+            "0s",
+            "--seed",
+            seed,
+            "--yes",
+            "--json",
+            "-",
         ]))
     };
     let first = run("11");
@@ -86,7 +125,16 @@ fn without_qemu_the_host_rungs_are_measured_and_the_missing_is_named() {
     let output = lab
         .iotax()
         .env("PATH", lab.path("nothing"))
-        .args(["ladder", work.to_str().expect("utf-8"), "--size", "16m", "--repeat", "1", "--runtime", "100ms"])
+        .args([
+            "ladder",
+            work.to_str().expect("utf-8"),
+            "--size",
+            "16m",
+            "--repeat",
+            "1",
+            "--runtime",
+            "100ms",
+        ])
         .args(["--ramp-time", "0s", "--yes", "--json", "-"])
         .output()
         .expect("iotax starts");

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use comfy_table::{Table, presets};
 use iotax_model::exit::Exit;
-use iotax_results::time::utc;
+use iotax_results::report::utc;
+use serde_json::json;
 
 use super::args::Output;
 use super::{Failure, OrExit};
@@ -25,24 +25,32 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = Output { db: args.db.clone(), json: None, html: None }.store()?;
     let runs = store.runs().or_exit(Exit::Environment)?;
     if args.json {
-        println!("{:#}", serde_json::to_value(&runs).or_exit(Exit::Environment)?);
+        let lines: Vec<serde_json::Value> = runs
+            .iter()
+            .map(|run| {
+                json!({
+                    "id": run.id,
+                    "name": run.name,
+                    "state": run.state.to_string(),
+                    "started_at": utc(run.started_at_ms),
+                    "targets": run.targets,
+                    "measured": run.measured,
+                    "planned": run.planned,
+                })
+            })
+            .collect();
+        println!("{:#}", serde_json::Value::from(lines));
         return Ok(Exit::Fine);
     }
     if runs.is_empty() {
         eprintln!("no run yet; the first: iotax ladder DIR");
         return Ok(Exit::Fine);
     }
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["RUN", "STARTED (UTC)", "STATE", "MEASUREMENTS", "NAME"]);
+    println!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
     for run in runs {
-        table.add_row([
-            run.id.to_string(),
-            utc(run.started_at_ms),
-            run.state.to_string(),
-            run.measurements.to_string(),
-            run.name,
-        ]);
+        let measured = format!("{}/{}", run.measured, run.planned);
+        let (started, state) = (utc(run.started_at_ms), run.state.to_string());
+        println!("{:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", run.id, run.name);
     }
-    println!("{table}");
     Ok(Exit::Fine)
 }

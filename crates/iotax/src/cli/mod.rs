@@ -95,8 +95,9 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
                 .or_exit(Exit::Environment)?;
             Ok(Exit::Fine)
         }
-        Command::Agent => Ok(crate::agent::main()),
-    }
+        Command::Agent => return Ok(crate::agent::main()),
+    };
+    exit.map(Into::into)
 }
 
 #[cfg(test)]

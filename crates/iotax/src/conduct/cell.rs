@@ -55,14 +55,10 @@ impl Conductor<'_> {
             writable: target.built.writable,
         };
         let disks = stack::of_path(Path::new("/"), &target.built.path)?.disks;
-        let threads = target.machine.as_ref().map(|machine| machine.guest.threads()).transpose()?;
+        let threads = target.machine.as_mut().map(Machine::threads).transpose()?;
         let mut watch = Watch::new(Monitor::new(Path::new("/"), disks, threads));
-        let length = workload.ramp_time.0 + workload.runtime.0;
-        let result =
-            target
-                .link(&mut self.local)
-                .run(&job, patience(Nanos(length).into()), stop, &mut |event| watch.see(event, progress));
-        let outcome = result.map_err(interrupted)?;
+        let link = target.link(&mut self.local);
+        let outcome = link.run(&job, SLACK, &mut |event| watch.see(event, progress)).map_err(interrupted)?;
         target.pause()?;
         let names = (target.spec.name.as_str(), workload.name.as_str());
         watch.finish(place, names, outcome, (host_cache, guest_cache))

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::target::Accel;
-use iotax_rig::guest::{self, Guest, GuestConfig, GuestError, Kernel, accel, initramfs};
+use iotax_rig::guest::kernel::Kernel;
+use iotax_rig::guest::{self, Guest, GuestConfig, GuestError, accel, initramfs};
 use iotax_rig::ledger::{Effect, Ledger};
 use iotax_rig::link::Interrupt;
 

@@ -86,10 +86,8 @@ impl Target {
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;
         let link = self.link(local);
-        let filled = link.fill(path.as_deref(), size, seed, patience, stop, &mut |done| {
-            progress.filled(&name, done, size)
-        });
-        filled.map_err(interrupted)?;
+        link.fill(path.as_deref(), size, seed, patience, &mut |done| progress.filled(&name, done, size))
+            .map_err(interrupted)?;
         self.pause()
     }
 

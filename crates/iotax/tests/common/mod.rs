@@ -53,7 +53,8 @@ impl Lab {
     pub fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
     }
 
     /// A plan that measures in the lab: `WORK` stands for its directory.
@@ -66,7 +67,9 @@ impl Lab {
     /// Asserts that nothing of a run is left: no file, no ledger, no guest.
     pub fn assert_nothing_left(&self) {
         let list = |dir: &Path| -> Vec<PathBuf> {
-            std::fs::read_dir(dir).map(|entries| entries.filter_map(|e| Some(e.ok()?.path())).collect()).unwrap_or_default()
+            std::fs::read_dir(dir)
+                .map(|entries| entries.filter_map(|e| Some(e.ok()?.path())).collect())
+                .unwrap_or_default()
         };
         assert_eq!(list(&self.work()), Vec::<PathBuf>::new(), "files left");
         assert_eq!(list(&self.path("home/.local/state/iotax/undo")), Vec::<PathBuf>::new(), "ledgers left");

@@ -21,17 +21,19 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Decides between KVM and TCG; returns never [`Accel::Auto`], and the reason in words.
 ///
 /// For [`Accel::Auto`] and [`Accel::Kvm`] a guest is booted under KVM for at most 5 s: the device can exist and still
-/// not run one. `run_dir` is a private directory; nothing is left in it. KVM asked for and not working is an error.
+/// not run one. `run_dir` is a private directory; nothing is left in it. `marker` stands in the probe's
+/// command line. KVM asked for and not working is an error.
 pub fn resolve(
     wanted: Accel,
     kernel: &Kernel,
     initramfs: &Path,
     run_dir: &Path,
+    marker: &str,
 ) -> Result<(Accel, String), GuestError> {
     if wanted == Accel::Tcg {
         return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
     }
-    decide(wanted, probe(kernel, initramfs, run_dir)?)
+    decide(wanted, probe(kernel, initramfs, run_dir, marker)?)
 }
 
 /// `obstacle` is what keeps KVM from running a guest.
@@ -44,7 +46,12 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
 }
 
 /// What keeps KVM from running a guest, if anything does.
-fn probe(kernel: &Kernel, initramfs: &Path, run_dir: &Path) -> Result<Option<String>, GuestError> {
+fn probe(
+    kernel: &Kernel,
+    initramfs: &Path,
+    run_dir: &Path,
+    marker: &str,
+) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(match error.kind() {
             std::io::ErrorKind::NotFound => format!("this machine has no {DEVICE}"),
@@ -56,7 +63,7 @@ fn probe(kernel: &Kernel, initramfs: &Path, run_dir: &Path) -> Result<Option<Str
     }
     let place = Place::make(run_dir.join("kvm-probe"))?;
     let arguments = command::arguments(&Machine {
-        marker: "iotax-kvm-probe",
+        marker,
         spec: &GuestSpec::default(),
         accel: Accel::Kvm,
         kernel: &kernel.image,
