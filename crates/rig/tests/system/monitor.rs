@@ -179,6 +179,12 @@ fn a_disk_that_vanished_is_absent() {
 }
 
 #[test]
+fn a_device_is_never_busy_for_longer_than_the_window() {
+    let activity = watch(&["vda"], &AFTER.replace(" 9500 ", " 11100 "));
+    assert_eq!(activity.disks["vda"].busy.to_bits(), 1_f64.to_bits());
+}
+
+#[test]
 fn a_window_of_no_length_has_no_shares() {
     let root = tree::build(BEFORE);
     let mut monitor = Monitor::new(root.path(), disks(&["vda"]), None);
