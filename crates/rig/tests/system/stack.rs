@@ -136,6 +136,7 @@ fn btrfs_stands_on_all_its_disks() {
     assert_eq!(layers(&stack), [(Device, "sdc"), (Device, "sdd"), (Filesystem, "btrfs")]);
     assert_eq!(stack.disks, ["sdc", "sdd"]);
     assert_eq!(detail(&stack, Filesystem), "/pool, rw,subvolid=5");
+    assert_eq!(stack.layers[0].detail, "2.00 GiB, rotational");
 }
 
 #[test]
