@@ -293,6 +293,7 @@ fn the_time_of_threads_that_ended_is_the_workers() {
     // Three ticks more or less may be rounding.
     assert_eq!(over_guest((1043, 1020), &[90]), all(cpu(200_000_000, 0)));
     assert_eq!(over_guest((1037, 1020), &[]), all(cpu(200_000_000, 0)));
+    assert_eq!(over_guest((1044, 1020), &[90]), all(cpu(240_000_000, 0)));
 }
 
 #[test]
