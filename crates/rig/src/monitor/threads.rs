@@ -3,6 +3,9 @@
 //! /proc/PID/task/TID/schedstat has the time on a CPU in nanoseconds and no division into user and kernel; stat has that
 //! division in ticks of 10 ms. Where both are there the total is schedstat's and stat's ticks divide it, as the kernel
 //! itself does for getrusage(2). Where the kernel keeps no schedstat, both are stat's.
+//!
+//! Threads end, those of QEMU's pool and io_uring's kernel workers among them after seconds without work. What they used is
+//! still part of the process's own time, in ticks: what that has over the living threads' time was theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,6 +16,13 @@ use iotax_model::record::CpuTime;
 use super::Source;
 use super::counters::{since, tick_ns};
 
+/// The role of threads that nobody named, and of those that ended.
+const WORKER: &str = "worker";
+
+/// How far the process's time and the sum of its threads' may differ though nothing ended, in ticks: user and system time are
+/// rounded at both ends of a window, and the threads run on while they are read.
+const ROUNDING: u64 = 3;
+
 /// A guest process and what its threads are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestThreads {
@@ -21,6 +31,14 @@ pub struct GuestThreads {
     /// Thread ids by role, such as `vcpu` and `iothread`. Of the threads that are not named, now and later, the
     /// process's first is `main` and the others are `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
+}
+
+/// The counters of a process and of each of its threads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct GuestCounters {
+    /// User and system time in ticks, that of ended threads included.
+    process: Option<(u64, u64)>,
+    threads: Vec<ThreadCounters>,
 }
 
 /// One thread's counters since it began.
@@ -41,6 +59,7 @@ pub(super) struct ThreadCounters {
 pub(super) struct Threads {
     guest: GuestThreads,
     task: PathBuf,
+    process: Source,
     open: BTreeMap<u32, Thread>,
 }
 
@@ -53,12 +72,14 @@ struct Thread {
 
 impl Threads {
     pub(super) fn new(proc: &Path, guest: GuestThreads) -> Self {
-        let task = proc.join(guest.pid.to_string()).join("task");
-        Self { guest, task, open: BTreeMap::new() }
+        let directory = proc.join(guest.pid.to_string());
+        let process = Source::new(directory.join("stat"));
+        Self { guest, task: directory.join("task"), process, open: BTreeMap::new() }
     }
 
-    /// The counters of every thread that lives now.
-    pub(super) fn read(&mut self) -> Vec<ThreadCounters> {
+    /// The counters of the process and of every thread that lives now.
+    pub(super) fn read(&mut self) -> GuestCounters {
+        let process = self.process.read().and_then(ticks).map(|(user, system, _)| (user, system));
         let entries = fs::read_dir(&self.task).into_iter().flatten().flatten();
         let alive: BTreeSet<u32> =
             entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -69,19 +90,19 @@ impl Threads {
         }
         // An open file of a thread that has ended fails even if its id lives again: forgotten here, it is opened
         // anew next time.
-        let mut counters = Vec::with_capacity(alive.len());
+        let mut threads = Vec::with_capacity(alive.len());
         self.open.retain(|tid, thread| {
             let read = if alive.contains(tid) { thread.read(*tid) } else { None };
-            counters.extend(read.clone());
+            threads.extend(read.clone());
             read.is_some()
         });
-        counters
+        GuestCounters { process, threads }
     }
 
     fn find(&self, tid: u32) -> Thread {
         let named =
             self.guest.roles.iter().find(|(_, tids)| tids.contains(&tid)).map(|(role, _)| role.as_str());
-        let role = named.unwrap_or(if tid == self.guest.pid { "main" } else { "worker" }).to_owned();
+        let role = named.unwrap_or(if tid == self.guest.pid { "main" } else { WORKER }).to_owned();
         let directory = self.task.join(tid.to_string());
         Thread {
             role,
@@ -119,26 +140,64 @@ fn run_time(schedstat: &str) -> Option<u64> {
 }
 
 /// The CPU time of each role between two readings. A thread that is new began after the first of them, so all of its time
-/// counts. A role of which a thread ended in between is absent: what that thread used until then is not known.
-pub(super) fn between(earlier: &[ThreadCounters], later: &[ThreadCounters]) -> BTreeMap<String, CpuTime> {
+/// counts; the time of threads that ended counts as `worker`. A role that was named and lost a thread is absent: what that
+/// thread used is not known, and then neither is what is left for `worker`.
+pub(super) fn between(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, CpuTime> {
     let same = |thread: &ThreadCounters| (thread.tid, thread.started);
-    let before: BTreeMap<_, _> = earlier.iter().map(|thread| (same(thread), thread)).collect();
-    let after: BTreeSet<_> = later.iter().map(same).collect();
+    let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (same(thread), thread)).collect();
+    let after: BTreeSet<_> = later.threads.iter().map(same).collect();
     let mut roles: BTreeMap<&str, Option<CpuTime>> = BTreeMap::new();
-    for thread in later {
+    let mut living = Some(CpuTime::default());
+    for thread in &later.threads {
         let spent = thread.since(before.get(&same(thread)).copied());
         let role = roles.entry(&thread.role).or_insert(Some(CpuTime::default()));
-        *role = role.zip(spent).and_then(|(sum, spent)| {
-            Some(CpuTime {
-                user_ns: sum.user_ns.checked_add(spent.user_ns)?,
-                system_ns: sum.system_ns.checked_add(spent.system_ns)?,
-            })
-        });
+        *role = sum(*role, spent);
+        living = sum(living, spent);
     }
-    for ended in earlier.iter().filter(|thread| !after.contains(&same(thread))) {
-        roles.insert(&ended.role, None);
+    let lost = earlier.threads.iter().filter(|thread| !after.contains(&same(thread)));
+    let lost: BTreeSet<&str> = lost.map(|thread| thread.role.as_str()).collect();
+    match living.and_then(|living| ended(earlier, later, living)) {
+        Some(time) if time.total_ns() == 0 => {}
+        Some(time) if lost.iter().all(|role| *role == WORKER) => {
+            let worker = roles.entry(WORKER).or_insert(Some(CpuTime::default()));
+            *worker = sum(*worker, Some(time));
+        }
+        None if lost.is_empty() => {}
+        _ => {
+            roles.insert(WORKER, None);
+        }
     }
+    roles.extend(lost.into_iter().filter(|role| *role != WORKER).map(|role| (role, None)));
     roles.into_iter().filter_map(|(role, spent)| Some((role.to_owned(), spent?))).collect()
+}
+
+/// What threads used that ended between two readings: what the process's time has over that of the `living` ones, which is
+/// nothing if it may be rounding. Absent if the process's time is, or if it contradicts the threads'.
+fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Option<CpuTime> {
+    let ((user, system), (later_user, later_system)) = earlier.process.zip(later.process)?;
+    let user_ns = since(user, later_user, tick_ns())?;
+    let system_ns = since(system, later_system, tick_ns())?;
+    // A thread without schedstat is rounded like the process: user and system time at each end.
+    let rounded = later.threads.iter().filter(|thread| thread.run_ns.is_none()).count() as u64;
+    let rounding_ns = (ROUNDING + 2 * rounded) * tick_ns();
+    let process_ns = user_ns.checked_add(system_ns)?;
+    if process_ns.abs_diff(living.total_ns()) <= rounding_ns {
+        return Some(CpuTime::default());
+    }
+    let total = process_ns.checked_sub(living.total_ns())?;
+    let (user_ns, system_ns) =
+        (user_ns.saturating_sub(living.user_ns), system_ns.saturating_sub(living.system_ns));
+    let system_ns = share(total, system_ns, user_ns)?;
+    Some(CpuTime { user_ns: total - system_ns, system_ns })
+}
+
+/// Both together; absent if one is.
+fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
+    let (one, other) = one.zip(other)?;
+    Some(CpuTime {
+        user_ns: one.user_ns.checked_add(other.user_ns)?,
+        system_ns: one.system_ns.checked_add(other.system_ns)?,
+    })
 }
 
 impl ThreadCounters {

@@ -52,6 +52,12 @@ fn thread(root: &TempDir, tid: u32, started: u64, ticks: (u64, u64), run_ns: u64
     tree::write(root.path(), &format!("{task}/schedstat"), &format!("{run_ns} 55 {runs}"));
 }
 
+/// The process's own stat, in ticks.
+fn process(root: &TempDir, user: u64, system: u64) {
+    let stat = format!("70 (qemu) S 1 70 70 0 -1 4194560 1 2 3 4 {user} {system} 9 9 20 0 3 0 5 5 6");
+    tree::write(root.path(), "proc/70/stat", &stat);
+}
+
 fn guest() -> GuestThreads {
     GuestThreads {
         pid: 70,
@@ -179,6 +185,12 @@ fn a_disk_that_vanished_is_absent() {
 }
 
 #[test]
+fn a_device_is_never_busy_for_longer_than_the_window() {
+    let activity = watch(&["vda"], &AFTER.replace(" 9500 ", " 11100 "));
+    assert_eq!(activity.disks["vda"].busy.to_bits(), 1_f64.to_bits());
+}
+
+#[test]
 fn a_window_of_no_length_has_no_shares() {
     let root = tree::build(BEFORE);
     let mut monitor = Monitor::new(root.path(), disks(&["vda"]), None);
@@ -249,6 +261,55 @@ fn a_role_that_lost_a_thread_or_ran_backwards_is_absent() {
     }
 }
 
+/// A guest with a thread of each role; in two seconds the I/O thread works for 400 ms and the worker for 200 ms.
+fn over_guest(process_after: (u64, u64), lost: &[u32]) -> BTreeMap<String, CpuTime> {
+    let root = tree::build("proc/70/");
+    process(&root, 1000, 1000);
+    thread(&root, 71, 5, (10, 10), 200_000_000, 9);
+    thread(&root, 73, 5, (10, 10), 200_000_000, 9);
+    thread(&root, 90, 5, (10, 10), 200_000_000, 9);
+    thread(&root, 91, 5, (10, 10), 200_000_000, 9);
+    let mut monitor = Monitor::new(root.path(), Vec::new(), Some(guest()));
+    let activity = over(&root, &mut monitor, |root| {
+        thread(root, 73, 5, (30, 30), 600_000_000, 9);
+        thread(root, 91, 5, (30, 10), 400_000_000, 9);
+        process(root, process_after.0, process_after.1);
+        for tid in lost {
+            fs::remove_dir_all(root.path().join(format!("proc/70/task/{tid}"))).expect("removed");
+        }
+    });
+    activity.guest_threads
+}
+
+#[test]
+fn the_time_of_threads_that_ended_is_the_workers() {
+    let idle = role("vcpu", cpu(0, 0));
+    let iothread = role("iothread", cpu(200_000_000, 200_000_000));
+    let all = |worker: CpuTime| [idle.clone(), iothread.clone(), role("worker", worker)].into();
+    // 300 ms more than the living threads used, 100 ms of it in the kernel, by one that ended ...
+    assert_eq!(over_guest((1060, 1030), &[90]), all(cpu(400_000_000, 100_000_000)));
+    // ... or by one that began and ended in between.
+    assert_eq!(over_guest((1060, 1030), &[]), all(cpu(400_000_000, 100_000_000)));
+    // Three ticks more or less may be rounding.
+    assert_eq!(over_guest((1043, 1020), &[90]), all(cpu(200_000_000, 0)));
+    assert_eq!(over_guest((1037, 1020), &[]), all(cpu(200_000_000, 0)));
+    assert_eq!(over_guest((1044, 1020), &[90]), all(cpu(240_000_000, 0)));
+}
+
+#[test]
+fn what_ended_threads_used_is_absent_where_it_cannot_be_told() {
+    let idle = role("vcpu", cpu(0, 0));
+    let iothread = role("iothread", cpu(200_000_000, 200_000_000));
+    // The process's time ran backwards, or contradicts its threads'.
+    assert_eq!(over_guest((999, 1100), &[90]), [idle.clone(), iothread.clone()].into());
+    assert_eq!(over_guest((1000, 1001), &[90]), [idle.clone(), iothread.clone()].into());
+    // Without an ended thread the threads' own sums stand.
+    let worker = role("worker", cpu(200_000_000, 0));
+    assert_eq!(over_guest((999, 1100), &[]), [idle, iothread.clone(), worker].into());
+    // The virtual CPU's thread ended too: the rest cannot be divided between the two.
+    assert_eq!(over_guest((1060, 1030), &[71, 90]), [iothread].into());
+}
+
 /// Burns CPU in this thread until its own clock says that it had `time` of it.
 fn burn(time: Duration) {
     let used = || {
@@ -286,6 +347,7 @@ fn the_live_machine_is_seen_at_work() {
     let start = Instant::now();
     let first = monitor.snapshot();
     burn(Duration::from_millis(200));
+    std::thread::spawn(|| burn(Duration::from_millis(100))).join().expect("burnt");
     let mut file = fs::File::create(dir.path().join("written")).expect("created");
     file.write_all(&incompressible(WRITTEN)).expect("written");
     file.sync_all().expect("synced");
@@ -299,6 +361,9 @@ fn the_live_machine_is_seen_at_work() {
         burner.total_ns() >= 180_000_000 && burner.total_ns() <= activity.duration_ns + 20_000_000,
         "{burner:?}"
     );
+    // The other thread has ended and no snapshot saw it; its time is known to three ticks.
+    let worker = activity.guest_threads.get("worker").expect("it used CPU");
+    assert!(worker.total_ns() >= 60_000_000, "{worker:?}");
     let cpu = activity.cpu.expect("every kernel has /proc/stat");
     assert!(cpu.busy_ns() > 0, "{cpu:?}");
     assert_eq!(activity.disks.keys().collect::<BTreeSet<_>>(), stack.disks.iter().collect());

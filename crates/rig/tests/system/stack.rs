@@ -92,6 +92,18 @@ fn every_parent_of_a_volume_and_of_a_mirror_is_listed() {
 }
 
 #[test]
+fn what_two_layers_share_comes_once_and_no_circle_is_followed() {
+    let stack = read(STORAGE, "/shared");
+    assert_eq!(stack.disks, ["sda", "sda1", "sda2", "dm-3"]);
+    assert_eq!(detail(&stack, Dm), "dm-3, device-mapper");
+}
+
+#[test]
+fn a_disk_has_the_name_that_diskstats_gives_it() {
+    assert_eq!(read(STORAGE, "/array").disks, ["cciss/c0d0"]);
+}
+
+#[test]
 fn a_loop_device_stands_on_its_file() {
     let stack = read(STORAGE, "/looped/a");
     assert_eq!(
@@ -124,6 +136,7 @@ fn btrfs_stands_on_all_its_disks() {
     assert_eq!(layers(&stack), [(Device, "sdc"), (Device, "sdd"), (Filesystem, "btrfs")]);
     assert_eq!(stack.disks, ["sdc", "sdd"]);
     assert_eq!(detail(&stack, Filesystem), "/pool, rw,subvolid=5");
+    assert_eq!(stack.layers[0].detail, "2.00 GiB, rotational");
 }
 
 #[test]
