@@ -131,8 +131,8 @@ impl Collector {
     pub(crate) fn finish(self) -> (Tallies, Option<String>) {
         let note = (self.late > 0).then(|| {
             format!(
-                "{} time(s) a worker was stuck in one I/O for more than {GRACE} beyond the end of an interval; what it \
-                 had done before counts in a later interval",
+                "{} time(s) a worker was more than {GRACE} late with an interval (one I/O took that long, or no CPU was \
+                 free for it); what it had done counts in a later interval",
                 self.late
             )
         });
@@ -213,7 +213,7 @@ mod tests {
         collector.add(1, 2, 3, &reads(8));
         let (totals, note) = collector.finish();
         assert_eq!(totals.read.map(|tally| tally.ios), Some(15), "the totals are the samples'");
-        assert!(note.expect("said so").contains("2 time(s) a worker was stuck"));
+        assert!(note.expect("said so").contains("2 time(s) a worker was more than 500ms late"));
     }
 
     #[test]

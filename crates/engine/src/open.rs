@@ -74,7 +74,8 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
         .custom_flags(flags)
         .open(path)
         .map_err(|error| refusal_of_open(error, access, is_device))?;
-    if access.direct && is_tmpfs(&file) {
+    // A device node may lie on a tmpfs; what it stands for does not.
+    if access.direct && !is_device && is_tmpfs(&file) {
         return Err(Refusal::NoDirect("tmpfs, which keeps files in memory"));
     }
     let length = file

@@ -3,7 +3,7 @@
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Rw, Workload};
 
-use crate::random::SplitMix64;
+use crate::random::{Purpose, SplitMix64};
 
 /// What an I/O does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,9 +117,9 @@ impl Pattern {
     /// for every worker that gets a slice.
     pub(crate) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
         let blocks = size.0 / workload.bs.0;
-        let stream = |purpose| SplitMix64::new(seed, u64::from(job) << 8 | purpose);
+        let stream = |purpose| SplitMix64::new(seed, purpose, job.into());
         let order = if workload.rw.is_random() {
-            Order::Random(Permutation::new(blocks, stream(0)))
+            Order::Random(Permutation::new(blocks, stream(Purpose::Offsets)))
         } else {
             let (first, end) = slice(blocks, job, workload.numjobs);
             Order::Sequential { first, end, next: first }
@@ -127,9 +127,10 @@ impl Pattern {
         let mix = match workload.rw {
             Rw::Read | Rw::RandRead => Mix::Only(Direction::Read),
             Rw::Write | Rw::RandWrite => Mix::Only(Direction::Write),
-            Rw::ReadWrite | Rw::RandRw => {
-                Mix::Both { reads: workload.rwmixread.into(), deck: Permutation::new(100, stream(1)) }
-            }
+            Rw::ReadWrite | Rw::RandRw => Mix::Both {
+                reads: workload.rwmixread.into(),
+                deck: Permutation::new(100, stream(Purpose::Mix)),
+            },
         };
         Self { order, mix, block: workload.bs.0 }
     }
@@ -191,7 +192,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_pass_visits_every_block_once(count in 1_u64..5000, seed: u64) {
-            let mut permutation = Permutation::new(count, SplitMix64::new(seed, 0));
+            let mut permutation = Permutation::new(count, SplitMix64::new(seed, Purpose::Offsets, 0));
             for _ in 0..3 {
                 let mut seen = pass(&mut permutation, count);
                 seen.sort_unstable();
@@ -223,10 +224,10 @@ mod tests {
     #[test]
     fn passes_and_seeds_differ_and_order_has_no_grain() {
         let count = 1 << 16;
-        let mut permutation = Permutation::new(count, SplitMix64::new(1, 0));
+        let mut permutation = Permutation::new(count, SplitMix64::new(1, Purpose::Offsets, 0));
         let (first, second) = (pass(&mut permutation, count), pass(&mut permutation, count));
         assert_ne!(first, second);
-        assert_ne!(first, pass(&mut Permutation::new(count, SplitMix64::new(2, 0)), count));
+        assert_ne!(first, pass(&mut Permutation::new(count, SplitMix64::new(2, Purpose::Offsets, 0)), count));
         // In a random order a block follows its neighbour about once in a pass, and the mean distance of successive
         // blocks is a third of the range.
         let steps: Vec<u64> = first.windows(2).map(|pair| pair[0].abs_diff(pair[1])).collect();

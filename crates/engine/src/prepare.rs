@@ -10,12 +10,14 @@ use iotax_model::units::{Bytes, Nanos};
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Psync, Setup, Uring};
+use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
 use crate::faults::errno_name;
 use crate::open::{self, Access, Target};
 use crate::pattern::Direction;
 use crate::payload::Payload;
+use crate::random::{Purpose, SplitMix64};
 
 /// Bytes of one write: long enough for the device's full speed.
 const CHUNK: u32 = 1 << 20;
@@ -42,25 +44,41 @@ pub(crate) fn fill(
         let doing = format!("{}: {doing}", path.display());
         move |error| EngineError::System { doing, error }
     };
-    let payload = Payload::new(CHUNK as usize, seed, 0);
+    let content = Content::new(seed);
     let body = size.0 - size.0 % DIRECT_UNIT;
     let setup = |depth| -> Result<Setup, EngineError> {
         let file = target.reopen().map_err(trouble("opening it again"))?;
         Ok(Setup { file, depth, slot_bytes: CHUNK as usize })
     };
     let written = match Uring::open(setup(DEPTH)?) {
-        Ok((backend, slots)) => write_all(backend, slots, &payload, body, progress),
+        Ok((backend, slots)) => write_all(backend, slots, &content, body, progress),
         Err(EngineError::NoIoUring { .. }) => {
             let (backend, slots) = Psync::open(setup(1)?)?;
-            write_all(backend, slots, &payload, body, progress)
+            write_all(backend, slots, &content, body, progress)
         }
         Err(error) => return Err(error),
     };
     written.map_err(trouble("filling"))?;
-    write_tail(&target.file, &payload, body, size.0).map_err(trouble("filling its last bytes"))?;
+    write_tail(&target.file, &content, body, size.0).map_err(trouble("filling its last bytes"))?;
     target.file.sync_data().map_err(trouble("flushing"))?;
     progress(size);
     Ok(())
+}
+
+/// What an area is filled with: the seed and a chunk's number decide its content, whichever buffer it goes through.
+struct Content {
+    seed: u64,
+    payload: Payload,
+}
+
+impl Content {
+    fn new(seed: u64) -> Self {
+        Self { seed, payload: Payload::new(CHUNK as usize, SplitMix64::new(seed, Purpose::Fill, 0)) }
+    }
+
+    fn put(&self, chunk: u64, buffer: &mut [u8]) {
+        self.payload.keyed(SplitMix64::new(self.seed, Purpose::FillChunk, chunk).next(), buffer);
+    }
 }
 
 /// Directly, so that the page cache is not filled with what was written, if the filesystem does that.
@@ -75,8 +93,8 @@ fn open_to_fill(path: &Path) -> Result<Target, EngineError> {
 /// Writes `bytes` from the start in chunks; the content of each is given by its number.
 fn write_all<B: Backend>(
     mut backend: B,
-    mut free: Vec<crate::buffers::Slot>,
-    payload: &Payload,
+    mut free: Vec<Slot>,
+    content: &Content,
     bytes: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> io::Result<()> {
@@ -90,7 +108,7 @@ fn write_all<B: Backend>(
         {
             let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
             let io = Io { direction: Direction::Write, offset: queued, length };
-            payload.numbered(queued / u64::from(CHUNK), backend.buffer(&mut slot));
+            content.put(queued / u64::from(CHUNK), backend.buffer(&mut slot));
             pending[slot.index()] = io;
             backend.queue(slot, io);
             queued += u64::from(length);
@@ -130,14 +148,14 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
 }
 
 /// Writes what direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
-fn write_tail(file: &File, payload: &Payload, body: u64, size: u64) -> io::Result<()> {
+fn write_tail(file: &File, content: &Content, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());
     }
     let flags = fcntl_getfl(file)?;
     fcntl_setfl(file, flags - OFlags::DIRECT)?;
     let mut chunk = vec![0; CHUNK as usize];
-    payload.numbered(body / u64::from(CHUNK), &mut chunk);
+    content.put(body / u64::from(CHUNK), &mut chunk);
     let place = usize::try_from(body % u64::from(CHUNK)).unwrap_or(0);
     let length = usize::try_from(size - body).unwrap_or(0);
     file.write_all_at(&chunk[place..place + length], body)?;

@@ -4,10 +4,25 @@
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix64(u64);
 
+/// What the numbers are for. Each purpose has streams of its own, so that nothing recurs by accident.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Purpose {
+    /// The order of a worker's blocks.
+    Offsets,
+    /// Which of a worker's I/Os read and which write.
+    Mix,
+    /// What a worker writes.
+    Payload,
+    /// What an area is filled with.
+    Fill,
+    /// What makes one chunk of a fill differ from the others.
+    FillChunk,
+}
+
 impl SplitMix64 {
-    /// The generator of one seed and one purpose: streams of one seed are independent of each other.
-    pub(crate) const fn new(seed: u64, stream: u64) -> Self {
-        Self(scramble(seed ^ scramble(stream)))
+    /// The generator of one seed, one purpose, and one number of whatever the purpose has many of.
+    pub(crate) const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
+        Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }
 
     /// The next 64 bits.
@@ -31,11 +46,12 @@ mod tests {
 
     #[test]
     fn a_seed_gives_one_sequence_and_its_streams_differ() {
-        let first = |seed, stream| SplitMix64::new(seed, stream).next();
-        assert_eq!(first(1, 2), first(1, 2));
-        assert_ne!(first(1, 2), first(1, 3));
-        assert_ne!(first(1, 2), first(2, 2));
-        // Swapping seed and stream must not meet the same sequence.
-        assert_ne!(first(1, 2), first(2, 1));
+        let first = |seed, purpose, number| SplitMix64::new(seed, purpose, number).next();
+        assert_eq!(first(1, Purpose::Mix, 2), first(1, Purpose::Mix, 2));
+        for other in [first(2, Purpose::Mix, 2), first(1, Purpose::Fill, 2), first(1, Purpose::Mix, 3)] {
+            assert_ne!(first(1, Purpose::Mix, 2), other);
+        }
+        // Swapping seed and number must not meet the same sequence.
+        assert_ne!(first(1, Purpose::Mix, 2), first(2, Purpose::Mix, 1));
     }
 }

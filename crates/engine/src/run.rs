@@ -8,6 +8,8 @@ use iotax_model::record::{CpuTime, Outcome};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
+use rustix::process::{Resource, getrlimit, setrlimit};
+
 use crate::backend::{self, Setup};
 use crate::clock;
 use crate::collector::Collector;
@@ -138,6 +140,7 @@ struct Crew {
 impl Crew {
     /// Starts the workers and waits until all are set up.
     fn muster(job: &Job, target: &Target) -> Result<Self, EngineError> {
+        raise_file_limit(job.workload.numjobs);
         let (sender, reports) = mpsc::channel();
         let mut crew = Self { reports, starts: Vec::new(), spares: Vec::new(), at_work: 0 };
         let mut mustered = Ok(());
@@ -252,6 +255,18 @@ impl Crew {
             }
             self.next_report(Duration::from_nanos(left));
         }
+    }
+}
+
+/// Lets the process have the files that the workers need, as far as it may: the usual limit of 1024 is meant for programs
+/// that use select(2). If that is not enough, opening fails and says so.
+fn raise_file_limit(workers: u32) {
+    // A target and a ring for each, and something for everyone else.
+    let needed = u64::from(workers) * 2 + 64;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < needed) {
+        limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
+        let _ = setrlimit(Resource::Nofile, limit);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::error::EngineError;
 use crate::faults::Faults;
 use crate::pattern::{Direction, Pattern};
 use crate::payload::Payload;
+use crate::random::{Purpose, SplitMix64};
 use crate::window::Window;
 
 /// So many failures in a row, and no success, make a worker pause: an error is often quicker than any I/O.
@@ -102,7 +103,9 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
     let length = setup.slot_bytes as u32;
     let depth = setup.depth as usize;
-    let mut payload = rw.writes().then(|| Payload::new(setup.slot_bytes, seed, number.into()));
+    let mut payload = rw
+        .writes()
+        .then(|| Payload::new(setup.slot_bytes, SplitMix64::new(seed, Purpose::Payload, number.into())));
     let (mut backend, mut free) = B::open(setup)?;
     let mut flights =
         vec![Flight { io: Io { direction: Direction::Read, offset: 0, length }, submitted_at: 0 }; depth];

@@ -13,8 +13,9 @@ use crate::pattern::Direction;
 
 /// Marks the alarm's completion; slots are numbered from 0.
 const ALARM: u64 = u64::MAX;
-/// Places in the ring beyond the slots': for alarms.
-const SPARE_ENTRIES: u32 = 4;
+/// How many alarms may be on their way, for which the ring has places beyond the slots'. One that a completion forestalled
+/// is still to come when the next is set.
+const ALARMS: u32 = 4;
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
 
@@ -35,7 +36,8 @@ pub(crate) struct Uring {
     buffers: Buffers,
     memory: Memory,
     in_flight: u32,
-    /// Read by the kernel when the alarm is submitted.
+    alarms: u32,
+    /// Read by the kernel when an alarm is submitted.
     alarm: Box<types::Timespec>,
     note: Option<String>,
 }
@@ -43,14 +45,14 @@ pub(crate) struct Uring {
 impl Backend for Uring {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
         let (buffers, slots) = super::buffers(&setup)?;
-        let ring = ring(setup.depth + SPARE_ENTRIES)?;
+        let ring = ring(setup.depth + ALARMS)?;
         // The ring keeps a reference of its own to the file.
         ring.submitter().register_files(&[setup.file.as_raw_fd()]).map_err(|error| EngineError::System {
             doing: "registering the file with io_uring".into(),
             error,
         })?;
         let (memory, note) = register(&ring, &buffers, &slots);
-        Ok((Self { ring, buffers, memory, in_flight: 0, alarm: Box::default(), note }, slots))
+        Ok((Self { ring, buffers, memory, in_flight: 0, alarms: 0, alarm: Box::default(), note }, slots))
     }
 
     #[inline]
@@ -87,7 +89,9 @@ impl Backend for Uring {
     )]
     fn reap(&mut self, done: &mut Vec<Completion>) {
         for entry in self.ring.completion() {
-            if entry.user_data() != ALARM {
+            if entry.user_data() == ALARM {
+                self.alarms -= 1;
+            } else {
                 self.in_flight -= 1;
                 // SAFETY: the number was taken from the slot that queue consumed, and an I/O completes once.
                 let slot = unsafe { Slot::returned(entry.user_data() as u32) };
@@ -97,6 +101,11 @@ impl Backend for Uring {
     }
 
     fn alarm(&mut self, after_ns: u64) {
+        if self.alarms == ALARMS {
+            // The kernel has taken nothing for several intervals; those on their way do as well.
+            return;
+        }
+        self.alarms += 1;
         *self.alarm =
             types::Timespec::new().sec(after_ns / 1_000_000_000).nsec((after_ns % 1_000_000_000) as u32);
         let entry = opcode::Timeout::new(&raw const *self.alarm).build().user_data(ALARM);
@@ -141,7 +150,7 @@ impl Uring {
         // SAFETY: the entry's buffer is the slot's, which its owner gave away until the completion, or the alarm's; both
         // live in self, which waits in drop for what is in flight.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        assert!(pushed.is_ok(), "the ring has a place for every slot and for the alarms of two intervals");
+        assert!(pushed.is_ok(), "the ring has a place for every slot and every alarm");
     }
 }
 
@@ -161,13 +170,17 @@ impl Drop for Uring {
 
 /// A ring for one thread, whose completions are worked off when that thread asks for them (Linux 6.1), else a plain one.
 fn ring(entries: u32) -> Result<IoUring, EngineError> {
-    let refuse = |error: io::Error| match error.raw_os_error() {
-        Some(libc::ENOSYS | libc::EPERM) => EngineError::NoIoUring { error },
-        _ => EngineError::System { doing: format!("setting up an io_uring of {entries} entries"), error },
-    };
+    let refuse = |error| refusal(error, entries);
     match IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries).map_err(refuse),
         ring => ring.map_err(refuse),
+    }
+}
+
+fn refusal(error: io::Error, entries: u32) -> EngineError {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EPERM) => EngineError::NoIoUring { error },
+        _ => EngineError::System { doing: format!("setting up an io_uring of {entries} entries"), error },
     }
 }
 
@@ -189,5 +202,38 @@ fn register(ring: &IoUring, buffers: &Buffers, slots: &[Slot]) -> (Memory, Optio
             );
             (Memory::Plain, Some(note))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_io_uring_is_missing_or_forbidden_the_way_out_is_named() {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            let error = refusal(io::Error::from_raw_os_error(errno), 8).to_string();
+            assert!(error.contains("io_uring_disabled") && error.contains("--ioengine psync"), "{error}");
+        }
+        let error = refusal(io::Error::from_raw_os_error(libc::ENOMEM), 8).to_string();
+        assert!(!error.contains("psync") && error.contains("8 entries"), "{error}");
+    }
+
+    #[test]
+    fn alarms_beyond_the_ring_are_left_out() {
+        let file = tempfile::tempfile().expect("file");
+        let (mut uring, _slots) = match Uring::open(Setup { file, depth: 1, slot_bytes: 512 }) {
+            Err(error @ EngineError::NoIoUring { .. }) => return eprintln!("skipped: {error}"),
+            opened => opened.expect("opened"),
+        };
+        for _ in 0..100 {
+            uring.alarm(1_000_000);
+        }
+        let mut done = Vec::new();
+        while uring.alarms > 0 {
+            uring.submit().expect("waited");
+            uring.reap(&mut done);
+        }
+        assert_eq!(done, []);
     }
 }

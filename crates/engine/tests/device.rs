@@ -1,0 +1,132 @@
+//! Block devices: a loop device stands for all. Needs root and losetup.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::process::Command;
+
+use iotax_engine::{EngineError, Refusal, fill, measure};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Job;
+use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+
+const SIZE: u64 = 8 << 20;
+
+/// A loop device with blocks of 4 KiB over a temporary file; both go with it.
+struct Loop {
+    path: PathBuf,
+    backing: tempfile::NamedTempFile,
+}
+
+impl Loop {
+    /// `None`, and a word why, where there are no loop devices to be had.
+    fn new() -> Option<Self> {
+        let backing = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        backing.as_file().set_len(SIZE).expect("sized");
+        let output = Command::new("losetup")
+            .args(["--find", "--show", "--sector-size", "4096"])
+            .arg(backing.path())
+            .output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let path = String::from_utf8(output.stdout).expect("a path").trim().into();
+                Some(Self { path, backing })
+            }
+            Ok(output) => {
+                eprintln!("skipped: no loop device: {}", String::from_utf8_lossy(&output.stderr).trim());
+                None
+            }
+            Err(error) => {
+                eprintln!("skipped: no losetup: {error}");
+                None
+            }
+        }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let mut content = vec![0; usize::try_from(SIZE).expect("fits")];
+        File::open(&self.path).expect("opened").read_exact_at(&mut content, 0).expect("read");
+        content
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        if !detached.is_ok_and(|status| status.success()) {
+            eprintln!("{} on {} is left over", self.path.display(), self.backing.path().display());
+        }
+    }
+}
+
+fn job(rw: Rw, bs: u64, direct: bool) -> Job {
+    let keys = WorkloadKeys {
+        rw: Some(rw),
+        bs: Some(Bytes(bs)),
+        runtime: Some(Nanos::from_millis(100)),
+        ramp_time: Some(Nanos(0)),
+        numjobs: Some(2),
+        direct: Some(direct),
+        ioengine: Some(IoEngine::Psync),
+        ..WorkloadKeys::default()
+    };
+    let workload = keys.complete(&WorkloadKeys::default());
+    Job {
+        path: None,
+        workload,
+        size: Bytes(SIZE),
+        seed: 1,
+        interval: Nanos::from_millis(100),
+        writable: true,
+    }
+}
+
+fn refusal(result: Result<impl Sized, EngineError>) -> Refusal {
+    match result {
+        Err(EngineError::Target { reason, .. }) => reason,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("not refused"),
+    }
+}
+
+#[test]
+fn a_device_is_filled_read_and_written_whole() {
+    let Some(device) = Loop::new() else { return };
+    fill(&device.path, Bytes(SIZE), 1, &mut |_| {}).expect("filled");
+    let filled = device.content();
+    assert!(filled.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
+    // Several workers hold a device that one of them claimed.
+    for direct in [false, true] {
+        let outcome = measure(&job(Rw::RandRw, 4096, direct), &device.path, &mut |_| {}).expect("measured");
+        assert_eq!(outcome.errors, []);
+        assert!(
+            [outcome.read, outcome.write].into_iter().all(|tally| tally.is_some_and(|tally| tally.ios > 0))
+        );
+    }
+    assert_ne!(device.content(), filled);
+    let too_long = refusal(fill(&device.path, Bytes(SIZE + 4096), 1, &mut |_| {}));
+    assert!(matches!(too_long, Refusal::TooLong { length: Bytes(SIZE), .. }), "{too_long}");
+}
+
+#[test]
+fn direct_io_below_the_logical_block_size_is_refused() {
+    let Some(device) = Loop::new() else { return };
+    let reason = refusal(measure(&job(Rw::RandRead, 512, true), &device.path, &mut |_| {}));
+    assert!(matches!(reason, Refusal::Alignment { unit: Bytes(4096), .. }), "{reason}");
+}
+
+#[test]
+fn a_device_in_use_is_read_but_not_written() {
+    let Some(device) = Loop::new() else { return };
+    let holder =
+        OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&device.path).expect("claimed");
+    let before = device.content();
+    let in_use = refusal(measure(&job(Rw::RandWrite, 4096, true), &device.path, &mut |_| {}));
+    assert!(matches!(in_use, Refusal::InUse), "{in_use}");
+    let in_use = refusal(fill(&device.path, Bytes(SIZE), 1, &mut |_| {}));
+    assert!(matches!(in_use, Refusal::InUse), "{in_use}");
+    assert_eq!(device.content(), before);
+    measure(&job(Rw::RandRead, 4096, true), &device.path, &mut |_| {}).expect("read all the same");
+    drop(holder);
+    measure(&job(Rw::RandWrite, 4096, true), &device.path, &mut |_| {}).expect("free again");
+}
