@@ -2,6 +2,7 @@
 
 mod figure;
 mod remarks;
+pub mod terminal;
 pub mod words;
 
 use std::time::{Duration, UNIX_EPOCH};

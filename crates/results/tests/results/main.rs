@@ -4,3 +4,4 @@ mod json;
 mod judge;
 mod store;
 mod synthetic;
+mod terminal;
