@@ -1,10 +1,10 @@
 //! Honesty checks: how far the figures can be trusted.
 
 use iotax_model::record::{CacheDrop, Measurement};
-use iotax_model::target::LayerKind;
 use iotax_model::units::human;
 use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
+use super::figures::bottom_disks;
 use super::{Comparison, each_cell, measured};
 use crate::stats::steady::steadiness;
 use crate::store::Run;
@@ -154,22 +154,7 @@ fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning>
     if !workload.direct || asked == 0 || host.disks.is_empty() {
         return None;
     }
-    let devices: Vec<&str> = run
-        .targets
-        .iter()
-        .filter(|target| target.name == m.target)
-        .flat_map(|target| &target.layers)
-        .filter(|layer| layer.kind == LayerKind::Device)
-        .map(|layer| layer.name.as_str())
-        .collect();
-    // Without a known bottom all layers count, some of them twice: that can hide a lie, never make one up.
-    let known = host.disks.keys().any(|name| devices.contains(&name.as_str()));
-    let served: u64 = host
-        .disks
-        .iter()
-        .filter(|(name, _)| !known || devices.contains(&name.as_str()))
-        .map(|(_, disk)| disk.read_bytes)
-        .sum();
+    let served: u64 = bottom_disks(run, &m.target, host).map(|(_, disk)| disk.read_bytes).sum();
     ((served as f64) < SERVED * asked as f64).then(|| {
         let evidence = format!(
             "{} were read directly, the device served {} ({:.0}%)",
