@@ -25,7 +25,7 @@ pub const SCHEMA: &str = "iotax/1";
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     object([
-        ("schema", text(SCHEMA)),
+        ("schema", Some(SCHEMA.into())),
         ("run", Some(head(run))),
         ("targets", any(&run.targets)),
         ("workloads", any(&run.plan.workloads)),
@@ -40,12 +40,12 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
 fn head(run: &Run) -> Value {
     object([
         ("id", Some(run.id.into())),
-        ("name", text(&run.plan.name)),
-        ("state", text(run.state.word())),
+        ("name", Some(run.plan.name.as_str().into())),
+        ("state", Some(run.state.word().into())),
         ("seed", Some(run.seed.into())),
-        ("started_at", text(&utc(run.started_at_ms))),
+        ("started_at", Some(utc(run.started_at_ms).into())),
         ("repeat", Some(run.plan.repeat.into())),
-        ("baseline", text(&run.plan.baseline)),
+        ("baseline", Some(run.plan.baseline.as_str().into())),
         ("environment", any(&run.environment)),
     ])
 }
@@ -67,11 +67,11 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
             && w.block == Some(m.block)
     };
     object([
-        ("target", text(&m.target)),
-        ("workload", text(&m.workload)),
+        ("target", Some(m.target.as_str().into())),
+        ("workload", Some(m.workload.as_str().into())),
         ("block", Some(m.block.into())),
         ("order", Some(m.order.into())),
-        ("started_at", text(&utc(m.started_at_ms))),
+        ("started_at", Some(utc(m.started_at_ms).into())),
         ("duration_s", number(Some(duration_s))),
         ("read", m.outcome.read.as_ref().map(direction)),
         ("write", m.outcome.write.as_ref().map(direction)),
@@ -112,10 +112,10 @@ fn comparison(c: &Comparison) -> Value {
         object([("mean", number(Some(tax.ns))), ("low", low(tax.interval)), ("high", high(tax.interval))])
     });
     object([
-        ("workload", text(&c.workload)),
-        ("metric", text(c.metric.word())),
-        ("target", text(&c.target)),
-        ("baseline", text(&c.baseline)),
+        ("workload", Some(c.workload.as_str().into())),
+        ("metric", Some(c.metric.word().into())),
+        ("target", Some(c.target.as_str().into())),
+        ("baseline", Some(c.baseline.as_str().into())),
         ("ratio", number(Some(c.ratio))),
         ("low", low(c.interval)),
         ("high", high(c.interval)),
@@ -124,7 +124,7 @@ fn comparison(c: &Comparison) -> Value {
         ("high_95", high(c.interval_95)),
         ("sign_flip_p", number(c.sign_flip_p)),
         ("tax_ns", tax),
-        ("verdict", text(c.verdict.word())),
+        ("verdict", Some(c.verdict.word().into())),
         ("blocks", Some(c.blocks.into())),
         ("needed_blocks", c.needed_blocks.map(Value::from)),
     ])
@@ -135,10 +135,6 @@ fn object<const N: usize>(entries: [(&str, Option<Value>); N]) -> Value {
     Value::Object(
         entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>(),
     )
-}
-
-fn text(value: &str) -> Option<Value> {
-    Some(value.into())
 }
 
 /// Absent for what JSON cannot say.

@@ -1,10 +1,10 @@
 //! Honesty checks: how far the figures can be trusted.
 
 use iotax_model::record::{CacheDrop, Measurement};
-use iotax_model::target::LayerKind;
 use iotax_model::units::human;
 use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
+use super::figures::bottom_disks;
 use super::{Comparison, each_cell, measured};
 use crate::stats::steady::steadiness;
 use crate::store::Run;
@@ -62,13 +62,13 @@ fn incomplete_run(run: &Run) -> Option<Warning> {
     })
 }
 
-/// Cells that the plan compares and the records cannot.
+/// Cells that the plan compares and the records cannot. Before the first measurement there is nothing to name.
 fn missing_comparisons<'a>(
     run: &'a Run,
     comparisons: &'a [Comparison],
 ) -> impl Iterator<Item = Warning> + 'a {
     each_cell(run).filter_map(|(workload, target)| {
-        let compared = comparisons.iter().any(|c| c.workload == workload && c.target == target);
+        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == target);
         if compared || target == run.plan.baseline {
             return None;
         }
@@ -97,7 +97,7 @@ fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
         evidence:
             "the guest's CPU was emulated (TCG): its tax is that of emulation, not of hardware virtualization"
                 .into(),
-        remedy: "measure where KVM runs guests; iotax doctor says what is missing".into(),
+        remedy: "measure on a machine where KVM runs guests: one with vmx or svm among its CPU flags".into(),
     })
 }
 
@@ -154,22 +154,7 @@ fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning>
     if !workload.direct || asked == 0 || host.disks.is_empty() {
         return None;
     }
-    let devices: Vec<&str> = run
-        .targets
-        .iter()
-        .filter(|target| target.name == m.target)
-        .flat_map(|target| &target.layers)
-        .filter(|layer| layer.kind == LayerKind::Device)
-        .map(|layer| layer.name.as_str())
-        .collect();
-    // Without a known bottom all layers count, some of them twice: that can hide a lie, never make one up.
-    let known = host.disks.keys().any(|name| devices.contains(&name.as_str()));
-    let served: u64 = host
-        .disks
-        .iter()
-        .filter(|(name, _)| !known || devices.contains(&name.as_str()))
-        .map(|(_, disk)| disk.read_bytes)
-        .sum();
+    let served: u64 = bottom_disks(run, &m.target, host).map(|(_, disk)| disk.read_bytes).sum();
     ((served as f64) < SERVED * asked as f64).then(|| {
         let evidence = format!(
             "{} were read directly, the device served {} ({:.0}%)",

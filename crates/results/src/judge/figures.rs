@@ -1,9 +1,11 @@
 //! The figures of measurements and of cells.
 
 use iotax_model::Histogram;
-use iotax_model::record::{Measurement, Tally};
+use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tally};
+use iotax_model::target::LayerKind;
 
 use crate::stats::median;
+use crate::store::Run;
 
 /// A percentile with fewer values beyond it is mostly chance and is not given.
 const BEYOND: f64 = 10.0;
@@ -99,6 +101,27 @@ pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
 fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
     let ios = measurement.outcome.ios();
     (ios > 0).then(|| ns as f64 / ios as f64)
+}
+
+/// What the devices at the bottom of a target's stack did, by name.
+///
+/// Where the stack names no device that was observed, every observed layer counts, some I/O then more than once: that
+/// can hide that a cache answered, never make it up.
+pub(crate) fn bottom_disks<'a>(
+    run: &'a Run,
+    target: &'a str,
+    activity: &'a HostActivity,
+) -> impl Iterator<Item = (&'a str, &'a DiskActivity)> {
+    let is_bottom = move |name: &str| {
+        let records = run.targets.iter().filter(|record| record.name == target);
+        records.flat_map(|r| &r.layers).any(|layer| layer.kind == LayerKind::Device && layer.name == name)
+    };
+    let known = activity.disks.keys().any(|name| is_bottom(name));
+    activity
+        .disks
+        .iter()
+        .filter(move |(name, _)| !known || is_bottom(name))
+        .map(|(name, disk)| (name.as_str(), disk))
 }
 
 /// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.

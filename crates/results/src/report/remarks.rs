@@ -5,12 +5,12 @@ use iotax_model::{Warning, WarningKind};
 use crate::report::figure::{counted, listed};
 use crate::store::Run;
 
-/// What was seen of one target, with one way to mend it.
+/// What was seen, with one way to mend it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remark {
     /// What was seen.
     pub(super) kind: WarningKind,
-    /// Where: target, workloads, in how many measurements. Empty if it concerns the run.
+    /// Where: targets, workloads, in how many measurements. Empty if it concerns the run.
     pub(super) place: String,
     /// The figures; of several, the first.
     pub(super) evidence: String,
@@ -18,13 +18,14 @@ pub(super) struct Remark {
     pub(super) remedy: String,
 }
 
-/// The warnings by kind, target and remedy, in the order of their first appearance, then what the agents did
-/// otherwise than asked.
+/// The warnings by kind, target and remedy, in the order of their first appearance.
 pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     let mut groups: Vec<Vec<&Warning>> = Vec::new();
     for warning in warnings {
-        let same =
-            |w: &Warning| (w.kind, &w.target, &w.remedy) == (warning.kind, &warning.target, &warning.remedy);
+        // What holds for a whole target is one line for all targets that it holds for.
+        let target = |w: &Warning| w.workload.is_some().then(|| w.target.clone());
+        let key = |w: &Warning| (w.kind, target(w), w.remedy.clone());
+        let same = |w: &Warning| key(w) == key(warning);
         match groups.iter_mut().find(|group| same(group[0])) {
             Some(group) => group.push(warning),
             None => groups.push(vec![warning]),
@@ -47,13 +48,12 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
 
 fn remark(run: &Run, group: &[&Warning]) -> Remark {
     let first = group[0];
-    let mut workloads: Vec<String> = Vec::new();
-    for workload in group.iter().filter_map(|w| w.workload.clone()) {
-        if !workloads.contains(&workload) {
-            workloads.push(workload);
-        }
+    let mut place: Vec<String> = Vec::new();
+    let targets = distinct(group.iter().filter_map(|w| w.target.as_deref()));
+    if !targets.is_empty() {
+        place.push(listed(&targets));
     }
-    let mut place: Vec<String> = first.target.iter().cloned().collect();
+    let workloads = distinct(group.iter().filter_map(|w| w.workload.as_deref()));
     if workloads.len() == run.plan.workloads.len() && workloads.len() > 1 {
         place.push("all workloads".into());
     } else if !workloads.is_empty() {
@@ -70,4 +70,15 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     let others = group.iter().any(|w| w.evidence != first.evidence);
     let evidence = if others { format!("for instance {}", first.evidence) } else { first.evidence.clone() };
     Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
+}
+
+/// Each word once, in the order of its first appearance.
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in words {
+        if !found.iter().any(|known| known == word) {
+            found.push(word.to_owned());
+        }
+    }
+    found
 }

@@ -1,7 +1,9 @@
 //! What a run means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
 
+use iotax_model::units::human;
+
 use crate::judge::{Comparison, Judgement, Metric};
-use crate::report::figure::{counted, listed, signed_time};
+use crate::report::figure::{counted, listed};
 use crate::stats::MARGIN;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
@@ -20,7 +22,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
         sentences.extend(versus.speed(run));
     }
     for versus in each_pair(&judgement.comparisons) {
-        sentences.extend(versus.cpu());
+        sentences.extend(versus.cpu(run));
     }
     for versus in each_pair(&judgement.comparisons) {
         sentences.extend(versus.undecided(run));
@@ -100,9 +102,7 @@ impl<'a> Versus<'a> {
 
     /// `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`.
     fn amount(&self, latency: &Comparison) -> String {
-        let absolute = latency
-            .tax
-            .map(|tax| format!(" by {} per I/O", signed_time(tax.ns.abs()).trim_start_matches('+')));
+        let absolute = latency.tax.map(|tax| format!(" by {} per I/O", human::time(tax.ns.abs())));
         let relative = self
             .by(Metric::Iops)
             .find(|c| c.workload == latency.workload)
@@ -110,22 +110,25 @@ impl<'a> Versus<'a> {
         format!("{}{}{}", latency.workload, absolute.unwrap_or_default(), relative.unwrap_or_default())
     }
 
-    fn cpu(&self) -> Option<String> {
-        let with = |verdict| -> Vec<String> {
-            self.by(Metric::CpuPerIo)
-                .filter(|c| c.verdict == verdict)
-                .filter_map(|c| Some(format!("{} on {}", signed_time(c.tax?.ns), c.workload)))
-                .collect()
+    /// The price in CPU time, as a range over the workloads on which it is decided.
+    fn cpu(&self, run: &Run) -> Option<String> {
+        let part = |verdict, word| {
+            let found: Vec<&Comparison> =
+                self.by(Metric::CpuPerIo).filter(|c| c.verdict == verdict).collect();
+            let amounts: Vec<f64> = found.iter().filter_map(|c| Some(c.tax?.ns.abs())).collect();
+            let least = human::time(amounts.iter().copied().reduce(f64::min)?);
+            let most = human::time(amounts.iter().copied().reduce(f64::max)?);
+            let amount = if least == most { most } else { format!("{least} to {most}") };
+            let place = if found.len() == run.plan.workloads.len() && found.len() > 1 {
+                "every workload".into()
+            } else {
+                listed(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
+            };
+            Some(format!("{amount} {word} host CPU per I/O than {} on {place}", self.baseline))
         };
-        let (more, less) = (with(Verdict::Slower), with(Verdict::Faster));
-        let parts: Vec<String> = [("more", more), ("less", less)]
-            .into_iter()
-            .filter(|(_, amounts)| !amounts.is_empty())
-            .map(|(word, amounts)| {
-                format!("{word} host CPU per I/O than {}: {}", self.baseline, listed(&amounts))
-            })
-            .collect();
-        (!parts.is_empty()).then(|| format!("{} costs {}.", self.target, parts.join("; and ")))
+        let parts: Vec<String> =
+            [part(Verdict::Slower, "more"), part(Verdict::Faster, "less")].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("{} costs {}.", self.target, parts.join(", and ")))
     }
 
     fn undecided(&self, run: &Run) -> Option<String> {

@@ -1,6 +1,8 @@
 //! The crate from outside: synthetic runs in, answers out.
 
+mod html;
 mod json;
 mod judge;
 mod store;
 mod synthetic;
+mod terminal;

@@ -14,7 +14,7 @@ use iotax_results::Run;
 use iotax_results::store::RunState;
 
 /// Length of every measured window.
-pub(crate) const SECONDS: u64 = 6;
+pub(crate) const SECONDS: u32 = 6;
 
 /// How a target behaves.
 #[derive(Clone, Copy)]
@@ -147,7 +147,7 @@ pub(crate) fn measurement(
             let wobble = 1.0 + 0.02 * STRAYS[(second as usize + phase) % STRAYS.len()];
             let ios = whole(per_second * wobble);
             let (read, write) = tallies(workload, ios, mean_ns / wobble);
-            let at_ns = second * 1_000_000_000;
+            let at_ns = u64::from(second) * 1_000_000_000;
             let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
             let host = activity(bytes(&read), bytes(&write), ios, truth.cpu_ns, at_ns, 1_000_000_000);
             (Sample { at_ns, duration_ns: 1_000_000_000, read, write }, host)
@@ -160,7 +160,7 @@ pub(crate) fn measurement(
         })
     };
     let (read, write) = (total(|s| &s.read), total(|s| &s.write));
-    let duration_ns = SECONDS * 1_000_000_000;
+    let duration_ns = u64::from(SECONDS) * 1_000_000_000;
     let outcome = Outcome {
         duration_ns,
         read,
@@ -202,7 +202,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
         .iter()
         .map(|name| {
             let standard: Workload = name.parse().expect("a standard workload");
-            Workload { runtime: Nanos::from_secs(SECONDS), ..standard }
+            Workload { runtime: Nanos::from_secs(u64::from(SECONDS)), ..standard }
         })
         .collect();
     let plan = Plan {

@@ -1,0 +1,211 @@
+//! A run as one HTML file: no script, no request, light and dark, printable.
+
+mod chart;
+mod workload;
+
+use iotax_model::record::TargetRecord;
+use iotax_model::units::human;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::figure::counted;
+use super::remarks::{notes, remarks};
+use super::{plan_toml, utc};
+use crate::judge::Judgement;
+use crate::store::Run;
+
+/// Colours in the style sheet; a ninth target shares the first one's.
+const COLOURS: usize = 8;
+
+/// The whole file.
+#[must_use]
+pub fn render(run: &Run, judgement: &Judgement) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // Nothing is loaded, so nothing may be: a browser then asks not even for an icon.
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                link rel="icon" href="data:,";
+                title { (run.plan.name) " - iotax run " (run.id) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                main {
+                    (head(run))
+                    (meaning(run, judgement))
+                    @for workload in &run.plan.workloads {
+                        (workload::section(run, judgement, workload))
+                    }
+                    (remark_list(run, judgement))
+                    (targets(run))
+                    (environment(run))
+                    (reproduce(run))
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// The class of a target's colour, the same everywhere in the file.
+fn colour(run: &Run, target: &str) -> String {
+    let index = run.plan.targets.iter().position(|t| t.name == target).unwrap_or_default();
+    format!("t{}", index % COLOURS)
+}
+
+fn is_emulated(run: &Run, target: &str) -> bool {
+    run.targets.iter().any(|t| t.name == target && t.emulated)
+}
+
+fn head(run: &Run) -> Markup {
+    html! {
+        header {
+            h1 { (run.plan.name) }
+            p.about {
+                "iotax run " (run.id) " \u{b7} " (utc(run.started_at_ms)) " \u{b7} " (run.state) " \u{b7} "
+                (counted(run.plan.repeat, "block")) " \u{b7} seed " (run.seed)
+            }
+            ul.legend {
+                @for target in &run.plan.targets {
+                    li class=(colour(run, &target.name)) {
+                        span.swatch {} (target.name)
+                        @if target.name == run.plan.baseline && run.plan.targets.len() > 1 { span.tag { "baseline" } }
+                        @if is_emulated(run, &target.name) { span.tag { "emulated" } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn meaning(run: &Run, judgement: &Judgement) -> Markup {
+    html! {
+        @if run.measurements.is_empty() {
+            section.means { h2 { "Nothing was measured" } }
+        } @else if !judgement.conclusions.is_empty() {
+            section.means {
+                h2 { "What it means" }
+                ul { @for sentence in &judgement.conclusions { li { (sentence) } } }
+            }
+        }
+    }
+}
+
+fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
+    let (found, noted) = (remarks(run, &judgement.warnings), notes(run));
+    html! {
+        section.remarks {
+            h2 { "Remarks" }
+            ul {
+                @for remark in &found {
+                    li {
+                        b { (remark.kind.word().replace('_', " ")) }
+                        @if !remark.place.is_empty() { ", " (remark.place) }
+                        ": " (remark.evidence) ". " span.note { "Remedy: " (remark.remedy) "." }
+                    }
+                }
+                @for note in &noted { li { (note) } }
+                @if found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
+                    li { "Clean: the checks of caches, clocks, the load generator, steadiness and errors found nothing." }
+                }
+                @if let Some(floor) = run.environment.floor_ns_per_io {
+                    li { "The engine itself takes " (human::time(floor as f64)) " of CPU per I/O." }
+                }
+            }
+        }
+    }
+}
+
+fn targets(run: &Run) -> Markup {
+    html! {
+        @if !run.targets.is_empty() {
+            section {
+                h2 { "Targets" small { "layers from the bottom up" } }
+                @for record in &run.targets { (target(run, record)) }
+            }
+        }
+    }
+}
+
+fn target(run: &Run, record: &TargetRecord) -> Markup {
+    let facts: Vec<String> = [
+        record.guest_kernel.as_ref().map(|kernel| format!("guest kernel {kernel}")),
+        record.guest_clocksource.as_ref().map(|clock| format!("clocksource {clock}")),
+        record.boot_ns.map(|ns| format!("agent answered {} after start", human::time(ns as f64))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    html! {
+        h3 class=(colour(run, &record.name)) {
+            span.swatch {} (record.name)
+            @if record.emulated { span.tag { "emulated" } }
+        }
+        ol.layers {
+            @for layer in &record.layers {
+                li { (layer.name) small { (layer.kind) @if !layer.detail.is_empty() { " \u{b7} " (layer.detail) } } }
+            }
+        }
+        @if !facts.is_empty() { p.note { (facts.join(" \u{b7} ")) } }
+        @if let Some(command) = &record.command_line {
+            details { summary { "Command line" } pre { (command) } }
+        }
+    }
+}
+
+fn environment(run: &Run) -> Markup {
+    let e = &run.environment;
+    let text = |value: &Option<String>| value.clone();
+    let facts: [(&str, Option<String>); 12] = [
+        ("CPU", text(&e.cpu_model)),
+        ("CPUs online", e.cpus.map(|n| n.to_string())),
+        ("Memory", e.memory_bytes.map(human::bytes)),
+        ("Kernel", text(&e.kernel)),
+        ("Distribution", text(&e.os)),
+        ("Frequency governor", text(&e.governor)),
+        ("Clocksource", text(&e.clocksource)),
+        ("Hypervisor beneath", text(&e.hypervisor)),
+        ("QEMU", text(&e.qemu)),
+        ("Guests run by", text(&e.accel)),
+        ("because", text(&e.accel_reason)),
+        ("iotax", text(&e.tool)),
+    ];
+    html! {
+        section {
+            h2 { "Environment" }
+            dl {
+                @for (name, value) in &facts {
+                    @if let Some(value) = value { dt { (name) } dd { (value) } }
+                }
+            }
+            @if !e.mitigations.is_empty() {
+                details {
+                    summary { "CPU vulnerabilities" }
+                    dl { @for (name, state) in &e.mitigations { dt { (name) } dd { (state) } } }
+                }
+            }
+        }
+    }
+}
+
+fn reproduce(run: &Run) -> Markup {
+    html! {
+        section {
+            h2 { "How to reproduce" }
+            p { "Save the plan as " code { "plan.toml" } " and run " code { "iotax run plan.toml" }
+                ": the seed in it fixes the order of the cells and the payload." }
+            @match plan_toml(run) {
+                Ok(plan) => details { summary { "The plan" } pre { (plan) } },
+                Err(error) => p.note { "The plan cannot be written as TOML: " (error) },
+            }
+            p.note {
+                "Targets are compared within blocks by log ratios; intervals are Student's t at a level that Holm's \
+                 procedure sets for each metric; within 2% counts as the same. Error bars show those intervals. Tables \
+                 give medians over the blocks, percentiles all blocks together; one with fewer than ten values beyond it \
+                 is left out."
+            }
+        }
+    }
+}

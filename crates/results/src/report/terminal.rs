@@ -1,0 +1,207 @@
+//! A run as text for a terminal.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use iotax_model::Workload;
+use iotax_model::record::Tally;
+use iotax_model::units::human;
+
+use super::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
+use super::remarks::{notes, remarks};
+use crate::judge::figures::percentile;
+use crate::judge::{Judgement, Metric};
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+/// Narrower than this, sentences are not broken further.
+const NARROWEST: usize = 40;
+
+/// The whole report: a table for each workload, what it means, and remarks. Sentences are broken at `width` columns;
+/// tables are as wide as their figures, about 100 columns for names of the usual length. With `colour`, ANSI colours.
+///
+/// A run of a single target has nothing to compare and shows its figures in full instead.
+#[must_use]
+pub fn render(run: &Run, judgement: &Judgement, width: usize, colour: bool) -> String {
+    let width = width.max(NARROWEST);
+    let mut text = String::new();
+    for workload in &run.plan.workloads {
+        let table = if run.plan.targets.len() > 1 {
+            comparison_table(run, judgement, workload)
+        } else {
+            figures_table(run, judgement, workload)
+        };
+        let Some(mut table) = table else { continue };
+        if colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        let _ = writeln!(text, "{} ({})", title(workload), workload.name);
+        for line in table.lines() {
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text.push('\n');
+    }
+    if text.is_empty() {
+        text.push_str("Nothing was measured.\n\n");
+    }
+    section(&mut text, "What it means", &judgement.conclusions, width);
+    section(&mut text, "Remarks", &remark_lines(run, judgement), width);
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+/// One row per target; absent if none was measured.
+fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Table> {
+    let mut table = plain(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
+    let mut rows = 0;
+    for target in &run.plan.targets {
+        let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };
+        let latency = judgement.comparison(&workload.name, &target.name, Metric::LatencyMean);
+        let cost = match latency {
+            _ if target.name == run.plan.baseline => "baseline".into(),
+            Some(comparison) => comparison.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
+            None => UNKNOWN.into(),
+        };
+        let emulated = run.targets.iter().any(|t| t.name == target.name && t.emulated);
+        let verdict = latency.map(|c| c.verdict);
+        let words: Vec<String> = verdict
+            .map(|v| v.word().to_owned())
+            .into_iter()
+            .chain(emulated.then(|| "emulated".to_owned()))
+            .collect();
+        let mut row = vec![Cell::new(&target.name)];
+        row.extend(
+            [
+                or_unknown(summary.iops, human::count),
+                or_unknown(summary.bytes_per_s, megabytes),
+                or_unknown(summary.percentile(0.5), human::time),
+                or_unknown(summary.percentile(0.99), human::time),
+                cost,
+                or_unknown(summary.host_cpu_per_io, human::time),
+            ]
+            .map(right),
+        );
+        row.push(coloured(Cell::new(words.join(", ")), verdict));
+        table.add_row(row);
+        rows += 1;
+    }
+    (rows > 0).then_some(table)
+}
+
+/// One row per direction, and one for both together if there are two; absent if nothing was measured.
+fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Table> {
+    let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
+    let mut table = plain(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
+    let directions: Vec<(&str, &Tally)> = [("read", &summary.read), ("write", &summary.write)]
+        .into_iter()
+        .filter_map(|(name, tally)| Some((name, tally.as_ref()?)))
+        .collect();
+    let both = {
+        let mut all = Tally::default();
+        directions.iter().for_each(|(_, tally)| all.merge(tally));
+        all
+    };
+    for (name, tally) in &directions {
+        let cpu = if directions.len() == 1 { summary.host_cpu_per_io } else { None };
+        table.add_row(figures_row(name, tally, summary.duration_ns, cpu));
+    }
+    if directions.len() > 1 {
+        table.add_row(figures_row("both", &both, summary.duration_ns, summary.host_cpu_per_io));
+    }
+    Some(table)
+}
+
+fn figures_row(name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) -> Vec<Cell> {
+    let per_second = |count: u64| (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9));
+    let latency = &tally.latency;
+    let mut row = vec![Cell::new(name)];
+    row.extend(
+        [
+            or_unknown(per_second(tally.ios), human::count),
+            or_unknown(per_second(tally.bytes), megabytes),
+            or_unknown(latency.mean(), human::time),
+            or_unknown(percentile(latency, 0.5), human::time),
+            or_unknown(percentile(latency, 0.99), human::time),
+            or_unknown(percentile(latency, 0.999), human::time),
+            or_unknown(latency.max().map(|max| max as f64), human::time),
+            or_unknown(cpu, human::time),
+        ]
+        .map(right),
+    );
+    row
+}
+
+/// A table without lines: two blanks between columns, two before the first.
+fn plain(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(head.iter().map(|name| right((*name).to_owned())).collect::<Vec<_>>());
+    for column in table.column_iter_mut() {
+        column.set_padding((2, 0));
+    }
+    table
+}
+
+fn right(text: String) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+fn coloured(cell: Cell, verdict: Option<Verdict>) -> Cell {
+    match verdict {
+        Some(Verdict::Slower) => cell.fg(Color::Red),
+        Some(Verdict::Faster) => cell.fg(Color::Green),
+        Some(Verdict::Undecided) => cell.fg(Color::Yellow),
+        Some(Verdict::Same) | None => cell,
+    }
+}
+
+fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut lines: Vec<String> = remarks(run, &judgement.warnings)
+        .into_iter()
+        .map(|r| {
+            let place: Vec<String> =
+                [r.kind.word().replace('_', " "), r.place].into_iter().filter(|p| !p.is_empty()).collect();
+            format!("{}: {}. Remedy: {}.", place.join(", "), r.evidence, r.remedy)
+        })
+        .collect();
+    lines.extend(notes(run));
+    if lines.is_empty() && !run.measurements.is_empty() {
+        let checks = ["caches", "clocks", "the load generator", "steadiness", "errors"].map(str::to_owned);
+        lines.push(format!("clean: the checks of {} found nothing.", listed(&checks)));
+    }
+    if let Some(floor) = run.environment.floor_ns_per_io {
+        lines.push(format!("the engine itself takes {} of CPU per I/O.", human::time(floor as f64)));
+    }
+    lines
+}
+
+fn section(text: &mut String, head: &str, sentences: &[String], width: usize) {
+    if sentences.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{head}");
+    for sentence in sentences {
+        for (i, line) in wrapped(sentence, width - 4).iter().enumerate() {
+            let _ = writeln!(text, "  {} {line}", if i == 0 { '-' } else { ' ' });
+        }
+    }
+    text.push('\n');
+}
+
+/// Broken between words; a word longer than the width stays whole.
+fn wrapped(sentence: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in sentence.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

@@ -1,0 +1,88 @@
+//! What people read in a terminal.
+
+use iotax_results::report::terminal::render;
+use iotax_results::{Run, judge};
+
+use crate::synthetic::{HOST, Truth, bench, ladder, run};
+
+fn shown(run: &Run) -> String {
+    let text = render(run, &judge(run), 100, false);
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+    assert!(widest <= 100, "{widest} columns:\n{text}");
+    assert!(!text.contains('\u{1b}'), "no colour was asked for");
+    text
+}
+
+fn two(slowdown: f64, noise: f64, blocks: u32) -> Run {
+    let truths = [("host-file", HOST), ("vm-raw", Truth { slowdown, noise, cpu_ns: 9_800.0 })];
+    run(&truths, &["randread-4k-qd1", "seqwrite-1m"], blocks, false)
+}
+
+#[test]
+fn a_clear_win() {
+    insta::assert_snapshot!(shown(&two(1.42, 0.005, 5)));
+}
+
+#[test]
+fn a_dead_heat() {
+    insta::assert_snapshot!(shown(&two(1.001, 0.003, 5)));
+}
+
+#[test]
+fn an_undecided_run() {
+    insta::assert_snapshot!(shown(&two(1.05, 0.06, 3)));
+}
+
+#[test]
+fn one_block_alone() {
+    insta::assert_snapshot!(shown(&two(1.3, 0.01, 1)));
+}
+
+#[test]
+fn emulated_guests() {
+    insta::assert_snapshot!(shown(&ladder(true)));
+}
+
+#[test]
+fn a_missing_block_and_unsteady_measurements() {
+    let mut run = ladder(false);
+    run.measurements.retain(|m| !(m.target == "vm-qcow2" && m.block >= 4));
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block < 3) {
+        let third = &mut m.samples[2];
+        for tally in third.read.iter_mut().chain(&mut third.write) {
+            tally.ios *= 2;
+        }
+    }
+    run.measurements[0].outcome.notes.push("io_uring without registered buffers: memory lock limit".into());
+    insta::assert_snapshot!(shown(&run));
+}
+
+#[test]
+fn a_single_bench() {
+    insta::assert_snapshot!(shown(&bench()));
+}
+
+#[test]
+fn a_single_bench_of_reads_and_writes() {
+    let mut run = bench();
+    run.plan.workloads[0].rw = iotax_model::Rw::RandRw;
+    run.plan.workloads[0].rwmixread = 70;
+    let workload = run.plan.workloads[0].clone();
+    run.measurements = vec![crate::synthetic::measurement(&workload, "disk.img", HOST, 1, 0)];
+    insta::assert_snapshot!(shown(&run));
+}
+
+#[test]
+fn nothing_measured() {
+    let mut run = two(1.0, 0.0, 2);
+    run.measurements.clear();
+    insta::assert_snapshot!(shown(&run));
+}
+
+#[test]
+fn colour_is_on_verdicts_alone() {
+    let run = two(1.42, 0.005, 5);
+    let text = render(&run, &judge(&run), 100, true);
+    let coloured: Vec<&str> = text.lines().filter(|line| line.contains('\u{1b}')).collect();
+    assert!(coloured.iter().all(|line| line.contains("slower")) && coloured.len() == 2, "{text}");
+}
