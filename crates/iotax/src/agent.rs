@@ -17,7 +17,8 @@ use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireErr
 /// Environment variable that names the disk which requests without a path mean.
 pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 
-const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// Names the kernel's clocksource.
+pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Serves the conductor on stdin and stdout until it says goodbye or goes away.
 pub(crate) fn main() -> ExitCode {
