@@ -6,6 +6,7 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,6 +159,8 @@ impl Link {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            // Ctrl-C is the conductor's to handle; an agent that it kills would look like a crash.
+            .process_group(0)
             .spawn()
             .map_err(|source| LinkError::Spawn { exe: exe.to_owned(), source })?;
         let (Some(stdin), Some(stdout), Some(stderr)) =
