@@ -324,7 +324,8 @@ fn what_qemu_refuses_is_told_in_its_words() {
 #[test]
 fn the_accelerator_is_decided_with_a_reason() {
     let Some(rig) = Rig::build() else { return };
-    let resolve = |wanted| accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path());
+    let interrupt = Interrupt::default();
+    let resolve = |wanted| accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path(), &interrupt);
     let (taken, reason) = resolve(Accel::Auto).expect("decided");
     println!("QEMU {}: {taken}: {reason}", qemu_version().expect("told"));
     match taken {

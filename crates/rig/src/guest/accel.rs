@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::command::{self, Machine};
 use super::contract::{PROBE_MARKER, PROBE_PARAMETER};
 use super::kernel::Kernel;
 use super::process::Process;
+use crate::link::Interrupt;
 
 const DEVICE: &str = "/dev/kvm";
 /// Under KVM a guest that does nothing is through in a second.
@@ -27,11 +29,12 @@ pub fn resolve(
     kernel: &Kernel,
     initramfs: &Path,
     run_dir: &Path,
+    interrupt: &Interrupt,
 ) -> Result<(Accel, String), GuestError> {
     if wanted == Accel::Tcg {
         return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
     }
-    decide(wanted, probe(kernel, initramfs, run_dir)?)
+    decide(wanted, probe(kernel, initramfs, run_dir, interrupt)?)
 }
 
 /// `obstacle` is what keeps KVM from running a guest.
@@ -44,7 +47,12 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
 }
 
 /// What keeps KVM from running a guest, if anything does.
-fn probe(kernel: &Kernel, initramfs: &Path, run_dir: &Path) -> Result<Option<String>, GuestError> {
+fn probe(
+    kernel: &Kernel,
+    initramfs: &Path,
+    run_dir: &Path,
+    interrupt: &Interrupt,
+) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(match error.kind() {
             std::io::ErrorKind::NotFound => format!("this machine has no {DEVICE}"),
@@ -80,6 +88,9 @@ fn probe(kernel: &Kernel, initramfs: &Path, run_dir: &Path) -> Result<Option<Str
         if Instant::now() > end {
             let seconds = PROBE.as_secs();
             return Ok(Some(format!("{DEVICE} exists but a guest on it did not start within {seconds} s")));
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(GuestError::Interrupted);
         }
         thread::sleep(LOOK_AGAIN);
     }

@@ -18,7 +18,7 @@ const PROGRAM: &str = "qemu-system-x86_64";
 /// Where Red Hat's packages put it, outside of PATH.
 const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
 /// QEMU makes its sockets before it starts the guest.
-const SOCKETS: Duration = Duration::from_secs(10);
+const SOCKETS: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long after its socket closed QEMU may take to end.
 const LAST_BREATH: Duration = Duration::from_millis(500);
