@@ -17,56 +17,48 @@ use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireErr
 /// Environment variable that names the disk which requests without a path mean.
 pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 
-const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// Names the kernel's clocksource.
+pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Serves the conductor on stdin and stdout until it says goodbye or goes away.
 pub(crate) fn main() -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
-    let requests = listen(io::stdin(), || std::process::exit(Exit::Fine as i32));
-    match serve(&requests, io::stdout(), disk.as_deref()) {
+    match serve(&listen(io::stdin()), io::stdout(), disk.as_deref()) {
         Ok(()) => Exit::Fine.into(),
         Err(error) => {
             eprintln!("iotax agent: {error}");
-            Exit::Usage.into()
+            Exit::Environment.into()
         }
     }
 }
 
-/// Reads requests in a thread of its own, so that the end of the stream is seen in the middle of a measurement too:
-/// `gone` is then called, and it must end the process, for nobody waits for the result any more.
-fn listen(
-    mut stream: impl Read + Send + 'static,
-    gone: impl FnOnce() + Send + 'static,
-) -> Receiver<Result<Request, WireError>> {
+/// Reads requests in a thread of its own, which ends the process on a shutdown, at the end of the stream and on bytes
+/// that are no message, in the middle of a measurement too: nobody waits for the result any more.
+fn listen(mut stream: impl Read + Send + 'static) -> Receiver<Request> {
     let (sender, requests) = mpsc::channel();
     thread::spawn(move || {
-        loop {
+        let exit = loop {
             match wire::receive(&mut stream) {
+                Ok(None | Some(Request::Shutdown)) => break Exit::Fine,
                 Ok(Some(request)) => {
-                    if sender.send(Ok(request)).is_err() {
+                    if sender.send(request).is_err() {
                         return;
                     }
                 }
-                Ok(None) => return gone(),
-                // What follows a broken frame cannot be understood either.
-                Err(error) => return drop(sender.send(Err(error))),
+                Err(error) => {
+                    eprintln!("iotax agent: {error}");
+                    break Exit::Usage;
+                }
             }
-        }
+        };
+        std::process::exit(exit as i32)
     });
     requests
 }
 
-/// Answers requests until a shutdown. An error means that the stream is broken.
-fn serve(
-    requests: &Receiver<Result<Request, WireError>>,
-    mut stream: impl Write,
-    disk: Option<&Path>,
-) -> Result<(), WireError> {
+/// Answers requests as long as they come. An error means that the answers cannot be sent.
+fn serve(requests: &Receiver<Request>, mut stream: impl Write, disk: Option<&Path>) -> Result<(), WireError> {
     for request in requests {
-        let request = request?;
-        if request == Request::Shutdown {
-            return Ok(());
-        }
         let mut broken = None;
         let mut emit = |event: Event| {
             if broken.is_none() {
@@ -89,7 +81,7 @@ fn serve(
 fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) -> Event {
     let outcome = match request {
         Request::Hello { .. } => Ok(Event::Hello(hello(disk))),
-        // A shutdown never gets here.
+        // The listener has ended the process on a shutdown.
         Request::Ping | Request::Shutdown => Ok(Event::Pong),
         Request::Fill { path, size, seed } => target(path, disk).and_then(|path| {
             iotax_engine::fill(&path, size, seed, &mut |done| emit(Event::Progress { done, total: size }))

@@ -23,6 +23,8 @@ use crate::agent;
 
 /// How long devices may take to appear once their drivers are loaded.
 const APPEAR: Duration = Duration::from_secs(10);
+/// How long the clocksource may take to settle.
+const SETTLE: Duration = Duration::from_secs(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Prepares the guest, serves the agent on the virtio-serial port and powers off.
@@ -53,7 +55,9 @@ fn run() -> Result<()> {
     })?;
     let port = appearing(|| named("/sys/class/virtio-ports", "name", contract::AGENT_PORT))
         .with_context(|| format!("no virtio port is named {:?}", contract::AGENT_PORT))?;
-    serve(&disk, &open_port(&port)?)
+    let port = open_port(&port)?;
+    await_clocksource();
+    serve(&disk, &port)
 }
 
 fn mount(kind: &str, at: &str) -> Result<()> {
@@ -116,6 +120,16 @@ fn open_port(path: &Path) -> Result<File> {
             return Ok(port);
         }
         ensure!(Instant::now() < end, "{}: nobody opened the host's end", path.display());
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Waits while the kernel still calibrates the TSC, which takes it about a second after its start: the switch to the
+/// clocksource that stays would fall into the first measurement. Given up if the kernel does not make up its mind.
+fn await_clocksource() {
+    let end = Instant::now() + SETTLE;
+    let provisional = || fs::read_to_string(agent::CLOCKSOURCE).is_ok_and(|name| name.trim() == "tsc-early");
+    while provisional() && Instant::now() < end {
         thread::sleep(LOOK_AGAIN);
     }
 }

@@ -6,10 +6,14 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use iotax_model::record::CacheDrop;
 use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
-use iotax_model::units::Bytes;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{
     Guest, GuestConfig, GuestError, accel, contract, find_qemu, image, initramfs, qemu_version,
@@ -86,6 +90,13 @@ fn text<T>(result: Result<T, impl std::fmt::Display>) -> String {
     }
 }
 
+/// Kills a process that this test started.
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a pid");
+    // It can be dead already when a second sample comes.
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
 /// Whether a process with this id still runs.
 fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
@@ -100,7 +111,7 @@ fn a_guest_boots_finds_its_disk_and_ends() {
     let hello = guest.wait_ready(BOOT).expect("ready");
     assert_eq!(hello.disk.as_deref(), Some("/dev/vda"));
     assert_eq!(Some(hello.kernel.as_str()), rig.kernel.release());
-    assert!(hello.clocksource.is_some());
+    assert!(hello.clocksource.is_some_and(|name| name != "tsc-early"), "a provisional clocksource");
     println!("boot to agent-ready: {:.2} s", guest.boot_ns().expect("known") as f64 / 1e9);
 
     guest.link().ping().expect("answers");
@@ -280,8 +291,7 @@ fn a_guest_without_its_driver_says_so_on_its_way_down() {
 fn a_killed_qemu_is_an_error_at_once() {
     let Some(rig) = Rig::build() else { return };
     let mut guest = rig.boot("killed");
-    let pid = rustix::process::Pid::from_raw(i32::try_from(guest.pid()).expect("a pid")).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+    kill(guest.pid());
     let began = Instant::now();
     let error = text(guest.link().ping());
     assert!(error.contains("went away") && error.contains("signal: 9"), "{error}");
@@ -314,7 +324,8 @@ fn what_qemu_refuses_is_told_in_its_words() {
 #[test]
 fn the_accelerator_is_decided_with_a_reason() {
     let Some(rig) = Rig::build() else { return };
-    let resolve = |wanted| accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path());
+    let interrupt = Interrupt::default();
+    let resolve = |wanted| accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path(), &interrupt);
     let (taken, reason) = resolve(Accel::Auto).expect("decided");
     println!("QEMU {}: {taken}: {reason}", qemu_version().expect("told"));
     match taken {
@@ -336,4 +347,73 @@ fn the_probe_prints_its_marker_and_ends() {
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let error = text(guest.wait_ready(BOOT));
     assert!(error.contains(contract::PROBE_MARKER), "{error}");
+}
+
+/// A job on the guest's disk, half a second long.
+fn job(rw: Rw) -> Job {
+    let keys = WorkloadKeys { rw: Some(rw), iodepth: Some(8), ..WorkloadKeys::default() };
+    let mut workload = keys.complete(&WorkloadKeys::default());
+    (workload.runtime, workload.ramp_time) = (Nanos::from_millis(500), Nanos::from_millis(100));
+    let (size, interval) = (SIZE, Nanos::from_millis(100));
+    Job { path: None, workload, size, seed: 7, interval, writable: rw.writes() }
+}
+
+#[test]
+fn a_guest_measures_what_lies_under_its_disk() {
+    let Some(rig) = Rig::build() else { return };
+    let mut config = rig.config("measured");
+    let base = rig.image("measured.qcow2", Format::Qcow2);
+    (config.image, config.format) = (base.clone(), Format::Qcow2);
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    guest.wait_ready(BOOT).expect("ready");
+    let mut done = Bytes(0);
+    guest.link().fill(None, SIZE, 1, BOOT, &mut |bytes| done = bytes).expect("filled");
+    assert!(fs::metadata(&base).expect("there").len() > SIZE.0, "the fill reached the image");
+
+    let written = fs::read(&base).expect("readable");
+    for round in 0..3 {
+        let overlay = rig.dir.path().join(format!("measured-{round}"));
+        image::create_overlay(&overlay, &base, Format::Qcow2).expect("created");
+        let empty = fs::metadata(&overlay).expect("there").len();
+        guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
+        assert_eq!(guest.link().drop_caches(None).expect("dropped"), CacheDrop::PageCache);
+
+        let mut samples = 0;
+        let count = &mut |event: &Event| samples += u32::from(matches!(event, Event::Sample(_)));
+        let read = guest.link().run(&job(Rw::RandRead), BOOT, count).expect("read");
+        assert!(read.ios() > 0 && read.errors.is_empty() && samples > 0, "{read:?}");
+        assert_eq!(fs::metadata(&overlay).expect("there").len(), empty, "a read allocates nothing");
+        let written = guest.link().run(&job(Rw::RandWrite), BOOT, &mut |_| {}).expect("written");
+        assert!(written.ios() > 0 && written.errors.is_empty(), "{written:?}");
+        assert!(fs::metadata(&overlay).expect("there").len() > empty + 4096, "writes went to the overlay");
+    }
+    guest.shutdown();
+    assert!(written == fs::read(&base).expect("readable"), "the backing image was written");
+}
+
+#[test]
+fn what_interrupts_a_measurement_ends_it_at_once() {
+    let Some(rig) = Rig::build() else { return };
+    let interrupt = Interrupt::default();
+    let mut guest = Guest::boot(&rig.config("interrupted"), &interrupt).expect("started");
+    guest.wait_ready(BOOT).expect("ready");
+    let mut long = job(Rw::RandRead);
+    long.workload.runtime = Nanos::from_secs(600);
+    let mut began = None;
+    let stop = &mut |_: &Event| {
+        interrupt.store(true, Ordering::Relaxed);
+        began.get_or_insert_with(Instant::now);
+    };
+    assert!(matches!(guest.link().run(&long, BOOT, stop), Err(LinkError::Interrupted)));
+    let pid = guest.pid();
+    guest.shutdown();
+    assert!(!runs(pid));
+    // A power off that is heard in the middle of a measurement, or QEMU's quit after it: far from the ten minutes.
+    assert!(began.expect("measured").elapsed() < BOOT);
+
+    let mut guest = rig.boot("murdered");
+    let pid = guest.pid();
+    let kill = &mut |_: &Event| kill(pid);
+    let error = text(guest.link().run(&long, BOOT, kill));
+    assert!(error.contains("went away during run") && error.contains("signal: 9"), "{error}");
 }

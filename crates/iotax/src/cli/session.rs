@@ -71,7 +71,7 @@ impl Session<'_> {
         let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
         let guests = if self.plan.targets.iter().any(|target| target.guest.is_some()) {
-            match Guests::prepare(&self.guests, &tag, &mut ledger) {
+            match Guests::prepare(&self.guests, &tag, &mut ledger, &stop) {
                 Ok(guests) => Some(guests),
                 Err(error) => {
                     ledger.undo_all();

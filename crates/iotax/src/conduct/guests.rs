@@ -50,7 +50,12 @@ fn find_kernel(options: &GuestOptions) -> anyhow::Result<Kernel> {
 
 impl Guests {
     /// Finds QEMU and a kernel, builds the initramfs and learns what runs guests here.
-    pub(crate) fn prepare(options: &GuestOptions, tag: &str, ledger: &mut Ledger) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(
+        options: &GuestOptions,
+        tag: &str,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Self> {
         let qemu_version = guest::qemu_version()?;
         let kernel = find_kernel(options)?;
         let run_dir = std::env::temp_dir().join(format!("iotax-{tag}"));
@@ -60,7 +65,7 @@ impl Guests {
         let marker = format!("iotax-{tag}-probe");
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
-        let (accel, accel_reason) = accel::resolve(wanted, &kernel, &initramfs, &run_dir, &marker)?;
+        let (accel, accel_reason) = accel::resolve(wanted, &kernel, &initramfs, &run_dir, &marker, stop).map_err(interrupted)?;
         Ok(Self { kernel, initramfs, run_dir, accel, accel_reason, qemu_version })
     }
 

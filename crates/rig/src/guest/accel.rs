@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::command::{self, Machine};
 use super::contract::{PROBE_MARKER, PROBE_PARAMETER};
 use super::kernel::Kernel;
 use super::process::Process;
+use crate::link::Interrupt;
 
 const DEVICE: &str = "/dev/kvm";
 /// Under KVM a guest that does nothing is through in a second.
@@ -29,11 +31,12 @@ pub fn resolve(
     initramfs: &Path,
     run_dir: &Path,
     marker: &str,
+    interrupt: &Interrupt,
 ) -> Result<(Accel, String), GuestError> {
     if wanted == Accel::Tcg {
         return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
     }
-    decide(wanted, probe(kernel, initramfs, run_dir, marker)?)
+    decide(wanted, probe(kernel, initramfs, run_dir, marker, interrupt)?)
 }
 
 /// `obstacle` is what keeps KVM from running a guest.
@@ -51,6 +54,7 @@ fn probe(
     initramfs: &Path,
     run_dir: &Path,
     marker: &str,
+    interrupt: &Interrupt,
 ) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
         return Ok(Some(match error.kind() {
@@ -87,6 +91,9 @@ fn probe(
         if Instant::now() > end {
             let seconds = PROBE.as_secs();
             return Ok(Some(format!("{DEVICE} exists but a guest on it did not start within {seconds} s")));
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(GuestError::Interrupted);
         }
         thread::sleep(LOOK_AGAIN);
     }

@@ -109,3 +109,55 @@ fn qemu_img<'a>(
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(failed(if said.is_empty() { output.status.to_string() } else { said }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory, or `None` after saying why images cannot be made here.
+    fn workshop() -> Option<tempfile::TempDir> {
+        if Command::new("qemu-img").arg("--version").output().is_err() {
+            assert!(
+                std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"),
+                "{}",
+                ImageError::NotFound
+            );
+            eprintln!("skipped: {}", ImageError::NotFound);
+            return None;
+        }
+        Some(tempfile::tempdir().expect("a directory"))
+    }
+
+    #[test]
+    fn a_chain_lists_every_image_with_its_format() {
+        let Some(dir) = workshop() else { return };
+        let [base, middle, top] = ["base", "a,comma", "top"].map(|name| dir.path().join(name));
+        create(&base, Format::Raw, Preallocation::Falloc, Bytes(1 << 20)).expect("created");
+        create_overlay(&middle, &base, Format::Raw).expect("created");
+        create_overlay(&top, &middle, Format::Qcow2).expect("created");
+        let image = |path: &Path, format| Image { path: path.to_owned(), format };
+        assert_eq!(
+            chain(&top, Format::Qcow2).expect("read"),
+            [image(&top, Format::Qcow2), image(&middle, Format::Qcow2), image(&base, Format::Raw)]
+        );
+        assert_eq!(chain(&base, Format::Raw).expect("read"), [image(&base, Format::Raw)]);
+        let error = chain(&base, Format::Qcow2).expect_err("no qcow2").to_string();
+        assert!(error.contains("base: qemu-img info"), "{error}");
+    }
+
+    #[test]
+    fn what_exists_is_never_overwritten() {
+        let Some(dir) = workshop() else { return };
+        let path = dir.path().join("mine");
+        std::fs::write(&path, "precious").expect("written");
+        for refused in [
+            create(&path, Format::Raw, Preallocation::Off, Bytes(1 << 20)),
+            create_overlay(&path, &path, Format::Raw),
+        ] {
+            assert!(matches!(refused, Err(ImageError::Exists { .. })));
+        }
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), "precious");
+        let error = create(&dir.path().join("no/dir"), Format::Qcow2, Preallocation::Off, Bytes(512));
+        assert!(error.expect_err("no directory").to_string().contains("no/dir"));
+    }
+}

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ const PROGRAM: &str = "qemu-system-x86_64";
 /// Where Red Hat's packages put it, outside of PATH.
 const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
 /// QEMU makes its sockets before it starts the guest.
-const SOCKETS: Duration = Duration::from_secs(10);
+const SOCKETS: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long after its socket closed QEMU may take to end.
 const LAST_BREATH: Duration = Duration::from_millis(500);
@@ -66,6 +67,8 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
+            // Ctrl-C is the conductor's to handle; QEMU would end on it at once.
+            .process_group(0)
             .spawn()
             .map_err(|source| GuestError::Io { path: program.clone(), source })?;
         let words = std::iter::once(program.to_string_lossy().into_owned()).chain(arguments.iter().cloned());

@@ -1,0 +1,160 @@
+//! A fake agent plays everything that can go wrong.
+
+use super::*;
+use iotax_model::workload::{Workload, WorkloadKeys};
+use std::os::unix::net::UnixStream;
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A link to an agent that `behave` plays; it sees the socket and may return to end it.
+fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (Link, Interrupt) {
+    let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+    thread::spawn(move || behave(&mut theirs));
+    let interrupt = Interrupt::default();
+    let last_words = Box::new(|| "its console".to_owned());
+    (Link::over(ours, "the guest", last_words, &interrupt).expect("a link"), interrupt)
+}
+
+/// An agent that answers each request with these events.
+fn answering(answers: Vec<Vec<Event>>) -> Link {
+    let behave = |stream: &mut UnixStream| {
+        for events in answers {
+            wire::receive::<Request>(stream).expect("a request");
+            events.iter().for_each(|event| wire::send(stream, event).expect("sent"));
+        }
+        hang(stream);
+    };
+    agent(behave).0
+}
+
+/// Until the link is closed.
+fn hang(stream: &mut UnixStream) {
+    while let Ok(1..) = stream.read(&mut [0; 64]) {}
+}
+
+fn hello(protocol: u16) -> Event {
+    let (version, kernel) = ("0.9".into(), "6.1".into());
+    Event::Hello(AgentHello { protocol, version, kernel, clocksource: None, disk: None })
+}
+
+fn job(runtime: Duration) -> Job {
+    let keys = WorkloadKeys::default();
+    let mut workload: Workload = keys.complete(&keys);
+    workload.runtime = iotax_model::Nanos(u64::try_from(runtime.as_nanos()).expect("short"));
+    workload.ramp_time = iotax_model::Nanos(0);
+    let interval = iotax_model::Nanos::from_secs(1);
+    Job { path: None, workload, size: Bytes(4096), seed: 1, interval, writable: false }
+}
+
+fn outcome() -> Outcome {
+    let (cpu, errors, notes) = Default::default();
+    Outcome { duration_ns: 5, read: None, write: None, ramp_ios: 0, cpu, errors, notes }
+}
+
+#[test]
+fn requests_get_their_answers_in_order() {
+    let mut link = answering(vec![
+        vec![hello(PROTOCOL)],
+        vec![Event::Pong],
+        vec![Event::Progress { done: Bytes(1), total: Bytes(2) }, Event::Filled],
+        vec![Event::CachesDropped(CacheDrop::FileOnly)],
+        vec![Event::Measuring, Event::Done(outcome())],
+        vec![Event::Floor { ns_per_io: 17 }],
+    ]);
+    assert_eq!(link.hello(LONG).expect("hello").version, "0.9");
+    link.ping().expect("pong");
+    let mut progress = Vec::new();
+    link.fill(None, Bytes(2), 1, LONG, &mut |done| progress.push(done)).expect("filled");
+    assert_eq!(progress, [Bytes(1)]);
+    assert_eq!(link.drop_caches(None).expect("dropped"), CacheDrop::FileOnly);
+    let mut seen = Vec::new();
+    let measured = link.run(&job(SHORT), LONG, &mut |event| seen.push(event.clone())).expect("measured");
+    assert_eq!((measured, seen), (outcome(), vec![Event::Measuring]));
+    assert_eq!(link.floor().expect("floor"), 17);
+}
+
+#[test]
+fn a_failure_is_told_and_the_conversation_goes_on() {
+    let mut link =
+        answering(vec![vec![Event::Failed { message: "/dev/vdb: EIO".into() }], vec![Event::Pong]]);
+    let error = link.drop_caches(None).expect_err("failed");
+    assert_eq!(error.to_string(), "the guest: /dev/vdb: EIO");
+    link.ping().expect("goes on");
+}
+
+#[test]
+fn another_version_is_refused_with_both_numbers() {
+    let mut link = answering(vec![vec![hello(PROTOCOL + 1)], vec![Event::Pong]]);
+    let error = link.hello(LONG).expect_err("refused").to_string();
+    assert!(error.contains("0.9") && error.contains(&format!("protocol {}", PROTOCOL + 1)), "{error}");
+    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+}
+
+#[test]
+fn garbage_and_wrong_answers_end_the_conversation() {
+    let (mut link, _) = agent(|stream| {
+        stream.write_all(b"Segmentation fault\n").expect("sent");
+        hang(stream);
+    });
+    let error = link.ping().expect_err("garbage");
+    assert!(
+        matches!(&error, LinkError::Protocol { .. }) && error.to_string().contains("the guest"),
+        "{error}"
+    );
+    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+
+    let mut link = answering(vec![vec![Event::Filled], vec![Event::Pong]]);
+    let error = link.ping().expect_err("wrong").to_string();
+    assert_eq!(error, "the guest answered ping with Filled");
+    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+}
+
+#[test]
+fn a_hang_ends_at_the_deadline_with_the_last_words() {
+    let (mut link, _) = agent(hang);
+    let began = Instant::now();
+    let error = link.run(&job(SHORT), SHORT, &mut |_| {}).expect_err("late");
+    assert!(began.elapsed() >= SHORT * 2);
+    assert_eq!(error.to_string(), "the guest did not answer run within 0.4 s: its console");
+    // An answer that comes now must not be taken for the next one's.
+    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+    assert!(matches!(link.shutdown(SHORT), Err(LinkError::Deadline { .. })));
+}
+
+#[test]
+fn an_end_in_the_middle_is_told_at_once() {
+    let (mut link, _) = agent(|stream| {
+        wire::receive::<Request>(stream).expect("a request");
+        wire::send(stream, &Event::Measuring).expect("sent");
+    });
+    let error = link.run(&job(LONG), LONG, &mut |_| {}).expect_err("gone").to_string();
+    assert_eq!(error, "the guest went away during run: its console");
+}
+
+#[test]
+fn an_interrupt_ends_a_wait_and_still_allows_a_shutdown() {
+    let (mut link, interrupt) = agent(|stream| {
+        while let Ok(Some(request)) = wire::receive::<Request>(stream) {
+            if request == Request::Shutdown {
+                return;
+            }
+        }
+    });
+    let waiter = thread::spawn(move || (link.ping(), link.shutdown(LONG)));
+    thread::sleep(Duration::from_millis(20));
+    interrupt.store(true, Ordering::Relaxed);
+    let (asked, ended) = waiter.join().expect("no panic");
+    assert!(matches!(asked, Err(LinkError::Interrupted)));
+    ended.expect("shut down");
+}
+
+#[test]
+fn a_local_agent_that_dies_is_quoted() {
+    // `sleep agent` complains on stderr and ends.
+    let mut link = Link::spawn_local(Path::new("/bin/sleep"), &Interrupt::default()).expect("started");
+    let error = link.hello(LONG).expect_err("no agent").to_string();
+    assert!(error.contains("exit status: 1") && error.contains("agent"), "{error}");
+    let error = Link::spawn_local(Path::new("/no/exe"), &Interrupt::default()).err().expect("absent");
+    assert!(error.to_string().contains("/no/exe"));
+}
