@@ -65,7 +65,8 @@ impl Guests {
         let marker = format!("iotax-{tag}-probe");
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
-        let (accel, accel_reason) = accel::resolve(wanted, &kernel, &initramfs, &run_dir, &marker, stop).map_err(interrupted)?;
+        let (accel, accel_reason) =
+            accel::resolve(wanted, &kernel, &initramfs, &run_dir, &marker, stop).map_err(interrupted)?;
         Ok(Self { kernel, initramfs, run_dir, accel, accel_reason, qemu_version })
     }
 

@@ -10,10 +10,10 @@ use iotax_model::target::{Accel, GuestSpec};
 
 use super::GuestError;
 use super::command::{self, Machine};
-use super::contract::{PROBE_MARKER, PROBE_PARAMETER};
 use super::kernel::Kernel;
 use super::process::Process;
 use crate::link::Interrupt;
+use iotax_model::contract::{PROBE_MARKER, PROBE_PARAMETER};
 
 const DEVICE: &str = "/dev/kvm";
 /// Under KVM a guest that does nothing is through in a second.

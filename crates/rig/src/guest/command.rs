@@ -5,8 +5,8 @@ use std::path::Path;
 use iotax_model::target::{Accel, Bus, Format, GuestSpec};
 use serde_json::{Value, json};
 
-use super::contract::{AGENT_PORT, DISK_SERIAL};
 use super::image::Image;
+use iotax_model::contract::{AGENT_PORT, DISK_SERIAL};
 
 /// Name of the console's output in the run directory.
 pub const CONSOLE: &str = "console.log";

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use cpio::newc::{Builder, trailer};
 
-use super::contract::{MODULES_DIR, MODULES_LIST};
 use super::kernel::Kernel;
 use super::modules::{self, Module, ModulesError};
+use iotax_model::contract::{MODULES_DIR, MODULES_LIST};
 
 /// An initramfs that cannot be built.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,6 @@
 
 pub mod accel;
 pub mod command;
-pub mod contract;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;

@@ -1,4 +1,4 @@
-//! What the host's side and PID 1 of a guest agree on, each in one place.
+//! What the host and PID 1 of a guest agree on, each in one place.
 
 /// Serial number of the disk that is measured.
 pub const DISK_SERIAL: &str = "iotax-disk";
