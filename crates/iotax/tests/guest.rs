@@ -9,15 +9,14 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use iotax_model::contract;
 use iotax_model::record::CacheDrop;
 use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{
-    Guest, GuestConfig, GuestError, accel, contract, find_qemu, image, initramfs, qemu_version,
-};
+use iotax_rig::guest::{Guest, GuestConfig, GuestError, accel, find_qemu, image, initramfs, qemu_version};
 use iotax_rig::link::{Interrupt, LinkError};
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
@@ -325,7 +324,9 @@ fn what_qemu_refuses_is_told_in_its_words() {
 fn the_accelerator_is_decided_with_a_reason() {
     let Some(rig) = Rig::build() else { return };
     let interrupt = Interrupt::default();
-    let resolve = |wanted| accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path(), &interrupt);
+    let resolve = |wanted| {
+        accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path(), "iotax-test-probe", &interrupt)
+    };
     let (taken, reason) = resolve(Accel::Auto).expect("decided");
     println!("QEMU {}: {taken}: {reason}", qemu_version().expect("told"));
     match taken {

@@ -27,9 +27,9 @@ pub const POLL: Duration = Duration::from_millis(50);
 /// For requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
 /// A sync can take long where much was written into a cache.
-const SYNC: Duration = Duration::from_secs(300);
+const SYNC: Duration = Duration::from_mins(5);
 /// The null backend runs for well under a second.
-const FLOOR: Duration = Duration::from_secs(60);
+const FLOOR: Duration = Duration::from_mins(1);
 /// How much of a local agent's stderr is kept for an error's text.
 const STDERR_KEPT: usize = 4096;
 

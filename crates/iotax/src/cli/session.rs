@@ -91,12 +91,11 @@ impl Session<'_> {
             eprintln!("Nothing was done.");
             return Ok(Exit::Fine);
         }
-        let (run, done) = match self.earlier {
-            Some(Earlier { run, done, .. }) => (run, done),
-            None => {
-                let new = NewRun { plan: self.plan, seed, started_at_ms: conduct::now_ms() };
-                (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
-            }
+        let (run, done) = if let Some(Earlier { run, done, .. }) = self.earlier {
+            (run, done)
+        } else {
+            let new = NewRun { plan: self.plan, seed, started_at_ms: conduct::now_ms() };
+            (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
         };
         let html = match &self.output.html {
             Some(path) => Some((path.clone(), create(path)?)),
@@ -123,21 +122,22 @@ impl Session<'_> {
         let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
         let plan = self.plan;
         let seconds = conduct::estimate_seconds(plan, done, guests.map(Guests::accel));
-        let mut text = format!(
-            "{} targets x {} workloads x {} blocks, about {}",
+        let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
+        let space = match dirs.as_slice() {
+            [] => String::new(),
+            dirs => format!(", {} in {}", human::bytes(space), dirs.join(" and ")),
+        };
+        let earlier = match done {
+            0 => String::new(),
+            done => format!("; {done} measurements are there already"),
+        };
+        eprintln!(
+            "{} targets x {} workloads x {} blocks, about {}{space}{earlier}. Seed {seed}.",
             plan.targets.len(),
             plan.workloads.len(),
             plan.repeat,
             human::duration(seconds)
         );
-        let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
-        if !dirs.is_empty() {
-            text += &format!(", {} in {}", human::bytes(space), dirs.join(" and "));
-        }
-        if done > 0 {
-            text += &format!("; {done} measurements are there already");
-        }
-        eprintln!("{text}. Seed {seed}.");
         for target in &plan.targets {
             eprintln!("  {:<20} {}", target.name, describe(target));
         }
@@ -232,7 +232,7 @@ fn default_report(run: i64) -> Option<(PathBuf, File)> {
 fn report(output: &Output, files: Files, store: &Store, run: i64) -> Result<(), Failure> {
     let run = store.load(run).or_exit(Exit::Environment)?;
     let judgement = iotax_results::judge::judge(&run);
-    show::print(output, &run, &judgement)?;
+    show::print(output, &run, &judgement);
     if let Some(mut file) = files.json {
         serde_json::to_writer_pretty(&mut file, &iotax_results::exchange::json::document(&run, &judgement))
             .or_exit(Exit::Environment)?;

@@ -35,7 +35,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     let run = store.load(id).or_exit(Exit::Usage)?;
     let judgement = iotax_results::judge::judge(&run);
-    print(&args.output, &run, &judgement)?;
+    print(&args.output, &run, &judgement);
     let write = |path: &std::path::Path, text: String| {
         std::fs::write(path, text)
             .with_context(|| format!("cannot write {}", path.display()))
@@ -51,7 +51,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// The tables on stdout; or JSON on stdout and the tables on stderr.
-pub(super) fn print(output: &Output, run: &Run, judgement: &Judgement) -> Result<(), Failure> {
+pub(super) fn print(output: &Output, run: &Run, judgement: &Judgement) {
     let json = output.json_on_stdout();
     let terminal = if json { std::io::stderr().is_terminal() } else { std::io::stdout().is_terminal() };
     let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -64,5 +64,4 @@ pub(super) fn print(output: &Output, run: &Run, judgement: &Judgement) -> Result
     } else {
         print!("{tables}");
     }
-    Ok(())
 }

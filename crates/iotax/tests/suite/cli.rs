@@ -1,10 +1,8 @@
 //! The command line as a user meets it: first steps, wrong input, what is written where.
 
-mod common;
-
 use std::fs;
 
-use common::{Lab, needs, text};
+use crate::lab::{Lab, needs, text};
 
 #[test]
 fn a_path_that_does_not_exist_is_created_measured_and_removed() {

@@ -1,11 +1,9 @@
 //! A run that ends badly: nothing is lost, nothing is left behind.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use common::{GUESTS, Lab, needs, text};
+use crate::lab::{GUESTS, Lab, needs, text};
 
 /// Starts a small ladder and waits until it says `moment` on stderr.
 fn start_until(lab: &Lab, moment: &str) -> Child {

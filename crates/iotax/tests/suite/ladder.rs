@@ -1,11 +1,9 @@
 //! The ladder end to end, on real guests.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::{GUESTS, Lab, needs, text};
+use crate::lab::{GUESTS, Lab, needs, text};
 use serde_json::Value;
 
 /// The measurements' cells in the order in which they were made.

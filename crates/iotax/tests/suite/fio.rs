@@ -3,13 +3,11 @@
 //! Blocks are large enough that the kernel's work dominates: on small cached reads the two differ by what each tool
 //! costs, which is the subject of a benchmark.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Lab, needs, text};
+use crate::lab::{Lab, needs, text};
 use serde_json::Value;
 
 const SIZE: u64 = 1 << 30;
@@ -75,7 +73,7 @@ fn agree(job: &Job) {
     if !needs(&["fio"]) {
         return;
     }
-    let lab = Lab::new();
+    let lab = Lab::alone();
     let path = lab.work().join("data");
     let mut file = std::fs::File::create(&path).expect("created");
     let chunk: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
@@ -94,7 +92,6 @@ fn agree(job: &Job) {
     assert!((0.85..=1.15).contains(&ratio), "ratio {ratio:.3}: iotax {ours:?}, fio {theirs:?}");
 }
 
-// One test, because two at once would measure each other.
 #[test]
 fn the_same_job_gives_the_same_iops() {
     agree(&Job { rw: "randread", bs: "256k", iodepth: "8", direct: "0" });

@@ -1,40 +1,59 @@
 //! What the end-to-end tests share: a place of their own, the binary, and reasons to skip.
-#![expect(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// The machine: shared by tests that only need it to work, taken alone by those that compare speeds.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+#[expect(dead_code, reason = "held for as long as the test runs")]
+enum Machine {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
 /// A home, a store, a directory to measure in, all on the disk of the checkout and gone at the end.
-pub struct Lab {
+pub(crate) struct Lab {
+    _machine: Machine,
     root: TempDir,
     /// For sockets, whose paths must be short.
     scratch: TempDir,
 }
 
 impl Lab {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::on(Machine::Shared(MACHINE.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// A lab while no other test runs.
+    pub(crate) fn alone() -> Self {
+        Self::on(Machine::Alone(MACHINE.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn on(machine: Machine) -> Self {
         // Not /tmp, which may be a tmpfs: what is measured here should be a disk.
         let root = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory for the test");
         for dir in ["work", "home"] {
             std::fs::create_dir(root.path().join(dir)).expect("a directory");
         }
-        Self { root, scratch: TempDir::new().expect("a directory for sockets") }
+        Self { _machine: machine, root, scratch: TempDir::new().expect("a directory for sockets") }
     }
 
     /// The directory to measure in.
-    pub fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         self.root.path().join("work")
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
     /// The binary under test, which knows no other home than the lab.
-    pub fn iotax(&self) -> Command {
+    pub(crate) fn iotax(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotax"));
         command.current_dir(self.root.path());
         command.env("HOME", self.path("home")).env("TMPDIR", self.scratch.path());
@@ -45,12 +64,12 @@ impl Lab {
     }
 
     /// Runs it to the end.
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.iotax().args(arguments).output().expect("iotax starts")
     }
 
     /// Runs it, expects success, and reads the JSON on stdout.
-    pub fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         serde_json::from_slice(&output.stdout)
@@ -58,14 +77,14 @@ impl Lab {
     }
 
     /// A plan that measures in the lab: `WORK` stands for its directory.
-    pub fn plan(&self, toml: &str) -> PathBuf {
+    pub(crate) fn plan(&self, toml: &str) -> PathBuf {
         let path = self.path("plan.toml");
         std::fs::write(&path, toml.replace("WORK", &self.work().display().to_string())).expect("written");
         path
     }
 
     /// Asserts that nothing of a run is left: no file, no ledger, no guest.
-    pub fn assert_nothing_left(&self) {
+    pub(crate) fn assert_nothing_left(&self) {
         let list = |dir: &Path| -> Vec<PathBuf> {
             std::fs::read_dir(dir)
                 .map(|entries| entries.filter_map(|e| Some(e.ok()?.path())).collect())
@@ -78,7 +97,7 @@ impl Lab {
     }
 
     /// Command lines of QEMU processes that use this lab's files.
-    pub fn guests(&self) -> Vec<String> {
+    pub(crate) fn guests(&self) -> Vec<String> {
         let place = self.root.path().display().to_string();
         let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
         processes
@@ -89,18 +108,18 @@ impl Lab {
     }
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Whether a program is on the path.
-pub fn have(program: &str) -> bool {
+pub(crate) fn have(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 /// Skips a test that needs a program which is missing, aloud; where CI promised to have it, that is a failure.
-pub fn needs(programs: &[&str]) -> bool {
+pub(crate) fn needs(programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| !have(program)).collect();
     if missing.is_empty() {
         return true;
@@ -111,4 +130,4 @@ pub fn needs(programs: &[&str]) -> bool {
 }
 
 /// What guests need.
-pub const GUESTS: &[&str] = &["qemu-system-x86_64", "qemu-img"];
+pub(crate) const GUESTS: &[&str] = &["qemu-system-x86_64", "qemu-img"];
