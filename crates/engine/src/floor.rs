@@ -13,7 +13,7 @@ use crate::pattern::Pattern;
 use crate::window::Window;
 use crate::worker::{self, Latencies, Report, Task};
 
-/// CPU nanoseconds per I/O of a worker on the null backend; see [`crate::floor`].
+/// CPU nanoseconds per I/O of a worker on the null backend; see [`crate::floor()`].
 pub(crate) fn floor() -> u64 {
     let keys = WorkloadKeys {
         rw: Some(Rw::RandRead),

@@ -21,7 +21,7 @@ use crate::window::Window;
 use crate::worker::{Finish, Latencies, Report, Task};
 
 /// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
-const DRAIN: Nanos = Nanos::from_secs(10);
+const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
@@ -347,6 +347,27 @@ mod tests {
                 assert_eq!(outcome.errors, [], "what ends after the window counts nowhere");
             }
         }
+    }
+
+    #[test]
+    fn a_worker_whose_io_never_returns_is_left_behind() {
+        let (reader, writer) = std::io::pipe().expect("pipe");
+        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let mut samples = 0;
+        let outcome = run(&job(IoEngine::IoUring, Rw::Read), &target(reader, false), &mut |event| {
+            samples += usize::from(matches!(event, Event::Sample(_)));
+        });
+        match outcome {
+            Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
+            outcome => {
+                let outcome = outcome.expect("an outcome");
+                assert_eq!((outcome.ios(), samples), (0, 2));
+                let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
+                assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
+            }
+        }
+        // Now it may go.
+        drop(writer);
     }
 
     #[test]

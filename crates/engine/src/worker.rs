@@ -112,7 +112,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let mut queued: Vec<usize> = Vec::with_capacity(depth);
     let mut done: Vec<Completion> = Vec::with_capacity(depth);
     let mut faults = Faults::default();
-    let mut failures_in_a_row = 0;
+    let mut failures_in_a_row = 0_u32;
 
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = reports.send(Report::Ready);
@@ -152,7 +152,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                 failures_in_a_row = 0;
             } else {
                 faults.add(result, io.direction, io.offset, now);
-                failures_in_a_row += 1;
+                failures_in_a_row = failures_in_a_row.saturating_add(1);
             }
             free.push(slot);
         }
