@@ -24,7 +24,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     for versus in each_pair(&judgement.comparisons) {
         sentences.extend(versus.cpu(run));
     }
-    for versus in each_pair(&judgement.comparisons) {
+    for versus in each_pair(&judgement.comparisons).into_iter().chain(each_pair(&judgement.neighbours)) {
         sentences.extend(versus.undecided(run));
     }
     sentences
