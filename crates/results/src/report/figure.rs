@@ -29,11 +29,17 @@ pub(super) fn tax(tax: &Tax) -> String {
         Some("s") => 1e9,
         _ => 1.0,
     };
-    // As many decimals as the estimate shows.
+    // As many decimals as the estimate shows, fewer where three digits say it.
     let digits =
         estimate.split_once('.').map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
     let end = |ns: f64| {
-        let text = format!("{:.digits$}", ns / unit);
+        let value = ns / unit;
+        let digits = match value.abs() {
+            v if v >= 99.95 => 0,
+            v if v >= 9.995 => digits.min(1),
+            _ => digits,
+        };
+        let text = format!("{value:.digits$}");
         // Minus nothing is nothing.
         if text.trim_start_matches(['-', '0', '.']).is_empty() {
             text.trim_start_matches('-').into()
@@ -100,7 +106,7 @@ mod tests {
         let with = |ns, low, high| tax(&Tax { ns, interval: Some(Interval { low, high }) });
         assert_eq!(with(35_200.0, 34_100.0, 36_400.0), "+35.2 us [34.1, 36.4]");
         assert_eq!(with(1_100_000.0, 980_000.0, 1_220_000.0), "+1.10 ms [0.98, 1.22]");
-        assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163.4, -0.3]");
+        assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163, -0.3]");
         assert_eq!(with(1_230.0, -4.0, 2_000.0), "+1.23 us [0.00, 2.00]");
         assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns");
     }

@@ -18,7 +18,8 @@ use crate::store::Run;
 const NARROWEST: usize = 40;
 
 /// The whole report: a table for each workload, what it means, and remarks. Sentences are broken at `width` columns;
-/// tables are as wide as their figures, about 100 columns for names of the usual length. With `colour`, ANSI colours.
+/// tables are as wide as their figures, at most 100 columns for names of the usual length, and set tighter if that is
+/// above `width`. With `colour`, ANSI colours.
 ///
 /// A run of a single target has nothing to compare and shows its figures in full instead.
 #[must_use]
@@ -32,10 +33,12 @@ pub fn render(run: &Run, judgement: &Judgement, width: usize, colour: bool) -> S
             figures_table(run, judgement, workload)
         };
         let Some(mut table) = table else { continue };
+        table.force_no_tty();
+        if table.lines().any(|line| line.chars().count() > width) {
+            spaced(&mut table, 1);
+        }
         if colour {
             table.enforce_styling();
-        } else {
-            table.force_no_tty();
         }
         let _ = writeln!(text, "{} ({})", title(workload), workload.name);
         for line in table.lines() {
@@ -134,15 +137,20 @@ fn figures_row(name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) ->
     row
 }
 
-/// A table without lines: two blanks between columns, two before the first.
+/// A table without lines.
 fn plain(head: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(head.iter().map(|name| right((*name).to_owned())).collect::<Vec<_>>());
-    for column in table.column_iter_mut() {
-        column.set_padding((2, 0));
-    }
+    spaced(&mut table, 2);
     table
+}
+
+/// Blanks before each column.
+fn spaced(table: &mut Table, blanks: u16) {
+    for column in table.column_iter_mut() {
+        column.set_padding((blanks, 0));
+    }
 }
 
 fn right(text: String) -> Cell {

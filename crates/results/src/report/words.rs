@@ -24,7 +24,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     for versus in each_pair(&judgement.comparisons) {
         sentences.extend(versus.cpu(run));
     }
-    for versus in each_pair(&judgement.comparisons) {
+    for versus in each_pair(&judgement.comparisons).into_iter().chain(each_pair(&judgement.neighbours)) {
         sentences.extend(versus.undecided(run));
     }
     sentences
@@ -149,24 +149,27 @@ impl<'a> Versus<'a> {
                     (false, 1) => " one of them".into(),
                     (false, some) => format!(" {some} of them"),
                 };
-                format!(
-                    "about {} would decide{which} (iotax resume {} --repeat {})",
-                    counted(more, "more block"),
-                    run.id,
-                    run.plan.repeat.saturating_add(more)
-                )
+                let needed = open.iter().filter_map(|c| c.needed_blocks).max().unwrap_or_default();
+                format!("about {} would decide{which} ({})", counted(more, "more block"), resume(run, needed))
             }
-            None if open.iter().all(|c| c.blocks < 2) => format!(
-                "one block alone has no interval (iotax resume {} --repeat {} gives one)",
-                run.id,
-                run.plan.repeat.max(1).saturating_add(2)
-            ),
+            None if open.iter().all(|c| c.blocks < 2) => {
+                format!("one block alone has no interval ({} gives one)", resume(run, 3))
+            }
             None => format!(
                 "no number of blocks up to 1000 would decide at this variance; the difference is close to {}",
                 margin().replacen("within ", "", 1)
             ),
         };
         Some(format!("{head}; {way}."))
+    }
+}
+
+/// The command that brings a run to so many blocks; missing ones of its plan are measured in any case.
+fn resume(run: &Run, blocks: u32) -> String {
+    if blocks <= run.plan.repeat {
+        format!("iotax resume {}", run.id)
+    } else {
+        format!("iotax resume {} --repeat {blocks}", run.id)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The crate from outside: synthetic runs in, answers out.
 
+mod browser;
 mod html;
 mod json;
 mod judge;

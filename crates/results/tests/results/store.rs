@@ -89,6 +89,20 @@ fn runs_are_listed_in_order() {
 }
 
 #[test]
+fn a_run_can_be_read_while_it_is_written() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let mut writer = Store::open(&path).expect("new");
+    let run = ladder(false);
+    let id = fill(&mut writer, &Run { measurements: run.measurements[..5].to_vec(), ..run.clone() });
+    let reader = Store::open(&path).expect("open beside the writer");
+    for measurement in &run.measurements[5..8] {
+        writer.put_measurement(id, measurement).expect("not in the reader's way");
+    }
+    assert_eq!(reader.load(id).expect("known").measurements.len(), 8);
+}
+
+#[test]
 fn a_target_is_replaced_and_a_measurement_is_not() {
     let dir = TempDir::new().expect("temporary directory");
     let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");

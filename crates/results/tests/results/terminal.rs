@@ -73,6 +73,14 @@ fn a_single_bench_of_reads_and_writes() {
 }
 
 #[test]
+fn the_widest_table_of_a_ladder_still_fits() {
+    let vm = Truth { slowdown: 1.05, noise: 0.06, cpu_ns: 9_800.0 };
+    let truths = [("host-file", HOST), ("vm-raw", vm), ("vm-qcow2", vm), ("vm-qcow2-snapshot", vm)];
+    let text = shown(&run(&truths, &["randread-4k-qd1", "seqwrite-1m"], 3, true));
+    assert!(text.contains("undecided, emulated"), "{text}");
+}
+
+#[test]
 fn nothing_measured() {
     let mut run = two(1.0, 0.0, 2);
     run.measurements.clear();

@@ -14,6 +14,8 @@ const TOP: f64 = 10.0;
 const BOTTOM: f64 = 24.0;
 const BAR: f64 = 30.0;
 const NAMES: f64 = 138.0;
+/// Height that a tick of a vertical axis takes up at least.
+const TICK: f64 = 40.0;
 
 /// One target's figures.
 pub(super) struct Series {
@@ -51,8 +53,10 @@ pub(super) struct Axis<'a> {
 pub(super) struct Across {
     /// Where it ends; it begins at 0.
     pub(super) end: f64,
-    /// Places and their words.
+    /// Places and the words beneath them.
     pub(super) ticks: Vec<(f64, String)>,
+    /// Where a faint upright line stands.
+    pub(super) notches: Vec<f64>,
     /// Whether a mark is drawn at each point.
     pub(super) marks: bool,
 }
@@ -62,8 +66,11 @@ pub(super) fn lines(series: &[Series], across: &Across, axis: &Axis<'_>, width: 
     let values = || series.iter().flat_map(|s| &s.lines).flatten().map(|point| point.1);
     let Some(most) = values().reduce(f64::max) else { return html! {} };
     let least = values().reduce(f64::min).unwrap_or(most);
-    let (low, high, ticks) =
-        if axis.log { log_ticks(least, most) } else { linear_ticks(0.0, most.max(axis.at_least)) };
+    let (low, high, ticks) = if axis.log {
+        log_ticks(least, most)
+    } else {
+        linear_ticks(0.0, most.max(axis.at_least), (height / TICK).max(2.0))
+    };
     let (plot_width, plot_height) = (width - LEFT - RIGHT, height - TOP - BOTTOM);
     let at_x = |x: f64| LEFT + x / across.end * plot_width;
     let at_y = |y: f64| {
@@ -76,8 +83,10 @@ pub(super) fn lines(series: &[Series], across: &Across, axis: &Axis<'_>, width: 
                 line.grid x1=(LEFT) x2=(width - RIGHT) y1=(short(at_y(*tick))) y2=(short(at_y(*tick))) {}
                 text.tick.end x=(LEFT - 6.0) y=(short(at_y(*tick) + 4.0)) { ((axis.words)(*tick)) }
             }
-            @for (x, words) in &across.ticks {
+            @for x in &across.notches {
                 line.notch x1=(short(at_x(*x))) x2=(short(at_x(*x))) y1=(TOP) y2=(height - BOTTOM) {}
+            }
+            @for (x, words) in &across.ticks {
                 text.tick.middle x=(short(at_x(*x))) y=(height - 7.0) { (words) }
             }
             @for s in series {
@@ -105,7 +114,7 @@ pub(super) fn bars(bars: &[Bar], label: &str, words: &dyn Fn(f64) -> String, wid
     if bars.is_empty() || (least == 0.0 && most == 0.0) {
         return html! {};
     }
-    let (low, high, ticks) = linear_ticks(least, most);
+    let (low, high, ticks) = linear_ticks(least, most, 5.0);
     let height = TOP + BAR * bars.len() as f64 + BOTTOM;
     let at = |value: f64| NAMES + (value - low) / (high - low) * (width - NAMES - 2.0 * RIGHT);
     html! {
@@ -147,10 +156,10 @@ fn short(value: f64) -> String {
     format!("{value:.1}").trim_end_matches(".0").to_owned()
 }
 
-/// Round steps that cover both ends: where the axis begins and ends, and its ticks.
-fn linear_ticks(low: f64, high: f64) -> (f64, f64, Vec<f64>) {
+/// About so many round steps that cover both ends: where the axis begins and ends, and its ticks.
+pub(super) fn linear_ticks(low: f64, high: f64, steps: f64) -> (f64, f64, Vec<f64>) {
     let span = if high > low { high - low } else { 1.0 };
-    let raw = span / 5.0;
+    let raw = span / steps;
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= raw).unwrap_or(raw);
     let (first, last) = ((low / step).floor(), ((low + span) / step).ceil());
@@ -188,7 +197,7 @@ mod tests {
     proptest! {
         #[test]
         fn ticks_cover_what_they_measure(low in -1e9_f64..1e9, span in 1e-3_f64..1e9) {
-            let (first, last, ticks) = linear_ticks(low, low + span);
+            let (first, last, ticks) = linear_ticks(low, low + span, 5.0);
             prop_assert!(first <= low && last >= low + span * 0.999_999);
             prop_assert!((3..=9).contains(&ticks.len()), "{ticks:?}");
         }
@@ -203,7 +212,7 @@ mod tests {
 
     #[test]
     fn steps_are_round() {
-        assert_eq!(linear_ticks(0.0, 100.0).2, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(linear_ticks(0.0, 100.0, 5.0).2, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(log_ticks(84.0, 700.0).2, [50.0, 100.0, 200.0, 500.0, 1000.0]);
     }
 }

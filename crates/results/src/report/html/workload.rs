@@ -5,7 +5,7 @@ use iotax_model::record::{HostActivity, Measurement, Sample};
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::chart::{Across, Axis, Bar, Series, bars, lines};
+use super::chart::{Across, Axis, Bar, Series, bars, linear_ticks, lines};
 use super::{colour, is_emulated};
 use crate::judge::figures::bottom_disks;
 use crate::judge::{Comparison, Judgement, Metric, Summary};
@@ -174,7 +174,7 @@ fn percentiles(run: &Run, summaries: &[&Summary]) -> Markup {
         })
         .collect();
     let ticks = SHOWN.iter().enumerate().map(|(i, (_, name))| (i as f64 + 0.5, (*name).to_owned())).collect();
-    let across = Across { end: SHOWN.len() as f64, ticks, marks: true };
+    let across = Across { end: SHOWN.len() as f64, ticks, notches: vec![], marks: true };
     let words = |ns: f64| {
         let (size, name) = unit(ns);
         format!("{} {name}", trimmed(ns / size))
@@ -214,20 +214,19 @@ impl Clock {
         index as f64 * self.pitch + (end_ns as f64 - length_ns as f64 / 2.0) / 1e9
     }
 
-    fn across(&self, marks: bool) -> Across {
-        let end = self.pitch * self.blocks.len() as f64;
-        let ticks = if self.blocks.len() == 1 {
-            (0..=5)
-                .map(|fifth| f64::from(fifth) / 5.0 * self.pitch / 1.05)
-                .map(|s| (s, format!("{s:.1} s")))
-                .collect()
+    fn across(&self) -> Across {
+        let places = || self.blocks.iter().enumerate().map(|(i, block)| (i as f64 * self.pitch, block));
+        let (ticks, notches) = if self.blocks.len() == 1 {
+            let seconds = linear_ticks(0.0, self.pitch, 8.0).2.into_iter().filter(|s| *s <= self.pitch);
+            (seconds.map(|s| (s, format!("{} s", trimmed(s)))).collect(), vec![])
         } else {
             // Few enough to read.
             let step = self.blocks.len().div_ceil(12);
-            let shown = self.blocks.iter().enumerate().step_by(step);
-            shown.map(|(i, block)| (i as f64 * self.pitch, format!("block {block}"))).collect()
+            let shown =
+                places().step_by(step).map(|(x, block)| (x + self.pitch / 2.1, format!("block {block}")));
+            (shown.collect(), places().skip(1).map(|(x, _)| x - self.pitch * 0.024).collect())
         };
-        Across { end, ticks, marks }
+        Across { end: self.pitch * self.blocks.len() as f64, ticks, notches, marks: false }
     }
 }
 
@@ -267,7 +266,7 @@ fn timeline(run: &Run, workload: &Workload) -> Markup {
             @if count > 0 {
                 figure {
                     figcaption { b { (axis.label) } (caption) }
-                    (lines(&thinned(series, count), &clock.across(false), axis, WHOLE, height))
+                    (lines(&thinned(series, count), &clock.across(), axis, WHOLE, height))
                 }
             }
         }
