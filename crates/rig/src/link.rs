@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -30,6 +30,10 @@ const PROMPT: Duration = Duration::from_secs(20);
 const SYNC: Duration = Duration::from_mins(5);
 /// The null backend runs for well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
+/// How long after its stream a local agent's process may take to end.
+const LAST_BREATH: Duration = Duration::from_millis(200);
+/// A killed agent whose disk hangs cannot be reaped before the disk answers.
+const REAPED: Duration = Duration::from_secs(5);
 /// How much of a local agent's stderr is kept for an error's text.
 const STDERR_KEPT: usize = 4096;
 
@@ -387,12 +391,12 @@ impl Drop for Link {
     fn drop(&mut self) {
         // Closes the stream, which ends the agent and the reader's thread.
         self.writer = None;
-        if let Some(child) = &self.child
-            && let Ok(mut child) = child.lock()
-        {
+        if let Some(child) = &self.child {
             // An agent stuck in the kernel does not see its stdin close.
-            let _ = child.kill();
-            let _ = child.wait();
+            if let Ok(mut child) = child.lock() {
+                let _ = child.kill();
+            }
+            status(child, REAPED);
         }
     }
 }
@@ -436,18 +440,21 @@ fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     kept
 }
 
+/// How a local agent ended, if it does before the deadline.
+fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + deadline;
+    loop {
+        let status = child.lock().ok().and_then(|mut child| child.try_wait().ok().flatten());
+        if status.is_some() || Instant::now() >= end {
+            return status;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// How a local agent ended and what it said last.
 fn local_last_words(child: &Mutex<Child>, said: &Mutex<Vec<u8>>) -> String {
-    let mut words = Vec::new();
-    // The stream ends a moment before the process does.
-    for _ in 0..20 {
-        let status = child.lock().ok().and_then(|mut child| child.try_wait().ok().flatten());
-        if let Some(status) = status {
-            words.push(status.to_string());
-            break;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+    let mut words: Vec<String> = status(child, LAST_BREATH).iter().map(ToString::to_string).collect();
     if let Ok(said) = said.lock() {
         words.push(String::from_utf8_lossy(&said).trim().to_owned());
     }

@@ -21,6 +21,10 @@ pub const DISK: &str = "disk0";
 /// Longest name of a unix socket that the kernel takes, in bytes.
 const SOCKET_NAME: usize = 107;
 
+/// A guest that panics ends, and nothing that bears on the cost of I/O is changed from the kernel's defaults. The
+/// self-tests of ciphers that no guest uses would take a seventh of an emulated boot.
+const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests";
+
 /// Everything that the command line depends on.
 #[derive(Debug)]
 pub struct Machine<'a> {
@@ -56,7 +60,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     add(&["-cpu", if machine.accel == Accel::Kvm { "host" } else { "max" }]);
     add(&["-smp", &spec.vcpus.to_string(), "-m", &format!("{}K", spec.memory.0 >> 10)]);
     add(&["-kernel", &machine.kernel.to_string_lossy(), "-initrd", &machine.initramfs.to_string_lossy()]);
-    add(&["-append", format!("console=ttyS0 quiet panic=-1 oops=panic {}", machine.parameters).trim_end()]);
+    add(&["-append", format!("{KERNEL_PARAMETERS} {}", machine.parameters).trim_end()]);
     let in_run_dir = |name: &str| escaped(&machine.run_dir.join(name).to_string_lossy());
     add(&[
         "-chardev",
@@ -191,7 +195,7 @@ mod tests {
         -m 524288K
         -kernel /boot/vmlinuz-6.1.0-9-amd64
         -initrd /run/iotax-17/initramfs
-        -append console=ttyS0 quiet panic=-1 oops=panic
+        -append console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests
         -chardev file,id=console,path=/run/iotax-17,,x/console.log
         -serial chardev:console
         -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off
@@ -232,7 +236,7 @@ mod tests {
         -m 1048576K
         -kernel /boot/vmlinuz-6.1.0-9-amd64
         -initrd /run/iotax-17/initramfs
-        -append console=ttyS0 quiet panic=-1 oops=panic
+        -append console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests
         -chardev file,id=console,path=/run/iotax-17,,x/console.log
         -serial chardev:console
         -qmp unix:/run/iotax-17,,x/qmp.sock,server=on,wait=off

@@ -123,6 +123,7 @@ fn static_program(mut program: Vec<u8>) -> Result<Vec<u8>, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::io::Read;
 
     /// A program with one segment of this type that ends at byte 200, and 100 bytes of debug information.
@@ -163,6 +164,18 @@ mod tests {
             (table_outside, "damaged"),
         ] {
             assert!(static_program(bad).expect_err(word).contains(word));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_in_an_answer(patches in prop::collection::vec((0_usize..300, any::<u8>()), 0..40), length in 0_usize..=300) {
+            let mut elf = program(1);
+            patches.iter().for_each(|(at, byte)| elf[*at] = *byte);
+            elf.truncate(length);
+            if let Ok(cut) = static_program(elf) {
+                prop_assert!(cut.len() <= length);
+            }
         }
     }
 

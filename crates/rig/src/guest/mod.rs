@@ -28,8 +28,10 @@ use process::Process;
 pub use process::{find_qemu, qemu_version};
 use qmp::{Qmp, QmpError};
 
-/// How long a guest that was told to power off may take, and then QEMU that was told to quit.
-const POWER_OFF: Duration = Duration::from_secs(5);
+/// How long a guest's agent may take to hear that it is to end.
+const HEARD: Duration = Duration::from_secs(5);
+/// How long QEMU may take to flush and close its images.
+const CLOSED: Duration = Duration::from_secs(30);
 
 /// What a guest is made of.
 #[derive(Debug, Clone)]
@@ -277,15 +279,15 @@ impl Guest {
     }
 
     /// Ends the guest: powers it off, has QEMU quit if that does not do it, kills it if that does not either. Bounded, and
-    /// also after an interrupt. QEMU has closed its images when this returns.
+    /// also after an interrupt. QEMU has ended when this returns; what the guest flushed is in its image.
     pub fn shutdown(mut self) {
         // A paused guest hears nothing.
-        if !self.paused && self.link.shutdown(POWER_OFF).is_ok() && self.process.wait(POWER_OFF).is_some() {
+        if !self.paused && self.link.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
             return;
         }
         // A monitor that refuses is a QEMU that is to be killed.
         if self.process.status().is_none() && self.qmp.execute("quit", &json!({})).is_ok() {
-            self.process.wait(POWER_OFF);
+            self.process.wait(CLOSED);
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// For every command. Stopping a guest waits for I/O that is in flight, which a slow disk can take seconds for.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+/// For every command. Stopping a guest flushes its disk, which takes a slow disk behind a large cache a while.
+pub const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A command that was not carried out.
 #[derive(Debug, thiserror::Error)]
