@@ -5,4 +5,3 @@ mod cli;
 mod fio;
 mod lab;
 mod ladder;
-mod report;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::synthetic::{bench, ladder};
 
 /// Generous: a browser that hangs must not hang the tests.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// For every command. Stopping a guest flushes its disk, which takes a slow disk behind a large cache a while.
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub const DEADLINE: Duration = Duration::from_mins(2);
 
 /// A command that was not carried out.
 #[derive(Debug, thiserror::Error)]
