@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::lab::{GUESTS, Lab, needs, text};
+use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
 use serde_json::Value;
 
 /// The measurements' cells in the order in which they were made.
@@ -49,9 +49,11 @@ fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
         "--html",
         "report.html",
     ]);
+    assert_valid(&json);
     let cells: BTreeSet<String> = order(&json).into_iter().collect();
     assert_eq!(cells.len(), 4 * 5 * 3);
-    for metric in ["iops", "latency_mean", "latency_p50", "latency_p99", "cpu_per_io"] {
+    // Not latency_p99: in so short a time there are too few I/Os beyond it for some cells, which then have none.
+    for metric in ["iops", "latency_mean", "latency_p50", "cpu_per_io"] {
         let of_metric: Vec<&Value> = json["comparisons"]
             .as_array()
             .expect("comparisons")
@@ -59,7 +61,7 @@ fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
             .filter(|c| c["metric"] == metric)
             .collect();
         // Three rungs over the lowest, five workloads.
-        assert!(of_metric.len() >= 15, "{metric}: {}", of_metric.len());
+        assert_eq!(of_metric.len(), 15, "{metric}");
         for comparison in of_metric {
             let verdict = comparison["verdict"].as_str().expect("a verdict");
             assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
