@@ -256,3 +256,47 @@ impl Ledger {
         if next >= self.window.intervals() { Turn::Over } else { Turn::GoOn }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::units::{Bytes, Nanos};
+    use iotax_model::wire::Job;
+    use iotax_model::workload::WorkloadKeys;
+    use std::sync::mpsc;
+
+    #[test]
+    fn the_warm_up_and_each_interval_are_counted_apart() {
+        let keys =
+            WorkloadKeys { runtime: Some(Nanos(300)), ramp_time: Some(Nanos(50)), ..WorkloadKeys::default() };
+        let workload = keys.complete(&WorkloadKeys::default());
+        let (size, interval) = (Bytes(1 << 20), Nanos(100));
+        let job = Job { path: None, workload, size, seed: 1, interval, writable: false };
+        let (reports, reported) = mpsc::channel();
+        let (_spare, spares) = mpsc::channel();
+        let mut ledger = Ledger::new(4, Rw::RandRead, Window::new(&job, 1000), spares, reports);
+        let count = |ledger: &mut Ledger, ios: u64| {
+            (0..ios).for_each(|_| ledger.latencies.add(Direction::Read, 7));
+        };
+        assert_eq!(ledger.until_boundary(1000), 50);
+        count(&mut ledger, 3);
+        assert_eq!((ledger.turn(1060), ledger.until_boundary(1060)), (Turn::GoOn, 90));
+        count(&mut ledger, 5);
+        // An I/O took so long that an interval passed without any.
+        assert_eq!((ledger.turn(1270), ledger.until_boundary(1270)), (Turn::GoOn, 80));
+        count(&mut ledger, 2);
+        assert_eq!(ledger.turn(1350), Turn::Over);
+        assert_eq!(ledger.ramp_ios, 3);
+        drop(ledger);
+        let intervals: Vec<_> = reported
+            .iter()
+            .map(|report| match report {
+                Report::Interval { worker, interval, next, latencies } => {
+                    (worker, interval, next, latencies.count())
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(intervals, [(4, 0, 2, 5), (4, 2, 3, 2)]);
+    }
+}
