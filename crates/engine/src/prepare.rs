@@ -73,7 +73,7 @@ struct Content {
 
 impl Content {
     fn new(seed: u64) -> Self {
-        Self { seed, payload: Payload::new(CHUNK as usize, SplitMix64::new(seed, Purpose::Fill, 0)) }
+        Self { seed, payload: Payload::new(CHUNK as usize, 0, SplitMix64::new(seed, Purpose::Fill, 0)) }
     }
 
     fn put(&self, chunk: u64, buffer: &mut [u8]) {

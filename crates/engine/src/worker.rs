@@ -103,9 +103,9 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
     let length = setup.slot_bytes as u32;
     let depth = setup.depth as usize;
-    let mut payload = rw
-        .writes()
-        .then(|| Payload::new(setup.slot_bytes, SplitMix64::new(seed, Purpose::Payload, number.into())));
+    let mut payload = rw.writes().then(|| {
+        Payload::new(setup.slot_bytes, depth, SplitMix64::new(seed, Purpose::Payload, number.into()))
+    });
     let (mut backend, mut free) = B::open(setup)?;
     let mut flights =
         vec![Flight { io: Io { direction: Direction::Read, offset: 0, length }, submitted_at: 0 }; depth];
@@ -124,7 +124,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         while let Some(mut slot) = free.pop() {
             let (direction, offset) = pattern.next();
             if let (Direction::Write, Some(payload)) = (direction, &mut payload) {
-                payload.refresh(backend.buffer(&mut slot));
+                payload.refresh(slot.index(), backend.buffer(&mut slot));
             }
             let io = Io { direction, offset, length };
             flights[slot.index()].io = io;

@@ -19,12 +19,13 @@ use crate::stats::verdict::{Verdict, decide};
 use crate::stats::{ALPHA, MARGIN};
 use crate::store::Run;
 
-/// What a target costs in absolute terms, from the differences within blocks.
+/// What a target costs in absolute terms: the ratio and its interval, applied to the baseline's geometric mean. So it
+/// never disagrees with the verdict, as an interval of plain differences would where the noise grows with the value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tax {
-    /// Mean difference to the baseline in nanoseconds per I/O; negative if it costs less.
+    /// Nanoseconds per I/O above the baseline; negative if it costs less.
     pub ns: f64,
-    /// Its t interval at the comparison's confidence; absent for fewer than two blocks.
+    /// At the comparison's confidence; absent for fewer than two blocks.
     pub interval: Option<Interval>,
 }
 
@@ -178,25 +179,27 @@ fn compare(run: &Run, against: &[(&str, &str)]) -> Vec<Comparison> {
 
 impl Case<'_> {
     fn comparison(&self, decision: &crate::stats::verdict::Decision) -> Comparison {
+        let ratio = self.logs.mean().exp();
+        let interval = decision.interval.map(|i| i.map(f64::exp));
         let tax = self.metric.is_time().then(|| {
-            let differences = Differences::new(self.pairs.iter().map(|(t, b)| t - b).collect())?;
-            let interval = decision.alpha.and_then(|alpha| differences.interval(alpha));
-            Some(Tax { ns: differences.mean(), interval })
+            let baseline = self.pairs.iter().map(|(_, b)| b.ln()).sum::<f64>() / self.pairs.len() as f64;
+            let above = |ratio: f64| baseline.exp() * (ratio - 1.0);
+            Tax { ns: above(ratio), interval: interval.map(|i| i.map(above)) }
         });
         Comparison {
             workload: self.workload.into(),
             metric: self.metric,
             target: self.target.into(),
             baseline: self.baseline.into(),
-            ratio: self.logs.mean().exp(),
-            interval: decision.interval.map(|i| i.map(f64::exp)),
+            ratio,
+            interval,
             confidence: decision.alpha.map(|alpha| 1.0 - alpha),
             interval_95: self.logs.interval(ALPHA).map(|i| i.map(f64::exp)),
             sign_flip_p: self.logs.sign_flip_p(),
             verdict: decision.verdict,
             blocks: u32::try_from(self.logs.n()).unwrap_or(u32::MAX),
             needed_blocks: decision.needed_blocks,
-            tax: tax.flatten(),
+            tax,
         }
     }
 }

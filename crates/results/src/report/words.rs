@@ -8,6 +8,9 @@ use crate::stats::MARGIN;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
+/// Beyond so many more blocks, advising more of the same is no help.
+const MANY_BLOCKS: u32 = 50;
+
 /// The sentences, most important first: every target against the baseline, guests against their neighbours, the
 /// price in CPU time, and what is not decided.
 ///
@@ -150,7 +153,12 @@ impl<'a> Versus<'a> {
                     (false, some) => format!(" {some} of them"),
                 };
                 let needed = open.iter().filter_map(|c| c.needed_blocks).max().unwrap_or_default();
-                format!("about {} would decide{which} ({})", counted(more, "more block"), resume(run, needed))
+                let blocks = counted(more, "more block");
+                if more > MANY_BLOCKS {
+                    format!("that takes about {blocks} at this noise; a longer runtime lowers it")
+                } else {
+                    format!("about {blocks} would decide{which} ({})", resume(run, needed))
+                }
             }
             None if open.iter().all(|c| c.blocks < 2) => {
                 format!("one block alone has no interval ({} gives one)", resume(run, 3))

@@ -4,44 +4,52 @@ use iotax_model::record::Sample;
 
 use super::median;
 
-/// Fewer intervals say nothing.
-const FEWEST: usize = 5;
+/// The specification's window: so many rounds.
+const ROUNDS: usize = 5;
 /// The spread that a steady window keeps within, as a share of the mean.
 const RANGE: f64 = 0.20;
 /// What the fitted line may rise or fall over the window, as a share of the mean.
 const DRIFT: f64 = 0.10;
 
-/// How the I/O rate of a measurement moved, interval by interval.
+/// How the I/O rate of a measurement moved, round by round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Steadiness {
     /// Largest less smallest rate, as a share of the mean.
     pub range: f64,
-    /// Rise (or fall, if negative) of the least-squares line from the first interval to the last, as a share of the mean.
+    /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
     pub drift: f64,
 }
 
 impl Steadiness {
     /// The SNIA Solid State Storage Performance Test Specification's window: range at most 20% of the mean and slope
-    /// times window at most 10%. The specification applies it to five rounds; here it is the intervals of one
-    /// measurement.
+    /// times window at most 10%. The specification applies it to five rounds of a minute; here the rounds are the
+    /// fifths of one measurement.
     #[must_use]
     pub fn is_steady(self) -> bool {
         self.range <= RANGE && self.drift.abs() <= DRIFT
     }
 }
 
-/// The I/O rate over the intervals of one measurement; absent for fewer than five whole intervals or without I/O.
+/// The I/O rate over the fifths of one measurement, each as many intervals long as the others; absent for fewer than
+/// five whole intervals or without I/O. What does not divide by five is left out at the beginning.
 #[must_use]
 pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
     let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
     // The last interval is often a stub, whose rate is mostly chance.
     let whole = median(&lengths)? / 2.0;
-    let rates: Vec<f64> = samples
-        .iter()
-        .filter(|s| s.duration_ns as f64 >= whole && s.duration_ns > 0)
-        .map(|s| {
-            let ios: u64 = s.read.iter().chain(&s.write).map(|tally| tally.ios).sum();
-            ios as f64 / (s.duration_ns as f64 / 1e9)
+    let whole: Vec<&Sample> =
+        samples.iter().filter(|s| s.duration_ns as f64 >= whole && s.duration_ns > 0).collect();
+    let each = whole.len() / ROUNDS;
+    if each == 0 {
+        return None;
+    }
+    let rates: Vec<f64> = whole[whole.len() - each * ROUNDS..]
+        .chunks(each)
+        .map(|round| {
+            let ios: u64 =
+                round.iter().flat_map(|s| s.read.iter().chain(&s.write)).map(|tally| tally.ios).sum();
+            let ns: u64 = round.iter().map(|s| s.duration_ns).sum();
+            ios as f64 / (ns as f64 / 1e9)
         })
         .collect();
     of_rates(&rates)
@@ -50,7 +58,7 @@ pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
 fn of_rates(rates: &[f64]) -> Option<Steadiness> {
     let n = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / n;
-    if rates.len() < FEWEST || mean <= 0.0 {
+    if mean <= 0.0 {
         return None;
     }
     let (low, high) = rates.iter().fold((f64::MAX, f64::MIN), |(l, h), r| (l.min(*r), h.max(*r)));
@@ -64,6 +72,10 @@ fn of_rates(rates: &[f64]) -> Option<Steadiness> {
 mod tests {
     use super::*;
     use iotax_model::record::Tally;
+
+    fn sample(duration_ns: u64, ios: u64) -> Sample {
+        Sample { at_ns: 0, duration_ns, read: Some(Tally { ios, ..Tally::default() }), write: None }
+    }
 
     #[test]
     fn the_window_is_snias() {
@@ -79,19 +91,23 @@ mod tests {
 
     #[test]
     fn too_little_says_nothing() {
-        assert_eq!(of_rates(&[1.0; 4]), None);
-        assert_eq!(of_rates(&[0.0; 9]), None);
+        assert_eq!(of_rates(&[0.0; 5]), None);
         assert_eq!(steadiness(&[]), None);
+        assert_eq!(steadiness(&vec![sample(1_000_000_000, 500); 4]), None);
+    }
+
+    #[test]
+    fn noise_within_a_round_is_not_drift_between_rounds() {
+        // Intervals alternate by a third, rounds of two do not.
+        let mut samples: Vec<Sample> =
+            (0..11).map(|i| sample(100_000_000, if i % 2 == 0 { 500 } else { 700 })).collect();
+        assert!(steadiness(&samples).is_some_and(Steadiness::is_steady));
+        samples[10] = sample(100_000_000, 2000);
+        assert!(!steadiness(&samples).is_some_and(Steadiness::is_steady));
     }
 
     #[test]
     fn a_stub_at_the_end_is_left_out() {
-        let sample = |duration_ns, ios| Sample {
-            at_ns: 0,
-            duration_ns,
-            read: Some(Tally { ios, ..Tally::default() }),
-            write: None,
-        };
         let mut samples = vec![sample(1_000_000_000, 500); 6];
         samples.push(sample(1_000_000, 3));
         assert_eq!(steadiness(&samples), Some(Steadiness { range: 0.0, drift: 0.0 }));
