@@ -82,6 +82,7 @@ pub(crate) fn carry_out(
     progress: &mut dyn Progress,
     stop: &Interrupt,
 ) -> anyhow::Result<Ended> {
+    store.set_state(order.run, RunState::Running)?;
     let result = Conductor::set_up(order, tag, ledger, store, progress, stop)
         .and_then(|mut conductor| conductor.all_blocks(ledger, store, progress, stop));
     let (_, failures) = ledger.undo_all();

@@ -238,7 +238,7 @@ impl Store {
     }
 
     /// Keeps a measurement, whole or not at all; it is on the disk when this returns. A second one of the same cell
-    /// and block is an error.
+    /// and block is an error. The warning that an earlier attempt at it failed goes.
     pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
         self.must_know(run)?;
         write::put_measurement(&mut self.connection, run, measurement)

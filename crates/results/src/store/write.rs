@@ -102,6 +102,12 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
     }
     put_samples(&transaction, id, &m.samples)?;
     put_activity(&transaction, id, m.host.as_ref(), &m.host_samples)?;
+    // What an earlier attempt at this cell failed with is history now.
+    transaction.execute(
+        "DELETE FROM warning WHERE run = ? AND warning ->> 'kind' = 'incomplete'
+         AND warning ->> 'target' = ? AND warning ->> 'workload' = ? AND warning ->> 'block' = ?",
+        params![run, m.target, m.workload, m.block],
+    )?;
     transaction.commit()?;
     Ok(())
 }

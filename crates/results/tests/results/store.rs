@@ -29,6 +29,26 @@ fn fill(store: &mut Store, run: &Run) -> i64 {
     id
 }
 
+#[test]
+fn a_measurement_that_was_made_up_for_is_no_longer_incomplete() {
+    let temp = TempDir::new().expect("directory");
+    let mut store = Store::open(&temp.path().join("s.db")).expect("opened");
+    let mut run = ladder(false);
+    let late = run.measurements.remove(0);
+    let failed = |block| Warning {
+        kind: WarningKind::Incomplete,
+        target: Some(late.target.clone()),
+        workload: Some(late.workload.clone()),
+        block: Some(block),
+        evidence: "the guest died".into(),
+        remedy: "resume".into(),
+    };
+    run.warnings = vec![failed(late.block), failed(late.block + 100)];
+    let id = fill(&mut store, &run);
+    store.put_measurement(id, &late).expect("stored");
+    assert_eq!(store.load(id).expect("loaded").warnings, [failed(late.block + 100)]);
+}
+
 fn rich() -> Run {
     let mut run = ladder(true);
     run.seed = u64::MAX;
