@@ -20,10 +20,10 @@ use crate::conduct;
 pub(super) struct Args {
     /// A directory on the storage in question
     dir: PathBuf,
-    /// Size of each rung's disk [default: 1GiB, 256m with --quick, 4GiB with --thorough]
+    /// Size of each rung's disk [default: 1GiB, 4GiB with --thorough]
     #[arg(long)]
     size: Option<Bytes>,
-    /// 3 blocks of 1.2 s: about 3 minutes
+    /// 3 blocks of 1.8 s: under 3 minutes
     #[arg(long, group = "length")]
     quick: bool,
     /// 5 blocks of 6 s: about 12 minutes (the default)
@@ -74,7 +74,7 @@ struct Length {
 impl Args {
     fn length(&self) -> Length {
         let (repeat, runtime, ramp_time, size) = if self.quick {
-            (3, Nanos::from_millis(1200), Nanos::from_millis(300), Bytes(256 << 20))
+            (3, Nanos::from_millis(1800), Nanos::from_millis(400), Bytes(1 << 30))
         } else if self.thorough {
             (10, Nanos::from_secs(30), Nanos::from_secs(5), Bytes(4 << 30))
         } else {
