@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     match cli::main() {
         Ok(exit) => exit,
         Err(failure) => {
-            eprintln!("iotax: {:#}", failure.error);
+            cli::say::say!("iotax: {:#}", failure.error);
             failure.exit.into()
         }
     }

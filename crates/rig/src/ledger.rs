@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -90,7 +90,7 @@ pub struct NotUndone {
     pub reason: String,
 }
 
-/// The ledger of this process.
+/// The ledger of this process. Replaying it is its owner's duty; only a panic does it on the way out.
 #[derive(Debug)]
 pub struct Ledger {
     path: PathBuf,
@@ -132,11 +132,12 @@ impl Ledger {
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }
         let mut ledger = Self { path: path.to_owned(), file, standing: BTreeMap::new(), next: 0 };
-        let reader = BufReader::new(ledger.file.try_clone().map_err(failed("cannot read", path))?);
-        for line in reader.lines() {
-            let line = line.map_err(failed("cannot read", path))?;
-            // A line cut short by a crash was not yet synced, so its effect was not yet carried out.
-            match serde_json::from_str(&line) {
+        let text = fs::read(path).map_err(failed("cannot read", path))?;
+        // What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet
+        // carried out. Any other line that cannot be read may hide an effect: better leave all than forget one.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
                 Ok(Line::Will { id, effect }) => {
                     ledger.next = ledger.next.max(id + 1);
                     ledger.standing.insert(id, effect);
@@ -144,8 +145,12 @@ impl Ledger {
                 Ok(Line::Undone { id }) => {
                     ledger.standing.remove(&id);
                 }
-                Err(_) => {}
+                Err(error) => return Err(failed("cannot understand the undo ledger", path)(error.into())),
             }
+        }
+        if whole < text.len() {
+            // So that what is written next begins a line.
+            ledger.file.set_len(whole as u64).map_err(failed("cannot write", path))?;
         }
         Ok(Some(ledger))
     }
@@ -248,6 +253,14 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.undo_all();
+        }
+    }
+}
+
 /// What `iotax clean` did.
 #[derive(Debug, Default)]
 pub struct Cleaned {
@@ -257,6 +270,8 @@ pub struct Cleaned {
     pub failed: Vec<NotUndone>,
     /// Ledgers of processes that still run; left alone.
     pub in_use: usize,
+    /// Ledgers that could not be read; left alone.
+    pub unreadable: Vec<LedgerError>,
 }
 
 fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
@@ -277,13 +292,14 @@ fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
 pub fn clean(dir: &Path) -> Result<Cleaned, LedgerError> {
     let mut cleaned = Cleaned::default();
     for path in ledger_files(dir)? {
-        match Ledger::adopt(&path)? {
-            Some(mut ledger) => {
+        match Ledger::adopt(&path) {
+            Ok(Some(mut ledger)) => {
                 let (undone, failed) = ledger.undo_all();
                 cleaned.undone.extend(undone);
                 cleaned.failed.extend(failed);
             }
-            None => cleaned.in_use += 1,
+            Ok(None) => cleaned.in_use += 1,
+            Err(error) => cleaned.unreadable.push(error),
         }
     }
     Ok(cleaned)
@@ -293,8 +309,9 @@ pub fn clean(dir: &Path) -> Result<Cleaned, LedgerError> {
 pub fn leftovers(dir: &Path) -> Result<Vec<Effect>, LedgerError> {
     let mut left = Vec::new();
     for path in ledger_files(dir)? {
-        if let Some(ledger) = Ledger::adopt(&path)? {
-            left.extend(ledger.standing.into_values());
+        // One that cannot be read is for `clean` to complain of.
+        if let Ok(Some(ledger)) = Ledger::adopt(&path) {
+            left.extend(ledger.standing.values().cloned());
         }
     }
     Ok(left)
@@ -307,11 +324,20 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// What stands at a path; absent if nothing does. Not to be able to look is not the same as nothing.
+fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn undo_effect(effect: &Effect) -> io::Result<()> {
     match effect {
         Effect::Directory { path } => gone_is_fine(fs::remove_dir(path)),
         Effect::PrivateDirectory { path } => {
-            let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+            let Some(metadata) = standing(path)? else { return Ok(()) };
             let ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iotax-"));
             if !ours || !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
                 return Err(io::Error::other("this is not the directory that iotax made; left alone"));
@@ -319,7 +345,7 @@ fn undo_effect(effect: &Effect) -> io::Result<()> {
             gone_is_fine(fs::remove_dir_all(path))
         }
         Effect::File { path, identity } => {
-            let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+            let Some(metadata) = standing(path)? else { return Ok(()) };
             if metadata.file_type().is_block_device() || metadata.is_dir() {
                 return Err(io::Error::other("this is no longer the file that iotax made; left alone"));
             }
@@ -448,6 +474,20 @@ mod tests {
         let cleaned = clean(&state).expect("cleaned");
         assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
         assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+    }
+
+    #[test]
+    fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
+        let (_temp, state, work) = scene();
+        for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
+            let mut ledger = Ledger::create(&state, tag).expect("ledger");
+            ledger.make_file(&work.join(tag)).expect("file");
+            ledger.file.write_all(damage.as_bytes()).expect("written");
+        }
+        let cleaned = clean(&state).expect("cleaned");
+        assert_eq!((cleaned.undone.len(), cleaned.unreadable.len()), (1, 1));
+        assert!(cleaned.unreadable[0].to_string().contains("a.jsonl"), "{:?}", cleaned.unreadable);
+        assert!(work.join("a").exists() && state.join("a.jsonl").exists() && !work.join("b").exists());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use iotax_model::plan::Plan;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
-use super::args::{Conduct, Output};
+use super::output::Output;
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 use crate::conduct::GuestOptions;
@@ -59,8 +59,12 @@ pub(super) struct Args {
     keep: bool,
     #[command(flatten)]
     output: Output,
-    #[command(flatten)]
-    conduct: Conduct,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+    /// Decides order, offsets and payload [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
 }
 
 /// fio's booleans, and the words.
@@ -99,15 +103,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         name: format!("bench {}", args.target.display()),
         repeat: 1,
         baseline: name.clone(),
-        seed: args.conduct.seed,
+        seed: args.seed,
         targets: vec![TargetSpec { name, path: Some(args.target.clone()), file: None, guest: None }],
         workloads: vec![keys.complete(&WorkloadKeys::default())],
     };
     plan.check().or_exit(Exit::Usage)?;
     Session {
-        plan: &plan,
+        plan,
         output: &args.output,
-        conduct: &args.conduct,
+        yes: args.yes,
         guests: GuestOptions::default(),
         earlier: None,
         keep: args.keep,

@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_rig::ledger;
 
+use super::say::print_line;
 use super::{Failure, OrExit, args};
 
 /// Flags of `iotax clean`.
@@ -18,18 +19,23 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let dir = args::ledger_dir()?;
     if args.dry_run {
         let left = ledger::leftovers(&dir).or_exit(Exit::Environment)?;
-        left.iter().for_each(|effect| println!("would undo: {effect}"));
-        println!("{} things were left behind", left.len());
+        left.iter().for_each(|effect| print_line!("would undo: {effect}"));
+        print_line!("{} things were left behind", left.len());
         return Ok(Exit::Fine);
     }
     let cleaned = ledger::clean(&dir).or_exit(Exit::Environment)?;
-    cleaned.undone.iter().for_each(|effect| println!("undone: {effect}"));
-    cleaned.failed.iter().for_each(|failure| println!("not undone: {}: {}", failure.effect, failure.reason));
+    cleaned.undone.iter().for_each(|effect| print_line!("undone: {effect}"));
+    cleaned
+        .failed
+        .iter()
+        .for_each(|failure| print_line!("not undone: {}: {}", failure.effect, failure.reason));
+    cleaned.unreadable.iter().for_each(|error| print_line!("left alone: {error}"));
     if cleaned.in_use > 0 {
-        println!("left alone: {} runs that are still going on", cleaned.in_use);
+        print_line!("left alone: {} runs that are still going on", cleaned.in_use);
     }
-    if cleaned.undone.is_empty() && cleaned.failed.is_empty() {
-        println!("nothing was left behind");
+    let sound = cleaned.failed.is_empty() && cleaned.unreadable.is_empty();
+    if sound && cleaned.undone.is_empty() {
+        print_line!("nothing was left behind");
     }
-    Ok(if cleaned.failed.is_empty() { Exit::Fine } else { Exit::Environment })
+    Ok(if sound { Exit::Fine } else { Exit::Environment })
 }

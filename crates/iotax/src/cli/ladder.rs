@@ -10,7 +10,9 @@ use iotax_model::target::{FileSpec, Format, GuestSpec, Preallocation, Snapshot};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, WordError, Workload};
 
-use super::args::{Conduct, Guest, Output};
+use super::args::Guest;
+use super::output::Output;
+use super::say::say;
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 use crate::conduct;
@@ -49,8 +51,12 @@ pub(super) struct Args {
     ramp_time: Option<Nanos>,
     #[command(flatten)]
     output: Output,
-    #[command(flatten)]
-    conduct: Conduct,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+    /// Decides order, offsets and payload [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     guest: Guest,
 }
@@ -114,12 +120,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut targets =
         names.iter().map(|name| rung(name, &args.dir)).collect::<Result<Vec<_>, _>>().or_exit(Exit::Usage)?;
     if let Err(missing) = conduct::guests_possible(&args.guest.options()) {
-        // Asked for by name, they are not left out silently.
-        if !args.rungs.is_empty() && targets.iter().any(|target| target.guest.is_some()) {
+        // Asked for, they are not left out.
+        let asked = !args.rungs.is_empty() || args.guest.is_specific();
+        if asked && targets.iter().any(|target| target.guest.is_some()) {
             return Err(Failure { exit: Exit::Environment, error: missing });
         }
         targets.retain(|target| target.guest.is_none());
-        eprintln!("Host rungs only: {missing:#}");
+        say!("Host rungs only: {missing:#}");
     }
     let length = args.length();
     let mut workloads = args.workloads.clone();
@@ -139,15 +146,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         name: format!("ladder {}", args.dir.display()),
         repeat: length.repeat,
         baseline,
-        seed: args.conduct.seed,
+        seed: args.seed,
         targets,
         workloads,
     };
     plan.check().or_exit(Exit::Usage)?;
     Session {
-        plan: &plan,
+        plan,
         output: &args.output,
-        conduct: &args.conduct,
+        yes: args.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,

@@ -7,7 +7,8 @@ use iotax_model::exit::Exit;
 use iotax_results::report::utc;
 use serde_json::json;
 
-use super::args::Output;
+use super::output::Output;
+use super::say::print_line;
 use super::{Failure, OrExit};
 
 /// Flags of `iotax list`.
@@ -22,7 +23,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let store = Output { db: args.db.clone(), json: None, html: None }.store()?;
+    let store = Output { db: args.db.clone(), json: None, html: None }.existing_store()?;
     let runs = store.runs().or_exit(Exit::Environment)?;
     if args.json {
         let lines: Vec<serde_json::Value> = runs
@@ -39,18 +40,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
                 })
             })
             .collect();
-        println!("{:#}", serde_json::Value::from(lines));
+        print_line!("{:#}", serde_json::Value::from(lines));
         return Ok(Exit::Fine);
     }
-    if runs.is_empty() {
-        eprintln!("no run yet; the first: iotax ladder DIR");
-        return Ok(Exit::Fine);
-    }
-    println!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
+    print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
     for run in runs {
         let measured = format!("{}/{}", run.measured, run.planned);
         let (started, state) = (utc(run.started_at_ms), run.state.to_string());
-        println!("{:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", run.id, run.name);
+        print_line!("{:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", run.id, run.name);
     }
     Ok(Exit::Fine)
 }

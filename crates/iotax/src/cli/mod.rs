@@ -1,13 +1,16 @@
 //! The command line: one definition feeds the parser, the help, the completions and the man page.
 
 mod args;
+mod ask;
 mod bench;
 mod clean;
 mod ladder;
 mod list;
+mod output;
 mod progress;
 mod resume;
 mod run;
+pub(crate) mod say;
 mod session;
 mod show;
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iotax_model::units::{Bytes, human};
 
+use super::say::say;
 use crate::conduct::{Progress, Step};
 
 /// Watches a run for a person.
@@ -58,14 +59,14 @@ impl Progress for Watcher {
         if self.terminal {
             self.show(what.to_owned());
         } else {
-            eprintln!("{what}");
+            say!("{what}");
         }
     }
 
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes) {
         self.show(format!("filling {target}: {} of {}", human::bytes(done.0), human::bytes(total.0)));
         if !self.terminal && done >= total {
-            eprintln!("filled {target}: {}", human::bytes(total.0));
+            say!("filled {target}: {}", human::bytes(total.0));
         }
     }
 
@@ -85,7 +86,7 @@ impl Progress for Watcher {
         if self.terminal {
             self.show(self.cell.clone());
         } else {
-            eprintln!("{}", self.cell);
+            say!("{}", self.cell);
         }
     }
 
@@ -95,7 +96,11 @@ impl Progress for Watcher {
     }
 
     fn note(&mut self, text: &str) {
-        if self.terminal { self.bar.println(text) } else { eprintln!("{text}") }
+        if self.terminal {
+            self.bar.println(text);
+        } else {
+            say!("{text}");
+        }
     }
 }
 

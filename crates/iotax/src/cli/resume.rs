@@ -3,7 +3,9 @@
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use super::args::{Conduct, Guest, Output};
+use super::args::Guest;
+use super::output::{Output, load};
+use super::say::say;
 use super::session::{Earlier, Session};
 use super::{Failure, OrExit, usage};
 
@@ -17,15 +19,16 @@ pub(super) struct Args {
     repeat: Option<u32>,
     #[command(flatten)]
     output: Output,
-    #[command(flatten)]
-    conduct: Conduct,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     guest: Guest,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let mut store = args.output.store()?;
-    let mut run = store.load(args.run).or_exit(Exit::Usage)?;
+    let store = args.output.existing_store()?;
+    let mut run = load(&store, args.run)?;
     if let Some(repeat) = args.repeat {
         if repeat < run.plan.repeat {
             return Err(usage(format!(
@@ -35,18 +38,23 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         }
         run.plan.repeat = repeat;
         run.plan.check().or_exit(Exit::Usage)?;
-        store.set_repeat(run.id, repeat).or_exit(Exit::Environment)?;
+    }
+    let planned = run.plan.targets.len() * run.plan.workloads.len() * run.plan.repeat as usize;
+    if run.measurements.len() == planned {
+        say!("run {} has all its measurements; more blocks: iotax resume {} --repeat N", run.id, run.id);
+        return Ok(Exit::Fine);
     }
     let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.block)).collect();
+    let report = run.plan.targets.len() > 1;
     Session {
-        plan: &run.plan,
         output: &args.output,
-        conduct: &args.conduct,
+        yes: args.yes,
         guests: args.guest.options(),
-        earlier: Some(Earlier { run: run.id, seed: run.seed, done }),
+        earlier: Some(Earlier { run: run.id, seed: run.seed, done, environment: run.environment }),
+        plan: run.plan,
         keep: false,
         ask: true,
-        report: run.plan.targets.len() > 1,
+        report,
     }
     .carry_out()
 }

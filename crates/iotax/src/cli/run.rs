@@ -7,7 +7,8 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 
-use super::args::{Conduct, Guest, Output};
+use super::args::Guest;
+use super::output::Output;
 use super::session::Session;
 use super::{Failure, OrExit};
 
@@ -18,8 +19,12 @@ pub(super) struct Args {
     plan: PathBuf,
     #[command(flatten)]
     output: Output,
-    #[command(flatten)]
-    conduct: Conduct,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+    /// Decides order, offsets and payload [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     guest: Guest,
 }
@@ -29,12 +34,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let text = std::fs::read_to_string(&args.plan)
         .with_context(|| format!("cannot read {place}"))
         .or_exit(Exit::Usage)?;
-    let plan =
+    let mut plan =
         Plan::from_toml(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
+    plan.seed = args.seed.or(plan.seed);
     Session {
-        plan: &plan,
+        plan,
         output: &args.output,
-        conduct: &args.conduct,
+        yes: args.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,

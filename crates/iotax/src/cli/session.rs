@@ -1,41 +1,47 @@
 //! What every command that measures does: check, show the plan, ask, carry it out, report.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::Accel;
-use iotax_model::units::human;
+use iotax_model::record::Environment;
 use iotax_results::store::{NewRun, Store};
-use iotax_rig::ledger::{self, Ledger};
+use iotax_rig::ledger::{self, Ledger, NotUndone};
 use iotax_rig::link::Interrupt;
-use iotax_rig::target::preflight;
+use iotax_rig::target::preflight::{self, Needs};
 
-use super::args::{self, Conduct, Output};
+use super::output::{Output, default_report};
 use super::progress::Watcher;
-use super::{Failure, OrExit, show, usage};
-use crate::conduct::{self, Ended, GuestOptions, Guests, Order};
+use super::say::say;
+use super::{Failure, OrExit, args, ask, usage};
+use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order};
 
-/// Measurements that a run has already.
+/// A run to go on with.
 pub(super) struct Earlier {
     pub(super) run: i64,
     pub(super) seed: u64,
+    /// Measurements that it has already: target, workload, block.
     pub(super) done: HashSet<(String, String, u32)>,
+    /// Where it was begun.
+    pub(super) environment: Environment,
 }
 
 /// What a command wants carried out.
 pub(super) struct Session<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: Plan,
     pub(super) output: &'a Output,
-    pub(super) conduct: &'a Conduct,
+    /// Ask nothing.
+    pub(super) yes: bool,
     pub(super) guests: GuestOptions,
-    /// The run to go on with; absent: a new one.
+    /// Absent: a new run.
     pub(super) earlier: Option<Earlier>,
     /// Created files stay.
     pub(super) keep: bool,
@@ -45,156 +51,160 @@ pub(super) struct Session<'a> {
     pub(super) report: bool,
 }
 
-/// Files that results go to, opened before anything is measured.
-struct Files {
-    json: Option<File>,
-    html: Option<(PathBuf, File)>,
-}
-
 impl Session<'_> {
     /// Carries it out and reports.
-    pub(super) fn carry_out(self) -> Result<Exit, Failure> {
-        let needs = preflight::check(self.plan)
+    pub(super) fn carry_out(mut self) -> Result<Exit, Failure> {
+        make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
+        let needs = preflight::check(&self.plan)
             .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
-        if self.ask && !self.conduct.yes && !io::stdin().is_terminal() {
+        if self.ask && !self.yes && !io::stdin().is_terminal() {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
+        self.output.check()?;
         let stop = watch_signals().or_exit(Exit::Environment)?;
         let ledger_dir = args::ledger_dir()?;
         hint_at_leftovers(&ledger_dir);
         let mut store = self.output.store()?;
-        let json = match &self.output.json {
-            Some(path) if path.as_path() != Path::new("-") => Some(create(path)?),
-            _ => None,
-        };
 
         let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
-        let guests = if self.plan.targets.iter().any(|target| target.guest.is_some()) {
-            match Guests::prepare(&self.guests, &tag, &mut ledger, &stop) {
-                Ok(guests) => Some(guests),
-                Err(error) => {
-                    ledger.undo_all();
-                    return Err(error).or_exit(Exit::Environment);
-                }
+        let result = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &stop);
+        let (_, failures) = ledger.undo_all();
+        failures.iter().for_each(say_not_undone);
+        match result {
+            Err(failure) if failure.error.is::<Interrupted>() => {
+                say!("Interrupted.");
+                Ok(Exit::Interrupted)
             }
-        } else {
-            None
-        };
-        let seed = match (&self.earlier, self.plan.seed.or(self.conduct.seed)) {
+            Ok(exit) if exit == Exit::Fine && !failures.is_empty() => Ok(Exit::Environment),
+            other => other,
+        }
+    }
+
+    /// Everything that may leave something to undo.
+    fn with_ledger(
+        &self,
+        needs: &Needs,
+        tag: &str,
+        ledger: &mut Ledger,
+        store: &mut Store,
+        stop: &Interrupt,
+    ) -> Result<Exit, Failure> {
+        let plan = &self.plan;
+        let guests = plan
+            .targets
+            .iter()
+            .any(|target| target.guest.is_some())
+            .then(|| Guests::prepare(&self.guests, tag, ledger, stop))
+            .transpose()
+            .or_exit(Exit::Environment)?;
+        if let Some(earlier) = &self.earlier {
+            same_machine(&earlier.environment, guests.as_ref())?;
+        }
+        let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
+        let seed = match (&self.earlier, plan.seed) {
             (Some(earlier), _) => earlier.seed,
             (None, Some(seed)) => seed,
             (None, None) => conduct::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
         };
-        if self.ask && !self.agreed(seed, needs.total(), guests.as_ref(), &stop) {
-            ledger.undo_all();
-            eprintln!("Nothing was done.");
-            return Ok(Exit::Fine);
+        if self.ask {
+            ask::show_plan(plan, seed, done, needs.total(), guests.as_ref());
+            if !self.yes && !ask::confirmed(stop) && !stop.load(Ordering::Relaxed) {
+                say!("Nothing was done.");
+                return Ok(Exit::Fine);
+            }
         }
-        let (run, done) = if let Some(Earlier { run, done, .. }) = self.earlier {
-            (run, done)
+        if stop.load(Ordering::Relaxed) {
+            return Err(Interrupted).or_exit(Exit::Interrupted);
+        }
+        let (run, done) = if let Some(earlier) = &self.earlier {
+            store.set_repeat(earlier.run, plan.repeat).or_exit(Exit::Environment)?;
+            (earlier.run, earlier.done.clone())
         } else {
-            let new = NewRun { plan: self.plan, seed, started_at_ms: conduct::now_ms() };
+            let new = NewRun { plan, seed, started_at_ms: conduct::now_ms() };
             (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
         };
+        let _claim = claim(&self.output.store_path()?, run)?;
         let html = match &self.output.html {
-            Some(path) => Some((path.clone(), create(path)?)),
+            Some(path) => Some(path.clone()),
             None if self.report => default_report(run),
             None => None,
         };
-
         let mut watcher = Watcher::new();
-        let order = Order { run, plan: self.plan, seed, done, guests: guests.as_ref(), keep: self.keep };
-        let ended = conduct::carry_out(&order, &tag, &mut ledger, &mut store, &mut watcher, &stop);
+        let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep: self.keep };
+        let ended = conduct::carry_out(&order, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
-        let reported = report(self.output, Files { json, html }, &store, run);
-        match ended {
-            Ok(ended) => {
-                reported?;
-                Ok(conclude(ended, run))
-            }
-            Err(error) => Err(error).or_exit(Exit::Measurement),
-        }
-    }
-
-    /// Shows what will be done and asks whether to begin.
-    fn agreed(&self, seed: u64, space: u64, guests: Option<&Guests>, stop: &Interrupt) -> bool {
-        let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
-        let plan = self.plan;
-        let seconds = conduct::estimate_seconds(plan, done, guests.map(Guests::accel));
-        let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
-        let space = match dirs.as_slice() {
-            [] => String::new(),
-            dirs => format!(", {} in {}", human::bytes(space), dirs.join(" and ")),
-        };
-        let earlier = match done {
-            0 => String::new(),
-            done => format!("; {done} measurements are there already"),
-        };
-        eprintln!(
-            "{} targets x {} workloads x {} blocks, about {}{space}{earlier}. Seed {seed}.",
-            plan.targets.len(),
-            plan.workloads.len(),
-            plan.repeat,
-            human::duration(seconds)
-        );
-        for target in &plan.targets {
-            eprintln!("  {:<20} {}", target.name, describe(target));
-        }
-        if let Some(guests) = guests {
-            let emulated =
-                if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
-            eprintln!("{}.{emulated}", guests.accel_reason());
-        }
-        self.conduct.yes || confirmed(stop)
+        let reported = self.output.report(store, run, html.as_deref());
+        let ended = ended.or_exit(Exit::Environment)?;
+        reported?;
+        Ok(conclude(ended, run))
     }
 }
 
-/// One line about a target as it will be built.
-fn describe(target: &iotax_model::TargetSpec) -> String {
-    let file = match (&target.path, &target.file) {
-        (Some(path), _) => path.display().to_string(),
-        (None, Some(file)) => {
-            let snapshot = file.snapshot.map(|kind| format!(" + {kind} snapshot")).unwrap_or_default();
-            format!("{} file{snapshot}", file.format)
-        }
-        (None, None) => String::new(),
-    };
-    match &target.guest {
-        Some(guest) => format!("{file} > {} cache={} aio={} > guest", guest.bus, guest.cache, guest.aio),
-        None => file,
-    }
-}
-
-/// Asks on the terminal. Ctrl-C is a no.
-fn confirmed(stop: &Interrupt) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-    eprint!("Begin? [Y/n] ");
-    let _ = io::stderr().flush();
-    let stdin = io::stdin();
-    while !stop.load(Ordering::Relaxed) {
-        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));
-        if matches!(ready, Ok(1..)) {
-            let mut answer = String::new();
-            let read = stdin.lock().read_line(&mut answer);
-            return matches!(read, Ok(n) if n > 0)
-                && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes");
+/// A run must go on where it began, from whatever directory it is resumed.
+fn make_absolute(plan: &mut Plan) -> io::Result<()> {
+    for target in &mut plan.targets {
+        for path in target.path.iter_mut().chain(target.file.as_mut().map(|file| &mut file.dir)) {
+            *path = std::path::absolute(&*path)?;
         }
     }
-    false
+    Ok(())
 }
 
-/// The first Ctrl-C (or termination, or a lost terminal) asks the run to stop and undo; a second one ends the process
-/// at once and leaves the rest to `iotax clean`.
+/// Makes sure that no other process works on this run: two would measure each other. The claim is a socket without a
+/// file, which the kernel removes when its process ends, however it ends.
+fn claim(store: &Path, run: i64) -> Result<UnixListener, Failure> {
+    let store = std::fs::metadata(store).or_exit(Exit::Environment)?;
+    let name = format!("iotax-run-{}-{}-{run}", store.dev(), store.ino());
+    let address = SocketAddr::from_abstract_name(name).or_exit(Exit::Environment)?;
+    UnixListener::bind_addr(&address)
+        .with_context(|| format!("run {run} is still going on in another process"))
+        .or_exit(Exit::Environment)
+}
+
+/// Blocks of one run are compared with one another, so they must be measured by the same tool on the same machine.
+/// What either side does not know is passed over: a run may have been stopped before its environment was read.
+fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
+    let now = conduct::environment(guests);
+    for (what, then, now) in [
+        ("accel", &then.accel, &now.accel),
+        ("QEMU", &then.qemu, &now.qemu),
+        ("kernel", &then.kernel, &now.kernel),
+        ("CPU", &then.cpu_model, &now.cpu_model),
+        ("iotax", &then.tool, &now.tool),
+    ] {
+        if let (Some(then), Some(now)) = (then, now)
+            && then != now
+        {
+            return Err(anyhow::anyhow!(
+                "the run was begun with {what} {then:?} and this is {now:?}: their measurements cannot be compared \
+                 within one run; begin a new one"
+            ))
+            .or_exit(Exit::Environment);
+        }
+    }
+    Ok(())
+}
+
+/// The first Ctrl-C (or termination, or a lost terminal) asks the run to stop and undo; a second Ctrl-C ends the
+/// process at once and leaves the rest to `iotax clean`.
 fn watch_signals() -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Interrupt::default();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("cannot watch for signals")?;
-    }
+    let pressed = Arc::new(AtomicBool::new(false));
+    let watch = || {
+        signal_hook::flag::register_conditional_shutdown(
+            SIGINT,
+            Exit::Interrupted as i32,
+            Arc::clone(&pressed),
+        )?;
+        signal_hook::flag::register(SIGINT, pressed)?;
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        io::Result::Ok(())
+    };
+    watch().context("cannot watch for signals")?;
     Ok(stop)
 }
 
@@ -202,62 +212,29 @@ fn hint_at_leftovers(ledger_dir: &Path) {
     if let Ok(left) = ledger::leftovers(ledger_dir)
         && !left.is_empty()
     {
-        eprintln!(
+        say!(
             "note: an earlier run that was cut off left {} things behind; iotax clean removes them",
             left.len()
         );
     }
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).with_context(|| format!("cannot write {}", path.display())).or_exit(Exit::Environment)
-}
-
-/// `iotax-RUN.html` here, unless something of that name is there already.
-fn default_report(run: i64) -> Option<(PathBuf, File)> {
-    let path = PathBuf::from(format!("iotax-{run}.html"));
-    match File::create_new(&path) {
-        Ok(file) => Some((path, file)),
-        Err(error) => {
-            eprintln!(
-                "note: no report is written to {}: {error}; later: iotax show {run} --html FILE",
-                path.display()
-            );
-            None
-        }
-    }
-}
-
-/// Table, JSON and HTML of what the store has.
-fn report(output: &Output, files: Files, store: &Store, run: i64) -> Result<(), Failure> {
-    let run = store.load(run).or_exit(Exit::Environment)?;
-    let judgement = iotax_results::judge::judge(&run);
-    show::print(output, &run, &judgement);
-    if let Some(mut file) = files.json {
-        serde_json::to_writer_pretty(&mut file, &iotax_results::exchange::json::document(&run, &judgement))
-            .or_exit(Exit::Environment)?;
-        file.write_all(b"\n").or_exit(Exit::Environment)?;
-    }
-    if let Some((path, mut file)) = files.html {
-        file.write_all(iotax_results::report::html::render(&run, &judgement).as_bytes())
-            .or_exit(Exit::Environment)?;
-        eprintln!("Report: {}", path.display());
-    }
-    Ok(())
+fn say_not_undone(failure: &NotUndone) {
+    say!("not undone: {}: {} (try: iotax clean)", failure.effect, failure.reason);
 }
 
 fn conclude(ended: Ended, run: i64) -> Exit {
     match ended {
         Ended::Complete => {
-            eprintln!("Run {run} kept; show it again with: iotax show {run}");
+            say!("Run {run} kept; show it again with: iotax show {run}");
             Exit::Fine
         }
         Ended::Missing(cells) => {
-            eprintln!("{cells} measurements failed; try them again with: iotax resume {run}");
+            say!("{cells} measurements failed; try them again with: iotax resume {run}");
             Exit::Measurement
         }
         Ended::Interrupted => {
-            eprintln!("Interrupted; everything is undone. Go on with: iotax resume {run}");
+            say!("Interrupted; what was measured is kept. Go on with: iotax resume {run}");
             Exit::Interrupted
         }
     }

@@ -38,6 +38,7 @@ pub(crate) struct Guests {
 /// Whether guests can be booted at all, or what is missing and how to get it.
 pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     guest::find_qemu()?;
+    guest::image::find_qemu_img()?;
     find_kernel(options)?;
     Ok(())
 }
@@ -56,9 +57,10 @@ impl Guests {
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
+        possible(options)?;
         let qemu_version = guest::qemu_version()?;
         let kernel = find_kernel(options)?;
-        let run_dir = std::env::temp_dir().join(format!("iotax-{tag}"));
+        let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-{tag}"));
         ledger.make_private_directory(&run_dir)?;
         let initramfs = run_dir.join("initramfs");
         initramfs::write(&initramfs, &own_program()?, &kernel)?;

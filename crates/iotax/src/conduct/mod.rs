@@ -7,7 +7,7 @@ mod guests;
 mod progress;
 mod target;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -72,8 +72,8 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// Carries out an order. `tag` names what this run makes; `ledger` may hold effects already. Whatever happens, what was set up is undone before this returns, and what was measured is
-/// in the store.
+/// Carries out an order. `tag` names what this run makes; every effect goes into `ledger`, which the caller replays.
+/// What was measured is in the store, whatever the result. An error means that the run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
     tag: &str,
@@ -110,6 +110,8 @@ struct Conductor<'a> {
     /// The agent on this host: measures host targets and drops the host's caches.
     local: Link,
     targets: Vec<Target>,
+    /// Targets that could not be started again after a failure, and why; the others go on without them.
+    lost: HashMap<usize, String>,
 }
 
 impl<'a> Conductor<'a> {
@@ -124,7 +126,8 @@ impl<'a> Conductor<'a> {
         let mut local = local_agent(stop)?;
         progress.phase("measuring the engine's own cost");
         let floor = local.floor().map_err(interrupted)?;
-        store.set_environment(order.run, &environment(order.guests, floor))?;
+        let environment = Environment { floor_ns_per_io: Some(floor), ..environment(order.guests) };
+        store.set_environment(order.run, &environment)?;
 
         progress.phase("creating files");
         let folders = make_folders(order.plan, tag, ledger)?;
@@ -146,7 +149,7 @@ impl<'a> Conductor<'a> {
         if order.keep {
             targets.iter_mut().try_for_each(|target| target.keep(ledger))?;
         }
-        Ok(Self { order, local, targets })
+        Ok(Self { order, local, targets, lost: HashMap::new() })
     }
 
     /// Measures every cell that is still to be measured.
@@ -174,15 +177,24 @@ impl<'a> Conductor<'a> {
                 }
                 progress.cell(Step { block, blocks: plan.repeat, cell: number, cells, target, workload });
                 let place = cell::Place { cell, block, order: u32::try_from(number)? };
-                match self.measure(place, ledger, progress) {
+                let measured = match self.lost.get(&cell.target) {
+                    Some(reason) => Err(anyhow::anyhow!("{reason}")),
+                    None => self.measure(place, ledger, progress),
+                };
+                match measured {
                     Ok(measurement) => store.put_measurement(self.order.run, &measurement)?,
-                    Err(error) if error.is::<Interrupted>() => return Err(error),
+                    Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
                     Err(error) => {
                         missing += 1;
                         let evidence = format!("{error:#}");
                         progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
                         store.put_warning(self.order.run, &incomplete(target, workload, block, evidence))?;
-                        self.restart(cell, ledger, stop)?;
+                        if !self.lost.contains_key(&cell.target)
+                            && let Err(error) = self.restart(cell, ledger, stop)
+                        {
+                            self.lost
+                                .insert(cell.target, format!("it could not be started again: {error:#}"));
+                        }
                     }
                 }
             }
@@ -244,10 +256,10 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot tell the path of the running program")
 }
 
-fn environment(guests: Option<&Guests>, floor_ns_per_io: u64) -> Environment {
+/// This machine, and what boots guests on it. The engine's floor is not known yet.
+pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     Environment {
         tool: Some(crate::version().to_owned()),
-        floor_ns_per_io: Some(floor_ns_per_io),
         qemu: guests.map(|guests| guests.qemu_version().to_owned()),
         accel: guests.map(|guests| guests.accel().word().to_owned()),
         accel_reason: guests.map(|guests| guests.accel_reason().to_owned()),

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: first steps, wrong input, what is written where.
 
 use std::fs;
+use std::process::Stdio;
 
 use crate::lab::{Lab, needs, text};
 
@@ -89,8 +90,15 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
         (vec!["bench", &file, "--rwmixread", "150"], 2, vec!["150"]),
         (vec!["bench", "/dev/null"], 2, vec!["/dev/null", "neither"]),
         (vec!["run", "/none.toml", "--yes"], 2, vec!["/none.toml"]),
-        (vec!["show", "99"], 2, vec!["99"]),
-        (vec!["resume", "99", "--yes"], 2, vec!["99"]),
+        (vec!["show", "99"], 2, vec!["no run is stored"]),
+        (vec!["resume", "99", "--yes"], 2, vec!["no run is stored"]),
+        (
+            vec!["ladder", work, "--yes", "--rungs", "host-file", "--html", "/none/x.html"],
+            4,
+            vec!["/none/x.html"],
+        ),
+        (vec!["bench", "/etc/passwd", "--bs", "512", "--json", "/etc/passwd"], 2, vec!["did not write it"]),
+        (vec!["bench", &file, "--json", "/dev/null"], 2, vec!["not a regular file"]),
         (vec!["bench", &file, "--json", "/none/out.json"], 4, vec!["/none/out.json"]),
         (vec!["lader"], 2, vec!["ladder"]),
     ] {
@@ -117,7 +125,57 @@ fn the_store_keeps_runs_and_shows_them_again() {
     assert_eq!(list.as_array().map(Vec::len), Some(2));
     assert!(text(&lab.run(&["list"]).stdout).contains("bench"));
     let id = first["run"]["id"].to_string();
-    assert_eq!(lab.json(&["show", &id, "--json", "-"]), first);
+    assert_eq!(lab.json(&["show", &id, "--json"]), first);
+    for command in ["show", "resume"] {
+        let unknown = lab.run(&[command, "99"]);
+        assert_eq!(unknown.status.code(), Some(2));
+        assert!(text(&unknown.stderr).contains("no run 99"), "{}", text(&unknown.stderr));
+    }
+    let again = lab.run(&["resume", &id, "--yes"]);
+    assert!(again.status.success() && text(&again.stderr).contains("has all its measurements"));
+}
+
+#[test]
+fn results_replace_only_what_iotax_wrote() {
+    let lab = Lab::new();
+    let target = lab.work().join("a.dat");
+    let bench = |json: &str| {
+        lab.run(&[
+            "bench",
+            target.to_str().expect("utf-8"),
+            "--size",
+            "4m",
+            "--runtime",
+            "200ms",
+            "--json",
+            json,
+        ])
+    };
+    assert!(bench("out.json").status.success());
+    let first = fs::read_to_string(lab.path("out.json")).expect("written");
+    assert!(bench("out.json").status.success());
+    assert_ne!(fs::read_to_string(lab.path("out.json")).expect("written"), first);
+    fs::write(lab.path("mine.json"), "{}").expect("written");
+    assert_eq!(bench("mine.json").status.code(), Some(2));
+    assert_eq!(fs::read_to_string(lab.path("mine.json")).expect("there"), "{}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_reader_that_goes_away_stops_nothing() {
+    let lab = Lab::new();
+    let mut child = lab
+        .iotax()
+        .arg("bench")
+        .arg(lab.work().join("a.dat"))
+        .args(["--size", "4m", "--runtime", "200ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("iotax starts");
+    drop((child.stdout.take(), child.stderr.take()));
+    assert!(child.wait().expect("ended").success());
+    lab.assert_nothing_left();
 }
 
 #[test]

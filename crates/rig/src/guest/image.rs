@@ -1,6 +1,7 @@
 //! Disk images, made and read by qemu-img.
 
 use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -92,16 +93,28 @@ fn refuse_existing(path: &Path) -> Result<(), ImageError> {
     }
 }
 
-/// Runs qemu-img; returns its stdout.
+/// Whether qemu-img is there.
+pub fn find_qemu_img() -> Result<(), ImageError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|directory| directory.join("qemu-img").is_file()) {
+        Ok(())
+    } else {
+        Err(ImageError::NotFound)
+    }
+}
+
+/// Runs qemu-img; returns its stdout. In a process group of its own: Ctrl-C is the conductor's to handle.
 fn qemu_img<'a>(
     action: &'static str,
     path: &Path,
     arguments: impl Iterator<Item = &'a OsStr>,
 ) -> Result<Vec<u8>, ImageError> {
     let failed = |reason| ImageError::Failed { path: path.to_owned(), action, reason };
-    let output = Command::new("qemu-img").args(arguments).output().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => ImageError::NotFound,
-        _ => failed(error.to_string()),
+    let output = Command::new("qemu-img").args(arguments).process_group(0).output().map_err(|error| {
+        match error.kind() {
+            std::io::ErrorKind::NotFound => ImageError::NotFound,
+            _ => failed(error.to_string()),
+        }
     })?;
     if output.status.success() {
         return Ok(output.stdout);

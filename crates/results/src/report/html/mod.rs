@@ -16,6 +16,11 @@ use crate::store::Run;
 /// Colours in the style sheet; a ninth target shares the first one's.
 const COLOURS: usize = 8;
 
+const GENERATOR: &str = "iotax";
+
+/// Stands in every page that [`render`] makes, near its beginning: by it a report is told from other pages.
+pub const MARK: &str = "<meta name=\"generator\" content=\"iotax\">";
+
 /// The whole file.
 #[must_use]
 pub fn render(run: &Run, judgement: &Judgement) -> String {
@@ -24,6 +29,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
         html lang="en" {
             head {
                 meta charset="utf-8";
+                meta name="generator" content=(GENERATOR);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 // Nothing is loaded, so nothing may be: a browser then asks not even for an icon.
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";

@@ -1,0 +1,192 @@
+//! Where results go: tables to the terminal, documents to files.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_results::judge::{Judgement, judge};
+use iotax_results::store::{Run, Store, StoreError};
+use iotax_results::{exchange, report};
+
+use super::say::{print_line, say};
+use super::{Failure, OrExit, args, usage};
+
+/// Columns when there is no terminal to ask.
+const DEFAULT_WIDTH: usize = 110;
+/// No result is larger than this; a larger file is somebody else's without a look.
+const LARGEST: u64 = 256 << 20;
+
+/// Where results go.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct Output {
+    /// Store of runs [default: iotax/iotax.db in the XDG data directory]
+    #[arg(long, value_name = "FILE")]
+    pub(super) db: Option<PathBuf>,
+    /// Write the results as JSON; - (or no value) is stdout, which then carries nothing else
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    pub(super) json: Option<PathBuf>,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+}
+
+impl Output {
+    fn json_on_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    fn json_file(&self) -> Option<&Path> {
+        self.json.as_deref().filter(|_| !self.json_on_stdout())
+    }
+
+    /// Where the store is.
+    pub(super) fn store_path(&self) -> Result<PathBuf, Failure> {
+        self.db.clone().map_or_else(|| Ok(args::directories()?.data_dir().join("iotax.db")), Ok)
+    }
+
+    /// Opens the store to write to it, making it and the default's directory if they are missing.
+    pub(super) fn store(&self) -> Result<Store, Failure> {
+        let path = self.store_path()?;
+        if let (None, Some(dir)) = (&self.db, path.parent()) {
+            fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", dir.display()))
+                .or_exit(Exit::Environment)?;
+        }
+        Store::open(&path).or_exit(Exit::Environment)
+    }
+
+    /// Opens a store that must be there.
+    pub(super) fn existing_store(&self) -> Result<Store, Failure> {
+        let path = self.store_path()?;
+        if !path.is_file() {
+            let path = path.display();
+            return Err(usage(format!("{path}: no run is stored there yet; the first: iotax ladder DIR")));
+        }
+        self.store()
+    }
+
+    /// Refuses files that cannot be written or that hold something else than an earlier result of iotax.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        [self.json_file(), self.html.as_deref()].into_iter().flatten().try_for_each(check)
+    }
+
+    /// Tables, JSON and HTML of a run.
+    pub(super) fn report(&self, store: &Store, run: i64, html: Option<&Path>) -> Result<(), Failure> {
+        let run = load(store, run)?;
+        let judgement = judge(&run);
+        self.print(&run, &judgement);
+        if let Some(path) = self.json_file() {
+            write(path, &format!("{:#}\n", exchange::json::document(&run, &judgement)))?;
+        }
+        if let Some(path) = html {
+            write(path, &report::html::render(&run, &judgement))?;
+            say!("Report: {}", path.display());
+        }
+        Ok(())
+    }
+
+    /// The tables on stdout; or JSON on stdout and the tables on stderr.
+    fn print(&self, run: &Run, judgement: &Judgement) {
+        let json = self.json_on_stdout();
+        let terminal = if json { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+        let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+        let width = if terminal && columns > 0 { columns } else { DEFAULT_WIDTH };
+        let tables = report::terminal::render(run, judgement, width, colour);
+        if json {
+            say!("{}", tables.trim_end());
+            print_line!("{:#}", exchange::json::document(run, judgement));
+        } else {
+            print_line!("{}", tables.trim_end());
+        }
+    }
+}
+
+/// A run of the store; a wrong number is the user's error, anything else the machine's.
+pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
+    store.load(run).map_err(|error| {
+        let exit =
+            if matches!(error, StoreError::UnknownRun { .. }) { Exit::Usage } else { Exit::Environment };
+        Failure { exit, error: error.into() }
+    })
+}
+
+/// `iotax-RUN.html` here, unless something else has that name.
+pub(super) fn default_report(run: i64) -> Option<PathBuf> {
+    let path = PathBuf::from(format!("iotax-{run}.html"));
+    match check(&path) {
+        Ok(()) => Some(path),
+        Err(failure) => {
+            say!("note: no report is written: {:#}; later: iotax show {run} --html FILE", failure.error);
+            None
+        }
+    }
+}
+
+/// Whether a result may be written there: a new file, or one that iotax wrote. Leaves nothing behind.
+fn check(path: &Path) -> Result<(), Failure> {
+    let place = path.display();
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(usage(format!("{place}: not a regular file; results are written to files")));
+        }
+        Ok(metadata) if !is_ours(path, metadata.len()) => {
+            return Err(usage(format!(
+                "{place}: it exists and iotax did not write it, so it is not replaced; remove it or choose another \
+                 name"
+            )));
+        }
+        Ok(_) => File::options().append(true).open(path).map(drop),
+        Err(_) => File::create_new(path).and_then(|_| fs::remove_file(path)),
+    }
+    .with_context(|| format!("cannot write {place}"))
+    .or_exit(Exit::Environment)
+}
+
+fn is_ours(path: &Path, length: u64) -> bool {
+    if length > LARGEST {
+        return false;
+    }
+    let Ok(text) = fs::read_to_string(path) else { return false };
+    text.contains(report::html::MARK)
+        || serde_json::from_str::<serde_json::Value>(&text)
+            .is_ok_and(|document| document["schema"] == exchange::json::SCHEMA)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    check(path)?;
+    File::create(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
+        .or_exit(Exit::Environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_new_files_and_iotaxs_own_are_written() {
+        let temp = tempfile::tempdir().expect("directory");
+        let path = |name: &str| temp.path().join(name);
+        let refused = |name: &str| {
+            let failure = check(&path(name)).expect_err(name);
+            (failure.exit, format!("{:#}", failure.error))
+        };
+        fs::write(path("mine"), "{ \"precious\": 1 }").expect("written");
+        fs::write(path("empty"), "").expect("written");
+        fs::create_dir(path("dir")).expect("made");
+        for name in ["mine", "empty"] {
+            let (exit, words) = refused(name);
+            assert!(exit == Exit::Usage && words.contains("did not write it"), "{words}");
+        }
+        assert!(refused("dir").1.contains("not a regular file"));
+        assert_eq!(refused("none/new").0, Exit::Environment);
+        assert!(check(&path("new")).is_ok() && !path("new").exists());
+        fs::write(path("ours"), "{\n  \"comparisons\": [],\n  \"schema\": \"iotax/1\"\n}").expect("written");
+        assert!(check(&path("ours")).is_ok());
+    }
+}
