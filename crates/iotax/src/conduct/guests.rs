@@ -63,7 +63,7 @@ impl Guests {
         let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-{tag}"));
         ledger.make_private_directory(&run_dir)?;
         let initramfs = run_dir.join("initramfs");
-        initramfs::write(&initramfs, &own_program()?, &kernel)?;
+        initramfs::write(&initramfs, own_program(), &kernel)?;
         let marker = format!("iotax-{tag}-probe");
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
