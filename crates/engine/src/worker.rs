@@ -20,6 +20,10 @@ const FAILURES_BEFORE_PAUSE: u32 = 64;
 /// How long it pauses then, after each further batch of failures.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// So many I/Os are begun together on a device. Of more, the kernel holds all back until the last is prepared (it plugs the
+/// block layer, see IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
+const UNPLUGGED: usize = 2;
+
 /// Service times of one worker's I/Os, by direction. A direction that the workload has not takes no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Latencies {
@@ -119,6 +123,8 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
     let mut ledger = Ledger::new(number, rw, window, spare, reports);
     backend.alarm(ledger.until_boundary(clock::now()));
+    // Whether I/O outlasts the call that begins it, as on a device, or is answered within it, as from a cache.
+    let mut outlasts = false;
 
     loop {
         while let Some(mut slot) = free.pop() {
@@ -130,12 +136,12 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
             flights[slot.index()].io = io;
             queued.push(slot.index());
             backend.queue(slot, io);
+            if outlasts && queued.len() == UNPLUGGED {
+                stamp(&mut queued, &mut flights);
+                backend.begin().map_err(submit_error)?;
+            }
         }
-        // I/Os of a batch enter the kernel together and are seen together: one stamp for each side loses nothing.
-        let submitted_at = clock::now();
-        for index in queued.drain(..) {
-            flights[index].submitted_at = submitted_at;
-        }
+        stamp(&mut queued, &mut flights);
         backend.submit().map_err(submit_error)?;
         backend.reap(&mut done);
         let now = clock::now();
@@ -156,6 +162,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
             }
             free.push(slot);
         }
+        outlasts = free.len() < depth;
         if failures_in_a_row >= FAILURES_BEFORE_PAUSE {
             std::thread::sleep(PAUSE);
         }
@@ -163,6 +170,15 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let note = backend.note().map(str::to_owned);
     drain(&mut backend, depth - free.len(), done)?;
     Ok(Finish { ramp_ios: ledger.ramp_ios, faults, note })
+}
+
+/// I/Os of a batch enter the kernel together and are seen together: one time stamp for each side loses nothing.
+#[inline]
+fn stamp(queued: &mut Vec<usize>, flights: &mut [Flight]) {
+    let submitted_at = clock::now();
+    for index in queued.drain(..) {
+        flights[index].submitted_at = submitted_at;
+    }
 }
 
 /// Waits for the I/Os in flight; they are not counted.

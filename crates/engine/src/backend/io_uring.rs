@@ -68,18 +68,13 @@ impl Backend for Uring {
     }
 
     #[inline]
+    fn begin(&mut self) -> io::Result<()> {
+        self.enter(0)
+    }
+
+    #[inline]
     fn submit(&mut self) -> io::Result<()> {
-        loop {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => return Ok(()),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    // Short of memory or of room for completions: once some are reaped, the rest is submitted.
-                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
-                    _ => return Err(error),
-                },
-            }
-        }
+        self.enter(1)
     }
 
     #[inline]
@@ -118,6 +113,22 @@ impl Backend for Uring {
 }
 
 impl Uring {
+    /// Submits what is queued and waits until so many completions are there.
+    #[inline]
+    fn enter(&mut self, completions: usize) -> io::Result<()> {
+        loop {
+            match self.ring.submit_and_wait(completions) {
+                Ok(_) => return Ok(()),
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // Short of memory or of room for completions: once some are reaped, the rest is submitted.
+                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a depth is at most 4096")]
     fn entry(&self, slot: &Slot, io: Io) -> squeue::Entry {

@@ -58,6 +58,12 @@ pub(crate) trait Backend: Sized {
     /// Prepares an I/O on the slot's buffer. It begins with the next [`Self::submit`].
     fn queue(&mut self, slot: Slot, io: Io);
 
+    /// Begins what is queued, without waiting. For backends whose I/O is done by the end of [`Self::submit`] this is without
+    /// effect.
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Begins what is queued and waits until something is done: an I/O, or the alarm. May return early.
     fn submit(&mut self) -> io::Result<()>;
 
