@@ -8,6 +8,17 @@ use iotax_model::target::Accel;
 use super::{Failure, usage};
 use crate::conduct::GuestOptions;
 
+/// How a new run is begun.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Conduct {
+    /// Ask nothing
+    #[arg(long, short)]
+    pub(super) yes: bool,
+    /// Decides order, offsets and payload [default: random]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
+}
+
 /// What guests are booted with.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Guest {

@@ -9,6 +9,7 @@ use iotax_model::plan::Plan;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
+use super::args::Conduct;
 use super::output::Output;
 use super::session::Session;
 use super::{Failure, OrExit, usage};
@@ -59,12 +60,8 @@ pub(super) struct Args {
     keep: bool,
     #[command(flatten)]
     output: Output,
-    /// Ask nothing
-    #[arg(long, short)]
-    yes: bool,
-    /// Decides order, offsets and payload [default: random]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    conduct: Conduct,
 }
 
 /// fio's booleans, and the words.
@@ -103,7 +100,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         name: format!("bench {}", args.target.display()),
         repeat: 1,
         baseline: name.clone(),
-        seed: args.seed,
+        seed: args.conduct.seed,
         targets: vec![TargetSpec { name, path: Some(args.target.clone()), file: None, guest: None }],
         workloads: vec![keys.complete(&WorkloadKeys::default())],
     };
@@ -111,7 +108,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session {
         plan,
         output: &args.output,
-        yes: args.yes,
+        yes: args.conduct.yes,
         guests: GuestOptions::default(),
         earlier: None,
         keep: args.keep,

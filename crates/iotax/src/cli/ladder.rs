@@ -10,7 +10,7 @@ use iotax_model::target::{FileSpec, Format, GuestSpec, Preallocation, Snapshot};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, WordError, Workload};
 
-use super::args::Guest;
+use super::args::{Conduct, Guest};
 use super::output::Output;
 use super::say::say;
 use super::session::Session;
@@ -51,12 +51,8 @@ pub(super) struct Args {
     ramp_time: Option<Nanos>,
     #[command(flatten)]
     output: Output,
-    /// Ask nothing
-    #[arg(long, short)]
-    yes: bool,
-    /// Decides order, offsets and payload [default: random]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    conduct: Conduct,
     #[command(flatten)]
     guest: Guest,
 }
@@ -146,7 +142,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         name: format!("ladder {}", args.dir.display()),
         repeat: length.repeat,
         baseline,
-        seed: args.seed,
+        seed: args.conduct.seed,
         targets,
         workloads,
     };
@@ -154,7 +150,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session {
         plan,
         output: &args.output,
-        yes: args.yes,
+        yes: args.conduct.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,

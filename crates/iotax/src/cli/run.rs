@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 
-use super::args::Guest;
+use super::args::{Conduct, Guest};
 use super::output::Output;
 use super::session::Session;
 use super::{Failure, OrExit};
@@ -19,12 +19,8 @@ pub(super) struct Args {
     plan: PathBuf,
     #[command(flatten)]
     output: Output,
-    /// Ask nothing
-    #[arg(long, short)]
-    yes: bool,
-    /// Decides order, offsets and payload [default: random]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    conduct: Conduct,
     #[command(flatten)]
     guest: Guest,
 }
@@ -36,11 +32,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         .or_exit(Exit::Usage)?;
     let mut plan =
         Plan::from_toml(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
-    plan.seed = args.seed.or(plan.seed);
+    plan.seed = args.conduct.seed.or(plan.seed);
     Session {
         plan,
         output: &args.output,
-        yes: args.yes,
+        yes: args.conduct.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,
