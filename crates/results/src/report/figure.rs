@@ -19,10 +19,11 @@ pub(super) fn signed_time(ns: f64) -> String {
     format!("{sign}{}", human::time(ns.abs()))
 }
 
-/// `+35.2 us [34.1, 36.4]`: the interval in the estimate's unit.
+/// `+35.2 us [34.1, 36.4]`: the interval in the estimate's unit. An estimate alone would look certain, so a missing
+/// interval is named.
 pub(super) fn tax(tax: &Tax) -> String {
     let estimate = signed_time(tax.ns);
-    let Some(interval) = tax.interval else { return estimate };
+    let Some(interval) = tax.interval else { return format!("{estimate} [no interval]") };
     let unit = match estimate.rsplit(' ').next() {
         Some("us") => 1e3,
         Some("ms") => 1e6,
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(with(1_100_000.0, 980_000.0, 1_220_000.0), "+1.10 ms [0.98, 1.22]");
         assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163, -0.3]");
         assert_eq!(with(1_230.0, -4.0, 2_000.0), "+1.23 us [0.00, 2.00]");
-        assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns");
+        assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns [no interval]");
     }
 
     #[test]

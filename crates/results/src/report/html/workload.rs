@@ -153,7 +153,7 @@ fn tax_bars(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
     html! {
         @if !found.is_empty() {
             figure {
-                figcaption { b { (label) } ", " (name) " per I/O, with intervals" }
+                figcaption { b { (label) } ", " (name) " per I/O, with intervals" @if found.iter().any(|bar| bar.ends.is_none()) { "; a bar without one has none that says anything" } }
                 (bars(&found, &label, &|value| trimmed(value / size), HALF))
             }
         }
