@@ -1,12 +1,157 @@
 //! Time and CPU time.
+//!
+//! [`now`] counts the nanoseconds of CLOCK_MONOTONIC, read from the CPU's time stamp counter where that runs at one rate
+//! on all CPUs: a reading then costs a fraction of a system clock's. The counter is calibrated against the system's clock
+//! once in a process, and compared with it again over each measurement ([`Check`]).
+
+use std::sync::OnceLock;
 
 use iotax_model::record::CpuTime;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+/// How long the counter is compared with the system's clock to learn its rate. Each end is known to some 50 ns, so the rate
+/// to some 5 ppm.
+const CALIBRATION_NS: u64 = 20_000_000;
+/// How far the two clocks may part over a measurement before it is said: the system's clock is itself adjusted by up to 500 ppm.
+const DISAGREEMENT: f64 = 0.001;
+
 /// Nanoseconds of the monotonic clock.
 #[inline]
 pub(crate) fn now() -> u64 {
+    match COUNTER.get() {
+        Some(Some(counter)) => counter.now(),
+        _ => system(),
+    }
+}
+
+/// Makes [`now`] read the counter from here on, if it can be trusted. Takes a moment the first time. Times read before are not
+/// to be compared with times read after.
+pub(crate) fn calibrate() {
+    COUNTER.get_or_init(Counter::calibrated);
+}
+
+static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
+
+/// The system's monotonic clock.
+#[inline]
+fn system() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
+}
+
+/// The time stamp counter and what it means.
+#[derive(Debug, Clone, Copy)]
+struct Counter {
+    /// Ticks and nanoseconds at one moment.
+    ticks: u64,
+    nanos: u64,
+    /// Nanoseconds per tick, times 2^32.
+    rate: u64,
+}
+
+impl Counter {
+    /// `None` where the counter cannot be trusted.
+    fn calibrated() -> Option<Self> {
+        if !tsc::is_invariant() {
+            return None;
+        }
+        let (ticks, nanos) = both()?;
+        let mut end = both()?;
+        while end.1 - nanos < CALIBRATION_NS {
+            std::hint::spin_loop();
+            end = both()?;
+        }
+        let ticked = end.0.checked_sub(ticks).filter(|ticked| *ticked > 0)?;
+        let rate = (u128::from(end.1 - nanos) << 32) / u128::from(ticked);
+        Some(Self { ticks: end.0, nanos: end.1, rate: u64::try_from(rate).ok()? })
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "nanoseconds since boot fit")]
+    fn now(&self) -> u64 {
+        // Another CPU's counter may lag by less than it takes to get there.
+        let ticked = tsc::read().saturating_sub(self.ticks);
+        self.nanos + ((u128::from(ticked) * u128::from(self.rate)) >> 32) as u64
+    }
+}
+
+/// Ticks and the system's nanoseconds at one moment: of a few readings the one that took the least time.
+fn both() -> Option<(u64, u64)> {
+    (0..8)
+        .map(|_| {
+            let before = tsc::read();
+            let nanos = system();
+            let took = tsc::read().saturating_sub(before);
+            (took, before + took / 2, nanos)
+        })
+        .min()
+        .map(|(_, ticks, nanos)| (ticks, nanos))
+}
+
+/// Compares the clock in use with the system's over some time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check {
+    ours: u64,
+    systems: u64,
+}
+
+impl Check {
+    pub(crate) fn begin() -> Self {
+        Self { ours: now(), systems: system() }
+    }
+
+    /// What is to be said of the difference, if it is more than the kernel's own corrections explain.
+    pub(crate) fn end(self) -> Option<String> {
+        Self::judge(now().saturating_sub(self.ours), system().saturating_sub(self.systems))
+    }
+
+    fn judge(ours: u64, systems: u64) -> Option<String> {
+        let off = ours as f64 / (systems as f64).max(1.0) - 1.0;
+        let telling = systems > CALIBRATION_NS && off.abs() > DISAGREEMENT;
+        telling.then(|| {
+            format!(
+                "the CPU's time stamp counter and the system's clock parted by {:+.3}% over the measurement; latencies are off \
+                 by as much",
+                off * 100.0
+            )
+        })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod tsc {
+    #![expect(unsafe_code, reason = "the instruction has no safe name")]
+
+    use std::arch::x86_64::{__cpuid, _rdtsc};
+
+    /// Where the kernel lists the clocks that it would use itself; it strikes the counter off when CPUs disagree.
+    const TRUSTED: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    /// "Advanced power management information", see the processors' manuals.
+    const POWER: u32 = 0x8000_0007;
+    const INVARIANT: u32 = 1 << 8;
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        // SAFETY: every x86-64 CPU has it, and Linux lets programs use it.
+        unsafe { _rdtsc() }
+    }
+
+    /// Whether it runs at one rate in all power states, by the CPU's word, and alike on all CPUs, by the kernel's.
+    pub(super) fn is_invariant() -> bool {
+        let knows = __cpuid(0x8000_0000).eax >= POWER;
+        let kernel = std::fs::read_to_string(TRUSTED).unwrap_or_default();
+        knows && __cpuid(POWER).edx & INVARIANT != 0 && kernel.split_whitespace().any(|name| name == "tsc")
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod tsc {
+    pub(super) const fn read() -> u64 {
+        0
+    }
+
+    pub(super) const fn is_invariant() -> bool {
+        false
+    }
 }
 
 /// Nanoseconds of CPU that this thread has used.
@@ -46,6 +191,7 @@ fn rusage() -> libc::rusage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn work_shows_as_cpu_time_of_thread_and_process() {
@@ -54,5 +200,26 @@ mod tests {
             std::hint::black_box(0_u64);
         }
         assert!(process_cpu().total_ns() - process >= 10_000_000);
+    }
+
+    #[test]
+    fn the_counter_keeps_the_systems_time() {
+        let Some(counter) = Counter::calibrated() else {
+            return eprintln!("skipped: the time stamp counter is not to be trusted here");
+        };
+        // A thread that loses its CPU between the two readings sees a difference that is none.
+        let apart = || (0..100).map(|_| counter.now().abs_diff(system())).min().expect("readings");
+        assert!(apart() < 2_000, "{} ns", apart());
+        std::thread::sleep(Duration::from_millis(300));
+        // 100 ppm.
+        assert!(apart() < 30_000, "{} ns after 300 ms", apart());
+    }
+
+    #[test]
+    fn clocks_that_part_are_told_of() {
+        assert_eq!(Check::judge(1_000_400_000, 1_000_000_000), None);
+        assert!(Check::judge(1_002_000_000, 1_000_000_000).expect("told").contains("+0.200%"));
+        assert!(Check::judge(998_000_000, 1_000_000_000).expect("told").contains("-0.200%"));
+        assert_eq!(Check::judge(2_000, 1_000), None, "too short to tell");
     }
 }

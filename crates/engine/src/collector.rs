@@ -2,119 +2,113 @@
 
 use std::collections::VecDeque;
 
-use iotax_model::histogram::Histogram;
-use iotax_model::record::{Sample, Tally};
-use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::Rw;
+use iotax_model::record::{Sample, Tallies};
+use iotax_model::units::Nanos;
 
+use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::worker::Latencies;
+use crate::worker::Interval;
 
 /// How long after its end an interval waits for workers that have not spoken: a worker that waits in one system call
 /// for one I/O cannot.
 pub(crate) const GRACE: Nanos = Nanos::from_millis(500);
-
-/// Reads and writes of some span.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Tallies {
-    pub(crate) read: Option<Tally>,
-    pub(crate) write: Option<Tally>,
-}
-
-impl Tallies {
-    fn new(rw: Rw) -> Self {
-        Self { read: rw.reads().then(Tally::default), write: rw.writes().then(Tally::default) }
-    }
-
-    fn add(&mut self, latencies: &Latencies, bs: Bytes) {
-        let pairs = [(&mut self.read, &latencies.read), (&mut self.write, &latencies.write)];
-        for (tally, histogram) in pairs {
-            if let (Some(tally), Some(histogram)) = (tally, histogram) {
-                add_histogram(tally, histogram, bs);
-            }
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in [(&mut self.read, &other.read), (&mut self.write, &other.write)] {
-            if let (Some(mine), Some(theirs)) = (mine, theirs) {
-                mine.merge(theirs);
-            }
-        }
-    }
-}
-
-fn add_histogram(tally: &mut Tally, histogram: &Histogram, bs: Bytes) {
-    tally.ios += histogram.count();
-    tally.bytes += histogram.count() * bs.0;
-    tally.latency.merge(histogram);
-}
 
 /// Collects the intervals of all workers and gives samples in order, each once, without gaps. What a worker reports after its
 /// interval was given counts in the next one, so that the samples add up to the totals always.
 #[derive(Debug)]
 pub(crate) struct Collector {
     window: Window,
-    rw: Rw,
-    bs: Bytes,
+    /// What a span without I/O looks like.
+    empty: Latencies,
     /// By worker: the interval it is in; those before it are complete.
     reached: Vec<u64>,
     /// Intervals not given yet; the first is number `given`.
-    open: VecDeque<Tallies>,
+    open: VecDeque<Open>,
     given: u64,
     totals: Tallies,
     late: u64,
 }
 
+/// An interval that is being collected.
+#[derive(Debug)]
+struct Open {
+    tallies: Tallies,
+    oldest_ns: Option<u64>,
+}
+
+impl Open {
+    fn new(empty: &Latencies) -> Self {
+        let mut tallies = Tallies::default();
+        empty.add_to(&mut tallies);
+        Self { tallies, oldest_ns: None }
+    }
+}
+
 impl Collector {
-    pub(crate) fn new(window: Window, rw: Rw, bs: Bytes, workers: u32) -> Self {
+    /// For so many workers, each of which counts into something like `empty`.
+    pub(crate) fn new(window: Window, empty: Latencies, workers: u32) -> Self {
+        let totals = Open::new(&empty).tallies;
         Self {
             window,
-            rw,
-            bs,
+            empty,
             reached: vec![0; workers as usize],
             open: VecDeque::new(),
             given: 0,
-            totals: Tallies::new(rw),
+            totals,
             late: 0,
         }
     }
 
     /// Takes a worker's interval in.
-    pub(crate) fn add(&mut self, worker: u32, interval: u64, next: u64, latencies: &Latencies) {
-        self.reached[worker as usize] = next;
-        if interval < self.given {
+    pub(crate) fn add(&mut self, interval: &Interval) {
+        self.reached[interval.worker as usize] = interval.next;
+        if interval.number < self.given {
             self.late += 1;
         }
         if self.given == self.window.intervals() {
             return;
         }
-        let place = usize::try_from(interval.saturating_sub(self.given)).unwrap_or(usize::MAX);
+        let place = usize::try_from(interval.number.saturating_sub(self.given)).unwrap_or(usize::MAX);
         while self.open.len() <= place {
-            self.open.push_back(Tallies::new(self.rw));
+            self.open.push_back(Open::new(&self.empty));
         }
-        self.open[place].add(latencies, self.bs);
+        let open = &mut self.open[place];
+        interval.latencies.add_to(&mut open.tallies);
+        open.oldest_ns = open.oldest_ns.max(interval.oldest_ns);
+    }
+
+    /// The load came to its end at `end` already.
+    pub(crate) fn cut(&mut self, end: u64) {
+        self.window = self.window.cut(end);
     }
 
     /// The next sample, if its interval is over by `now` and every worker has reported it or had its [`GRACE`]. The last
-    /// one is also due when `all_done`: nothing more can come.
-    pub(crate) fn next_sample(&mut self, now: u64, all_done: bool) -> Option<Sample> {
+    /// one is also due when `all_done`: nothing more can come. `waiting_since` is when the call began that a worker has been
+    /// in for longest.
+    pub(crate) fn next_sample(
+        &mut self,
+        now: u64,
+        all_done: bool,
+        waiting_since: Option<u64>,
+    ) -> Option<Sample> {
         let interval = self.given;
         let is_last = interval + 1 == self.window.intervals();
         let complete = self.reached.iter().all(|reached| *reached > interval);
         // The last waits for all: there is no later one that could take in what comes late.
         let due = complete || all_done || (!is_last && now >= self.patience_ends(interval));
-        if interval == self.window.intervals() || !due {
+        if interval >= self.window.intervals() || !due {
             return None;
         }
-        let tallies = self.open.pop_front().unwrap_or_else(|| Tallies::new(self.rw));
+        let Open { tallies, oldest_ns } = self.open.pop_front().unwrap_or_else(|| Open::new(&self.empty));
         self.totals.merge(&tallies);
         self.given += 1;
+        let end = self.window.end_of(interval);
+        let waiting = waiting_since.and_then(|since| end.checked_sub(since));
         Some(Sample {
-            at_ns: self.window.end_of(interval) - self.window.begin,
+            at_ns: end - self.window.begin,
             duration_ns: self.window.length_of(interval),
-            read: tallies.read,
-            write: tallies.write,
+            tallies,
+            oldest_ns: oldest_ns.max(waiting),
         })
     }
 
@@ -143,8 +137,11 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Io;
+    use crate::pattern::Direction;
+    use iotax_model::units::Bytes;
     use iotax_model::wire::Job;
-    use iotax_model::workload::WorkloadKeys;
+    use iotax_model::workload::{Rw, WorkloadKeys};
 
     fn collector(workers: u32) -> Collector {
         let keys = WorkloadKeys {
@@ -162,17 +159,19 @@ mod tests {
             interval: Nanos::from_secs(1),
             writable: true,
         };
-        Collector::new(Window::new(&job, 0), Rw::RandRw, Bytes(4096), workers)
+        Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }
 
-    fn reads(count: u64) -> Latencies {
-        let mut latencies = Latencies::new(Rw::RandRw);
-        latencies.read.as_mut().expect("reads").add_many(100, count);
-        latencies
+    /// A worker's interval, the one that it is in by then, and how many reads of 100 ns it holds.
+    fn reads(collector: &mut Collector, worker: u32, number: u64, next: u64, count: u64) {
+        let mut latencies = collector.empty.empty_alike();
+        let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
+        (0..count).for_each(|_| latencies.add(io, 100, 0));
+        collector.add(&Interval { worker, number, next, latencies, oldest_ns: None });
     }
 
     fn ios(sample: &Sample) -> (u64, u64) {
-        let tally = sample.read.as_ref().expect("reads");
+        let tally = sample.tallies.read.as_ref().expect("reads");
         assert_eq!((tally.bytes, tally.latency.count()), (tally.ios * 4096, tally.ios));
         (sample.at_ns / 1_000_000, tally.ios)
     }
@@ -180,17 +179,17 @@ mod tests {
     #[test]
     fn a_sample_waits_for_every_worker_and_adds_them_up() {
         let mut collector = collector(2);
-        collector.add(0, 0, 1, &reads(5));
-        assert_eq!(collector.next_sample(1_100_000_000, false), None);
-        collector.add(0, 1, 2, &reads(1));
-        collector.add(1, 0, 1, &reads(7));
-        assert_eq!(collector.next_sample(1_100_000_000, false).as_ref().map(ios), Some((1000, 12)));
-        assert_eq!(collector.next_sample(1_100_000_000, false), None, "the second is not complete");
-        collector.add(1, 1, 3, &reads(2));
-        collector.add(0, 2, 3, &reads(4));
-        assert_eq!(collector.next_sample(3_000_000_000, false).as_ref().map(ios), Some((2000, 3)));
-        assert_eq!(collector.next_sample(3_000_000_000, false).as_ref().map(ios), Some((3000, 4)));
-        assert_eq!(collector.next_sample(9_000_000_000, true), None);
+        reads(&mut collector, 0, 0, 1, 5);
+        assert_eq!(collector.next_sample(1_100_000_000, false, None), None);
+        reads(&mut collector, 0, 1, 2, 1);
+        reads(&mut collector, 1, 0, 1, 7);
+        assert_eq!(collector.next_sample(1_100_000_000, false, None).as_ref().map(ios), Some((1000, 12)));
+        assert_eq!(collector.next_sample(1_100_000_000, false, None), None, "the second is not complete");
+        reads(&mut collector, 1, 1, 3, 2);
+        reads(&mut collector, 0, 2, 3, 4);
+        assert_eq!(collector.next_sample(3_000_000_000, false, None).as_ref().map(ios), Some((2000, 3)));
+        assert_eq!(collector.next_sample(3_000_000_000, false, None).as_ref().map(ios), Some((3000, 4)));
+        assert_eq!(collector.next_sample(9_000_000_000, true, None), None);
         let (totals, note) = collector.finish();
         assert_eq!((totals.read.map(|tally| tally.ios), note), (Some(19), None));
     }
@@ -198,19 +197,19 @@ mod tests {
     #[test]
     fn a_stuck_worker_holds_back_neither_samples_nor_its_own_ios() {
         let mut collector = collector(2);
-        collector.add(0, 0, 1, &reads(5));
+        reads(&mut collector, 0, 0, 1, 5);
         assert_eq!(collector.deadline(), 1_500_000_000);
-        assert_eq!(collector.next_sample(1_499_999_999, false), None);
-        assert_eq!(collector.next_sample(1_500_000_000, false).as_ref().map(ios), Some((1000, 5)));
+        assert_eq!(collector.next_sample(1_499_999_999, false, None), None);
+        assert_eq!(collector.next_sample(1_500_000_000, false, None).as_ref().map(ios), Some((1000, 5)));
         // It comes back in the third interval with what it had done in the first.
-        collector.add(1, 0, 2, &reads(3));
-        collector.add(0, 1, 2, &reads(6));
-        assert_eq!(collector.next_sample(2_000_000_000, false).as_ref().map(ios), Some((2000, 9)));
+        reads(&mut collector, 1, 0, 2, 3);
+        reads(&mut collector, 0, 1, 2, 6);
+        assert_eq!(collector.next_sample(2_000_000_000, false, None).as_ref().map(ios), Some((2000, 9)));
         // And is stuck for good: the last sample is given when nothing more can come.
-        collector.add(0, 2, 3, &reads(1));
-        assert_eq!(collector.next_sample(9_000_000_000, false), None);
-        assert_eq!(collector.next_sample(9_000_000_000, true).as_ref().map(ios), Some((3000, 1)));
-        collector.add(1, 2, 3, &reads(8));
+        reads(&mut collector, 0, 2, 3, 1);
+        assert_eq!(collector.next_sample(9_000_000_000, false, None), None);
+        assert_eq!(collector.next_sample(9_000_000_000, true, None).as_ref().map(ios), Some((3000, 1)));
+        reads(&mut collector, 1, 2, 3, 8);
         let (totals, note) = collector.finish();
         assert_eq!(totals.read.map(|tally| tally.ios), Some(15), "the totals are the samples'");
         assert!(note.expect("said so").contains("2 time(s) a worker was more than 500ms late"));
@@ -219,9 +218,9 @@ mod tests {
     #[test]
     fn an_interval_without_io_is_zero_and_a_direction_without_io_is_absent() {
         let mut collector = collector(1);
-        collector.add(0, 1, 2, &reads(1));
-        let first = collector.next_sample(2_000_000_000, false).expect("due");
+        reads(&mut collector, 0, 1, 2, 1);
+        let first = collector.next_sample(2_000_000_000, false, None).expect("due");
         assert_eq!(ios(&first), (1000, 0));
-        assert_eq!(Tallies::new(Rw::RandRead).write, None);
+        assert_eq!((first.tallies.trim, first.tallies.sync), (None, None));
     }
 }

@@ -14,6 +14,11 @@ pub enum EngineError {
     /// Samples were asked for too often, or never.
     #[error("interval = {0}: accepted: 10ms and more")]
     Interval(Nanos),
+    /// The load came to its end in the warm-up.
+    #[error(
+        "the load was over within ramp_time = {0}, so nothing was measured; use ramp_time = 0s, or more to do"
+    )]
+    NothingMeasured(Nanos),
     /// The target could not be used.
     #[error("{path}: {reason}")]
     Target {

@@ -21,6 +21,8 @@ struct Failures {
     ios: u64,
     first_offset: u64,
     first_at: u64,
+    last_offset: u64,
+    last_at: u64,
 }
 
 /// The failed I/Os of one worker.
@@ -33,8 +35,19 @@ impl Faults {
     pub(crate) fn add(&mut self, result: i32, direction: Direction, offset: u64, at: u64) {
         let fault = if result < 0 { Fault::Errno(-result) } else { Fault::Short };
         match self.0.iter_mut().find(|known| (known.fault, known.direction) == (fault, direction)) {
-            Some(known) => known.ios += 1,
-            None => self.0.push(Failures { fault, direction, ios: 1, first_offset: offset, first_at: at }),
+            Some(known) => {
+                known.ios += 1;
+                (known.last_offset, known.last_at) = (offset, at);
+            }
+            None => self.0.push(Failures {
+                fault,
+                direction,
+                ios: 1,
+                first_offset: offset,
+                first_at: at,
+                last_offset: offset,
+                last_at: at,
+            }),
         }
     }
 
@@ -48,6 +61,9 @@ impl Faults {
                     if fault.first_at < sum.first_at {
                         (sum.first_at, sum.first_offset) = (fault.first_at, fault.first_offset);
                     }
+                    if fault.last_at > sum.last_at {
+                        (sum.last_at, sum.last_offset) = (fault.last_at, fault.last_offset);
+                    }
                     sum.ios += fault.ios;
                 })
                 .or_insert(fault);
@@ -59,6 +75,7 @@ impl Faults {
                 direction: direction.to_owned(),
                 count: sum.ios,
                 first_offset: sum.first_offset,
+                last_offset: Some(sum.last_offset),
             })
             .collect()
     }
@@ -116,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_failures_add_up_by_kind_with_the_first_offset_of_all() {
+    fn workers_failures_add_up_by_kind_with_the_first_and_last_offset_of_all() {
         let mut one = Faults::default();
         one.add(-libc::EIO, Direction::Read, 4096, 20);
         one.add(-libc::EIO, Direction::Read, 0, 30);
@@ -125,19 +142,20 @@ mod tests {
         two.add(-libc::EIO, Direction::Read, 8192, 10);
         two.add(904, Direction::Read, 12288, 11);
         two.add(-4095, Direction::Read, 1, 12);
-        let row = |error: &str, direction: &str, count, first_offset| ErrorCount {
+        let row = |error: &str, direction: &str, count, first_offset, last_offset| ErrorCount {
             error: error.into(),
             direction: direction.into(),
             count,
             first_offset,
+            last_offset: Some(last_offset),
         };
         assert_eq!(
             Faults::merge(vec![one, two]),
             [
-                row("EIO", "read", 3, 8192),
-                row("EIO", "write", 1, 512),
-                row("errno 4095", "read", 1, 1),
-                row("short read", "read", 1, 12288),
+                row("EIO", "read", 3, 8192, 0),
+                row("EIO", "write", 1, 512, 512),
+                row("errno 4095", "read", 1, 1, 1),
+                row("short read", "read", 1, 12288, 12288),
             ]
         );
     }

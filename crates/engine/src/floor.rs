@@ -1,6 +1,6 @@
 //! What the engine itself costs.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
@@ -9,12 +9,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::backend::{Null, Setup};
 use crate::clock;
+use crate::live::Pulse;
 use crate::pattern::Pattern;
 use crate::window::Window;
-use crate::worker::{self, Latencies, Report, Task};
+use crate::worker::{self, Report, Task};
 
 /// CPU nanoseconds per I/O of a worker on the null backend; see [`crate::floor()`].
 pub(crate) fn floor() -> u64 {
+    clock::calibrate();
     let keys = WorkloadKeys {
         rw: Some(Rw::RandRead),
         runtime: Some(Nanos::from_millis(50)),
@@ -30,7 +32,7 @@ pub(crate) fn floor() -> u64 {
     let (_spare, spares) = mpsc::channel();
     let task = Task {
         number: 0,
-        rw: job.workload.rw,
+        workload: job.workload.clone(),
         setup: Setup {
             // The null backend has no use for it, but a worker has a file.
             file: memfd_create("floor", MemfdFlags::CLOEXEC).expect("an empty file in memory").into(),
@@ -39,6 +41,8 @@ pub(crate) fn floor() -> u64 {
         },
         pattern: Pattern::new(&job.workload, size, 0, seed),
         seed,
+        common: Arc::default(),
+        pulse: Pulse::new(),
         start: started,
         spare: spares,
         reports,
@@ -53,7 +57,7 @@ pub(crate) fn floor() -> u64 {
 
 fn counted(report: &Report) -> u64 {
     match report {
-        Report::Interval { latencies, .. } => Latencies::count(latencies),
+        Report::Interval(interval) => interval.latencies.ios(),
         _ => 0,
     }
 }

@@ -3,6 +3,7 @@
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Rw, Workload};
 
+use crate::backend::Io;
 use crate::random::{Purpose, SplitMix64};
 
 /// What an I/O does.
@@ -10,14 +11,23 @@ use crate::random::{Purpose, SplitMix64};
 pub(crate) enum Direction {
     Read,
     Write,
+    /// Discards what is there.
+    Trim,
+    /// Flushes data and metadata, as fsync(2).
+    Sync,
+    /// Flushes data, as fdatasync(2).
+    DataSync,
 }
 
 impl Direction {
     /// The word for it in records.
+    #[inline]
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
+            Self::Trim => "trim",
+            Self::Sync | Self::DataSync => "sync",
         }
     }
 }
@@ -108,7 +118,7 @@ enum Order {
 pub(crate) struct Pattern {
     order: Order,
     mix: Mix,
-    block: u64,
+    block: u32,
 }
 
 impl Pattern {
@@ -132,12 +142,12 @@ impl Pattern {
                 deck: Permutation::new(100, stream(Purpose::Mix)),
             },
         };
-        Self { order, mix, block: workload.bs.0 }
+        Self { order, mix, block: u32::try_from(workload.bs.0).expect("bs is at most 64 MiB") }
     }
 
-    /// The direction and byte offset of the next I/O.
+    /// The next I/O; `None` when all is done.
     #[inline]
-    pub(crate) fn next(&mut self) -> (Direction, u64) {
+    pub(crate) fn next(&mut self) -> Option<Io> {
         let block = match &mut self.order {
             Order::Sequential { first, end, next } => {
                 let block = *next;
@@ -156,7 +166,7 @@ impl Pattern {
                 }
             }
         };
-        (direction, block * self.block)
+        Some(Io { direction, offset: block * u64::from(self.block), length: self.block })
     }
 }
 
@@ -215,7 +225,7 @@ mod tests {
             let workload = workload(Rw::RandRw, 1, percent);
             let mut pattern = Pattern::new(&workload, Bytes(1 << 20), 0, seed);
             for _ in 0..5 {
-                let reads = (0..100).filter(|_| pattern.next().0 == Direction::Read).count();
+                let reads = (0..100).filter(|_| pattern.next().expect("endless").direction == Direction::Read).count();
                 prop_assert_eq!(reads, usize::from(percent));
             }
         }
@@ -241,7 +251,7 @@ mod tests {
         // Ten blocks among three jobs: 4, 3, 3.
         let offsets = |job| {
             let mut pattern = Pattern::new(&workload(Rw::Read, 3, 50), Bytes(40_960), job, 7);
-            (0..5).map(|_| pattern.next().1 / 4096).collect::<Vec<_>>()
+            (0..5).map(|_| pattern.next().expect("endless").offset / 4096).collect::<Vec<_>>()
         };
         assert_eq!(offsets(0), [0, 1, 2, 3, 0]);
         assert_eq!(offsets(1), [4, 5, 6, 4, 5]);
@@ -251,10 +261,11 @@ mod tests {
     #[test]
     fn a_sequential_mix_shares_one_position() {
         let mut pattern = Pattern::new(&workload(Rw::ReadWrite, 1, 30), Bytes(1 << 20), 0, 7);
-        let ios: Vec<_> = (0..256).map(|_| pattern.next()).collect();
-        assert!(ios.iter().enumerate().all(|(n, (_, offset))| *offset == n as u64 * 4096));
+        let ios: Vec<_> = (0..256).filter_map(|_| pattern.next()).collect();
+        assert!(ios.iter().enumerate().all(|(n, io)| io.offset == n as u64 * 4096));
         assert!(
-            ios.iter().any(|io| io.0 == Direction::Read) && ios.iter().any(|io| io.0 == Direction::Write)
+            ios.iter().any(|io| io.direction == Direction::Read)
+                && ios.iter().any(|io| io.direction == Direction::Write)
         );
     }
 
@@ -262,7 +273,7 @@ mod tests {
     fn random_jobs_roam_over_all_in_orders_of_their_own() {
         let offsets = |job| {
             let mut pattern = Pattern::new(&workload(Rw::RandRead, 2, 50), Bytes(1 << 20), job, 7);
-            (0..256).map(|_| pattern.next().1).collect::<Vec<_>>()
+            (0..256).map(|_| pattern.next().expect("endless").offset).collect::<Vec<_>>()
         };
         let (one, two) = (offsets(0), offsets(1));
         assert_ne!(one, two);

@@ -113,7 +113,7 @@ fn write_all<B: Backend>(
             backend.queue(slot, io);
             queued += u64::from(length);
         }
-        backend.submit()?;
+        backend.submit(u64::MAX)?;
         backend.reap(&mut done);
         for Completion { slot, result } in done.drain(..) {
             let io = pending[slot.index()];

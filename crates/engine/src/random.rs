@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     Fill,
     /// What makes one chunk of a fill differ from the others.
     FillChunk,
+    /// When a worker's I/Os are due.
+    Arrivals,
 }
 
 impl SplitMix64 {
@@ -30,6 +32,12 @@ impl SplitMix64 {
     pub(crate) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         scramble(self.0)
+    }
+
+    /// The next number of the range from 0 to below 1.
+    #[inline]
+    pub(crate) const fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 

@@ -1,10 +1,11 @@
 //! One measurement: starts the workers, collects what they report, and tells of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome};
+use iotax_model::record::{CpuTime, Outcome, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
@@ -12,25 +13,32 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::backend::{self, Setup};
 use crate::clock;
-use crate::collector::Collector;
+use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
 use crate::faults::Faults;
+use crate::latencies::Latencies;
+use crate::live::{Common, Pulse};
 use crate::open::Target;
+use crate::pace;
 use crate::pattern::Pattern;
 use crate::window::Window;
-use crate::worker::{Finish, Latencies, Report, Task};
+use crate::worker::{Finish, Report, Task};
 
 /// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
 const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+    clock::calibrate();
     let mut crew = Crew::muster(job, target)?;
+    let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
     crew.start(window);
-    let watch = watch(&mut crew, job, window, events);
-    match watch {
-        Ok(outcome) => Ok(outcome),
+    match watch(&mut crew, job, window, events) {
+        Ok(mut outcome) => {
+            outcome.notes.extend(check.end());
+            Ok(outcome)
+        }
         Err(error) => {
             crew.dismiss(Duration::from_nanos(job.interval.0 + DRAIN.0));
             Err(error)
@@ -71,50 +79,75 @@ impl CpuMarks {
 fn watch(
     crew: &mut Crew,
     job: &Job,
-    window: Window,
+    mut window: Window,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    let mut collector = Collector::new(window, job.workload.rw, job.workload.bs, job.workload.numjobs);
+    let empty = Latencies::new(&job.workload);
+    let mut collector = Collector::new(window, empty, job.workload.numjobs);
     let mut cpu = CpuMarks::default();
-    let give_up = window.end + DRAIN.0;
-    let mut finishes = Vec::with_capacity(crew.starts.len());
+    let mut give_up = window.end + DRAIN.0;
+    let mut finishes: Vec<Finish> = Vec::with_capacity(crew.starts.len());
+    let mut stalled = false;
     loop {
         let now = clock::now();
+        let gone = crew.at_work == 0;
+        // Before the window is over they are gone because there was no more to do, or because they were stopped.
+        if gone && now < window.end {
+            window = window.cut(finishes.iter().filter_map(|finish| finish.ended_at).max().unwrap_or(now));
+            collector.cut(window.end);
+            if window.end <= window.begin {
+                return Err(EngineError::NothingMeasured(job.workload.ramp_time));
+            }
+        }
         if cpu.take(now, window) {
             events(Event::Measuring);
         }
-        let all_done = crew.at_work == 0 || now >= give_up;
-        while let Some(sample) = collector.next_sample(now, all_done) {
+        let all_done = gone || now >= give_up;
+        while let Some(sample) = collector.next_sample(now, all_done, crew.waiting_since()) {
+            stalled |= job.workload.stall_timeout.is_some_and(|most| sample.oldest_ns >= Some(most.0));
             events(Event::Sample(sample));
         }
-        if all_done && now >= window.end {
+        if all_done {
             break;
+        }
+        if stalled && !crew.common.is_stopped() {
+            // Those that are not stuck themselves hand over what they have.
+            crew.common.stop();
+            window = window.cut(now);
+            collector.cut(now);
+            give_up = now + GRACE.0;
         }
         let marks = [window.begin, window.end, collector.deadline(), give_up];
         let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;
         match crew.next_report(Duration::from_nanos(wait)) {
-            Some(Report::Interval { worker, interval, next, latencies }) => {
-                collector.add(worker, interval, next, &latencies);
-                crew.give_back(worker, latencies);
+            Some(Report::Interval(interval)) => {
+                collector.add(&interval);
+                crew.give_back(interval.worker, interval.latencies);
             }
             Some(Report::Finished(result)) => finishes.push(result?),
             Some(Report::Ready) | None => {}
         }
     }
-    let (totals, stuck) = collector.finish();
+    let (tallies, stuck) = collector.finish();
     let left_behind = (crew.at_work > 0).then(|| {
         format!(
-            "{} worker(s) still waited {DRAIN} after the end for I/O that was in flight then; it is not counted",
-            crew.at_work
+            "{} worker(s) still waited {} after the end for I/O that was in flight then; it is not counted",
+            crew.at_work,
+            Nanos(give_up - window.end)
         )
     });
     Ok(Outcome {
         duration_ns: window.end - window.begin,
-        read: totals.read,
-        write: totals.write,
+        tallies,
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
         cpu: cpu.used(),
         notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
+        pacing: pace::merge(finishes.iter().filter_map(|finish| finish.pacing)),
+        stop: match (stalled, crew.common.has_failed()) {
+            (true, _) => Some(Stop::Stalled),
+            (false, true) => Some(Stop::Errors),
+            (false, false) => None,
+        },
         errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
     })
 }
@@ -130,6 +163,8 @@ fn notes(finishes: &[Finish]) -> Vec<String> {
 /// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
 /// take this one with it. Each says that it has finished, and what it leaves behind is its own.
 struct Crew {
+    common: Arc<Common>,
+    pulses: Vec<Arc<Pulse>>,
     reports: Receiver<Report>,
     starts: Vec<Sender<Window>>,
     spares: Vec<Sender<Latencies>>,
@@ -142,7 +177,14 @@ impl Crew {
     fn muster(job: &Job, target: &Target) -> Result<Self, EngineError> {
         raise_file_limit(job.workload.numjobs);
         let (sender, reports) = mpsc::channel();
-        let mut crew = Self { reports, starts: Vec::new(), spares: Vec::new(), at_work: 0 };
+        let mut crew = Self {
+            common: Arc::new(Common::new(job.workload.max_errors)),
+            pulses: Vec::new(),
+            reports,
+            starts: Vec::new(),
+            spares: Vec::new(),
+            at_work: 0,
+        };
         let mut mustered = Ok(());
         for number in 0..job.workload.numjobs {
             mustered = crew.enlist(job, target, number, sender.clone());
@@ -181,10 +223,11 @@ impl Crew {
         let (start, started) = mpsc::channel();
         let (spare, spares) = mpsc::channel();
         // One in the worker's hands and one on the way suffice while the collector keeps up.
-        let _ = spare.send(Latencies::new(workload.rw));
+        let _ = spare.send(Latencies::new(workload));
+        let pulse = Pulse::new();
         let task = Task {
             number,
-            rw: workload.rw,
+            workload: workload.clone(),
             setup: Setup {
                 file: target.reopen().map_err(trouble("opening the target"))?,
                 depth: workload.iodepth,
@@ -192,6 +235,8 @@ impl Crew {
             },
             pattern: Pattern::new(workload, job.size, number, job.seed),
             seed: job.seed,
+            common: Arc::clone(&self.common),
+            pulse: Arc::clone(&pulse),
             start: started,
             spare: spares,
             reports: reports.clone(),
@@ -206,6 +251,7 @@ impl Crew {
                 let _ = reports.send(Report::Finished(result));
             })
             .map_err(trouble("starting a thread"))?;
+        self.pulses.push(pulse);
         self.starts.push(start);
         self.spares.push(spare);
         self.at_work += 1;
@@ -234,6 +280,11 @@ impl Crew {
             self.at_work -= 1;
         }
         Some(report)
+    }
+
+    /// When the call began that a worker has been in for longest.
+    fn waiting_since(&self) -> Option<u64> {
+        self.pulses.iter().filter_map(|pulse| pulse.since()).min()
     }
 
     /// Returns a worker's histograms to it, emptied.
@@ -312,8 +363,8 @@ mod tests {
                 }
                 outcome => outcome.expect("an outcome"),
             };
-            assert_eq!((outcome.ios(), samples), (0, 2));
-            assert_eq!(outcome.write.as_ref().map(|write| write.bytes), Some(0));
+            assert_eq!((outcome.tallies.ios(), samples), (0, 2));
+            assert_eq!(outcome.tallies.write.as_ref().map(|write| write.bytes), Some(0));
             let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
             assert_eq!(
                 (error.error.as_str(), error.direction.as_str(), error.first_offset),
@@ -343,7 +394,11 @@ mod tests {
             outcome => {
                 let outcome = outcome.expect("an outcome");
                 assert_eq!(samples, [100_000_000, 200_000_000]);
-                assert_eq!((outcome.ios(), outcome.notes), (0, vec![]), "nothing came, nothing was late");
+                assert_eq!(
+                    (outcome.tallies.ios(), outcome.notes),
+                    (0, vec![]),
+                    "nothing came, nothing was late"
+                );
                 assert_eq!(outcome.errors, [], "what ends after the window counts nowhere");
             }
         }
@@ -361,13 +416,52 @@ mod tests {
             Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
             outcome => {
                 let outcome = outcome.expect("an outcome");
-                assert_eq!((outcome.ios(), samples), (0, 2));
+                assert_eq!((outcome.tallies.ios(), samples), (0, 2));
                 let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
                 assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
             }
         }
         // Now it may go.
         drop(writer);
+    }
+
+    #[test]
+    fn an_io_that_never_returns_shows_its_age_and_ends_a_measurement_in_time() {
+        let (reader, writer) = std::io::pipe().expect("pipe");
+        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let mut job = job(IoEngine::IoUring, Rw::Read);
+        job.workload.runtime = Nanos::from_secs(60);
+        job.workload.stall_timeout = Some(Nanos::from_millis(250));
+        let mut ages = Vec::new();
+        let outcome = run(&job, &target(reader, false), &mut |event| {
+            if let Event::Sample(sample) = event {
+                ages.push(sample.oldest_ns.expect("in flight") / 1_000_000);
+            }
+        });
+        match outcome {
+            Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
+            outcome => {
+                let outcome = outcome.expect("an outcome");
+                assert_eq!((outcome.stop, outcome.tallies.ios()), (Some(Stop::Stalled), 0));
+                // The third sample shows an age of 300 ms; then it is over.
+                assert!((300..900).contains(&(outcome.duration_ns / 1_000_000)), "{}", outcome.duration_ns);
+                assert!(ages.len() >= 3 && ages.is_sorted() && ages[0] >= 90 && ages[2] >= 290, "{ages:?}");
+            }
+        }
+        drop(writer);
+    }
+
+    #[test]
+    fn too_many_failures_end_a_measurement() {
+        let (reader, _writer) = std::io::pipe().expect("pipe");
+        let mut job = job(IoEngine::Psync, Rw::Read);
+        job.workload.runtime = Nanos::from_secs(60);
+        job.workload.max_errors = Some(1000);
+        // pread(2) on a pipe is an error at once.
+        let pipe = target(File::from(std::os::fd::OwnedFd::from(reader)), false);
+        let outcome = run(&job, &pipe, &mut |_| {}).expect("an outcome");
+        assert_eq!((outcome.stop, outcome.errors[0].count), (Some(Stop::Errors), 1000));
+        assert!(outcome.duration_ns < 10_000_000_000, "{}", outcome.duration_ns);
     }
 
     #[test]

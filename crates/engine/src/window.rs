@@ -5,17 +5,24 @@ use iotax_model::wire::Job;
 /// When is measured. All workers of a measurement share one; times are nanoseconds of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
+    /// The load begins here.
+    pub(crate) start: u64,
     /// The warm-up ends here.
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    interval: u64,
+    pub(crate) interval: u64,
 }
 
 impl Window {
     /// The window of a job whose load starts at `start`.
     pub(crate) const fn new(job: &Job, start: u64) -> Self {
         let begin = start + job.workload.ramp_time.0;
-        Self { begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
+        Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
+    }
+
+    /// The window of a load that came to its end at `end` already.
+    pub(crate) fn cut(self, end: u64) -> Self {
+        Self { end: self.end.min(end), ..self }
     }
 
     /// How many intervals it has; the last may be shorter than the others.
@@ -45,13 +52,15 @@ mod tests {
 
     #[test]
     fn intervals_tile_the_window() {
-        let window = Window { begin: 1000, end: 1250, interval: 100 };
+        let window = Window { start: 900, begin: 1000, end: 1250, interval: 100 };
         assert_eq!(window.intervals(), 3);
         assert_eq!([0, 1, 2].map(|n| window.end_of(n)), [1100, 1200, 1250]);
         assert_eq!([0, 1, 2].map(|n| window.length_of(n)), [100, 100, 50]);
         for (now, interval) in [(1000, 0), (1099, 0), (1100, 1), (1249, 2), (1250, 3), (9999, 3)] {
             assert_eq!(window.interval_at(now), interval, "at {now}");
         }
+        assert_eq!(window.cut(1130), Window { end: 1130, ..window });
+        assert_eq!(window.cut(9999), window);
         let whole = Window { end: 1300, ..window };
         assert_eq!((whole.intervals(), whole.length_of(2), whole.interval_at(1300)), (3, 100, 3));
     }

@@ -1,15 +1,20 @@
-//! One thread's work: keeps the queue full, times every I/O, hands finished intervals over.
+//! One thread's work: keeps the queue full or to its schedule, times every I/O, hands finished intervals over.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
-use iotax_model::histogram::Histogram;
-use iotax_model::workload::Rw;
+use iotax_model::record::Pacing;
+use iotax_model::workload::{Stamps, Workload};
+use rustix::thread::set_current_timer_slack;
 
 use crate::backend::{Backend, Completion, Io, Setup};
 use crate::clock;
 use crate::error::EngineError;
 use crate::faults::Faults;
+use crate::latencies::Latencies;
+use crate::live::{Common, Pulse};
+use crate::pace::Pace;
 use crate::pattern::{Direction, Pattern};
 use crate::payload::Payload;
 use crate::random::{Purpose, SplitMix64};
@@ -23,50 +28,23 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// So many I/Os are begun together on a device. Of more, the kernel holds all back until the last is prepared (it plugs the
 /// block layer, see IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
 const UNPLUGGED: usize = 2;
+/// So many I/Os are begun together where they are done by the end of the call. A longer batch saves next to nothing more, and
+/// its buffers no longer fit into the CPU's nearer caches.
+const AT_ONCE: usize = 64;
 
-/// Service times of one worker's I/Os, by direction. A direction that the workload has not takes no memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Latencies {
-    pub(crate) read: Option<Histogram>,
-    pub(crate) write: Option<Histogram>,
-}
-
-impl Latencies {
-    /// Room for the directions of a pattern.
-    pub(crate) fn new(rw: Rw) -> Self {
-        Self { read: rw.reads().then(Histogram::new), write: rw.writes().then(Histogram::new) }
-    }
-
-    #[inline]
-    fn add(&mut self, direction: Direction, latency_ns: u64) {
-        let histogram = match direction {
-            Direction::Read => &mut self.read,
-            Direction::Write => &mut self.write,
-        };
-        if let Some(histogram) = histogram {
-            histogram.add(latency_ns);
-        }
-    }
-
-    /// How many I/Os were counted.
-    pub(crate) fn count(&self) -> u64 {
-        self.read.iter().chain(&self.write).map(Histogram::count).sum()
-    }
-
-    /// Empties it, keeping its memory.
-    pub(crate) fn clear(&mut self) {
-        self.read.iter_mut().chain(&mut self.write).for_each(Histogram::clear);
-    }
-}
+/// Before an I/O is due a worker spins for so long: a sleeper wakes up late.
+const SPIN_NS: u64 = 20_000;
 
 /// What one worker is to do, and how it talks.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) number: u32,
-    pub(crate) rw: Rw,
+    pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
     pub(crate) seed: u64,
+    pub(crate) common: Arc<Common>,
+    pub(crate) pulse: Arc<Pulse>,
     /// The window, once all workers are ready. Closed: there is nothing to do after all.
     pub(crate) start: Receiver<Window>,
     /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
@@ -79,17 +57,32 @@ pub(crate) struct Task {
 pub(crate) enum Report {
     /// Everything is set up.
     Ready,
-    /// All I/O of `interval` is in, and there is none before `next`, the interval that has begun meanwhile.
-    Interval { worker: u32, interval: u64, next: u64, latencies: Latencies },
+    /// All I/O of an interval is in.
+    Interval(Interval),
     /// The last word.
     Finished(Result<Finish, EngineError>),
+}
+
+/// What one worker did in one interval.
+#[derive(Debug)]
+pub(crate) struct Interval {
+    pub(crate) worker: u32,
+    pub(crate) number: u64,
+    /// The interval that has begun meanwhile; there is no I/O in those between.
+    pub(crate) next: u64,
+    pub(crate) latencies: Latencies,
+    /// How long the oldest I/O in flight had been there.
+    pub(crate) oldest_ns: Option<u64>,
 }
 
 /// What a worker leaves behind.
 #[derive(Debug, Default)]
 pub(crate) struct Finish {
+    /// When its last I/O was seen to be complete, if it came to an end before the window's.
+    pub(crate) ended_at: Option<u64>,
     /// I/Os completed before the window.
     pub(crate) ramp_ios: u64,
+    pub(crate) pacing: Option<Pacing>,
     pub(crate) faults: Faults,
     pub(crate) note: Option<String>,
 }
@@ -98,66 +91,114 @@ pub(crate) struct Finish {
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     io: Io,
+    /// 0 if the slot is free.
     submitted_at: u64,
+    /// When it should have begun, in an open loop.
+    intended_at: u64,
 }
 
-/// Sets up a backend, waits for the start, works until the window ends, and waits for what is in flight then.
+/// Sets up a backend, waits for the start, works until the window ends or there is no more to do, and waits for what is in
+/// flight then.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    let Task { number, rw, setup, mut pattern, seed, start, spare, reports } = task;
-    #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
-    let length = setup.slot_bytes as u32;
+    let Task { number, workload, setup, mut pattern, seed, common, pulse, start, spare, reports } = task;
     let depth = setup.depth as usize;
-    let mut payload = rw.writes().then(|| {
+    let mut payload = workload.rw.writes().then(|| {
         Payload::new(setup.slot_bytes, depth, SplitMix64::new(seed, Purpose::Payload, number.into()))
     });
     let (mut backend, mut free) = B::open(setup)?;
-    let mut flights =
-        vec![Flight { io: Io { direction: Direction::Read, offset: 0, length }, submitted_at: 0 }; depth];
+    let none = Io { direction: Direction::Read, offset: 0, length: 0 };
+    let mut flights = vec![Flight { io: none, submitted_at: 0, intended_at: 0 }; depth];
     let mut queued: Vec<usize> = Vec::with_capacity(depth);
     let mut done: Vec<Completion> = Vec::with_capacity(depth);
     let mut faults = Faults::default();
     let mut failures_in_a_row = 0_u32;
+    let stamp_each = workload.stamps == Stamps::Io;
 
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = reports.send(Report::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
-    let mut ledger = Ledger::new(number, rw, window, spare, reports);
-    backend.alarm(ledger.until_boundary(clock::now()));
+    let mut pace = Pace::new(&workload, number, seed, window);
+    if pace.is_some() {
+        // The usual slack of 50 us would be lateness.
+        let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    }
+    let mut ledger = Ledger::new(number, Latencies::new(&workload), window, spare, reports);
     // Whether I/O outlasts the call that begins it, as on a device, or is answered within it, as from a cache.
     let mut outlasts = false;
+    let mut exhausted = false;
+    let mut now = clock::now();
+    let mut ended_at = None;
 
     loop {
+        // When to look again even if no I/O is done.
+        let mut wake = ledger.boundary;
         while let Some(mut slot) = free.pop() {
-            let (direction, offset) = pattern.next();
-            if let (Direction::Write, Some(payload)) = (direction, &mut payload) {
-                payload.refresh(slot.index(), backend.buffer(&mut slot));
+            let due = pace.as_ref().map_or(0, Pace::due);
+            if due > now {
+                wake = wake.min(due);
+                free.push(slot);
+                break;
             }
-            let io = Io { direction, offset, length };
-            flights[slot.index()].io = io;
+            let Some(io) = pattern.next() else {
+                exhausted = true;
+                free.push(slot);
+                break;
+            };
+            let flight = &mut flights[slot.index()];
+            flight.io = io;
+            if let Some(pace) = &mut pace {
+                flight.intended_at = pace.take(now, io.length);
+            }
+            if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
+                payload.refresh(slot.index(), &mut backend.buffer(&mut slot)[..io.length as usize]);
+            }
+            if stamp_each {
+                flights[slot.index()].submitted_at = clock::now();
+            }
             queued.push(slot.index());
             backend.queue(slot, io);
             if outlasts && queued.len() == UNPLUGGED {
-                stamp(&mut queued, &mut flights);
+                stamp(&mut queued, &mut flights, stamp_each);
                 backend.begin().map_err(submit_error)?;
-            }
-        }
-        stamp(&mut queued, &mut flights);
-        backend.submit().map_err(submit_error)?;
-        backend.reap(&mut done);
-        let now = clock::now();
-        if now >= ledger.boundary {
-            if ledger.turn(now) == Turn::Over {
+            } else if queued.len() == AT_ONCE {
                 break;
             }
-            backend.alarm(ledger.until_boundary(now));
+        }
+        let in_flight = depth - free.len();
+        if in_flight == 0 {
+            if exhausted {
+                ended_at = Some(now);
+                break;
+            }
+            idle(now, wake);
+        } else {
+            let entered = stamp(&mut queued, &mut flights, stamp_each);
+            pulse.enters(entered);
+            backend.submit(patience(entered, wake)).map_err(submit_error)?;
+            pulse.leaves();
+            if let (true, Some(pace)) = (free.is_empty(), &mut pace) {
+                pace.was_full(clock::now());
+            }
+            backend.reap(&mut done);
+        }
+        now = clock::now();
+        if now >= ledger.boundary && ledger.turn(now, oldest(&flights, &done)) == Turn::Over {
+            break;
         }
         for Completion { slot, result } in done.drain(..) {
-            let Flight { io, submitted_at } = flights[slot.index()];
+            let Flight { io, submitted_at, intended_at } = flights[slot.index()];
+            flights[slot.index()].submitted_at = 0;
             if result.cast_unsigned() == io.length {
-                ledger.latencies.add(io.direction, now - submitted_at);
+                let seen_at = if stamp_each { clock::now() } else { now };
+                ledger.latencies.add(
+                    io,
+                    seen_at.saturating_sub(submitted_at),
+                    seen_at.saturating_sub(intended_at),
+                );
                 failures_in_a_row = 0;
             } else {
                 faults.add(result, io.direction, io.offset, now);
+                common.failed();
                 failures_in_a_row = failures_in_a_row.saturating_add(1);
             }
             free.push(slot);
@@ -166,19 +207,59 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         if failures_in_a_row >= FAILURES_BEFORE_PAUSE {
             std::thread::sleep(PAUSE);
         }
+        if common.is_stopped() {
+            ended_at = Some(now);
+            break;
+        }
+    }
+    if ended_at.is_some() {
+        ledger.close(now);
     }
     let note = backend.note().map(str::to_owned);
     drain(&mut backend, depth - free.len(), done)?;
-    Ok(Finish { ramp_ios: ledger.ramp_ios, faults, note })
+    let pacing = pace.and_then(|pace| pace.finish(now));
+    Ok(Finish { ended_at, ramp_ios: ledger.ramp_ios, pacing, faults, note })
 }
 
-/// I/Os of a batch enter the kernel together and are seen together: one time stamp for each side loses nothing.
+/// I/Os of a batch enter the kernel together and are seen together: one time stamp for each side loses nothing. The time, after
+/// the last of them was prepared.
 #[inline]
-fn stamp(queued: &mut Vec<usize>, flights: &mut [Flight]) {
+fn stamp(queued: &mut Vec<usize>, flights: &mut [Flight], have_their_own: bool) -> u64 {
     let submitted_at = clock::now();
+    if have_their_own {
+        queued.clear();
+    }
     for index in queued.drain(..) {
         flights[index].submitted_at = submitted_at;
     }
+    submitted_at
+}
+
+/// How long may be waited in the kernel to be back by `wake`; 0 close to it.
+#[inline]
+const fn patience(now: u64, wake: u64) -> u64 {
+    wake.saturating_sub(now).saturating_sub(SPIN_NS)
+}
+
+/// Sleeps until shortly before `wake`; returns at once when that is near.
+fn idle(now: u64, wake: u64) {
+    match patience(now, wake) {
+        0 => std::hint::spin_loop(),
+        nanos => std::thread::sleep(Duration::from_nanos(nanos)),
+    }
+}
+
+/// How long the oldest I/O that is still in flight has been there.
+#[cold]
+fn oldest(flights: &[Flight], done: &[Completion]) -> Option<u64> {
+    let now = clock::now();
+    let is_done = |index: usize| done.iter().any(|completion| completion.slot.index() == index);
+    flights
+        .iter()
+        .enumerate()
+        .filter(|(index, flight)| flight.submitted_at > 0 && !is_done(*index))
+        .map(|(_, flight)| now.saturating_sub(flight.submitted_at))
+        .max()
 }
 
 /// Waits for the I/Os in flight; they are not counted.
@@ -192,7 +273,7 @@ fn drain(
         if outstanding == 0 {
             return Ok(());
         }
-        backend.submit().map_err(submit_error)?;
+        backend.submit(u64::MAX).map_err(submit_error)?;
         backend.reap(&mut done);
     }
 }
@@ -212,7 +293,6 @@ enum Turn {
 #[derive(Debug)]
 struct Ledger {
     worker: u32,
-    rw: Rw,
     window: Window,
     /// The current interval; `None` in the warm-up.
     interval: Option<u64>,
@@ -225,51 +305,57 @@ struct Ledger {
 }
 
 impl Ledger {
-    fn new(worker: u32, rw: Rw, window: Window, spare: Receiver<Latencies>, reports: Sender<Report>) -> Self {
-        let latencies = Latencies::new(rw);
-        Self {
-            worker,
-            rw,
-            window,
-            interval: None,
-            boundary: window.begin,
-            latencies,
-            ramp_ios: 0,
-            spare,
-            reports,
-        }
-    }
-
-    fn until_boundary(&self, now: u64) -> u64 {
-        self.boundary.saturating_sub(now)
+    fn new(
+        worker: u32,
+        latencies: Latencies,
+        window: Window,
+        spare: Receiver<Latencies>,
+        reports: Sender<Report>,
+    ) -> Self {
+        let boundary = window.begin;
+        Self { worker, window, interval: None, boundary, latencies, ramp_ios: 0, spare, reports }
     }
 
     /// Closes what has ended by `now`, a time at or after the boundary, before what was just reaped is counted.
     #[cold]
-    fn turn(&mut self, now: u64) -> Turn {
+    fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> Turn {
         let next = self.window.interval_at(now);
-        match self.interval {
-            None => {
-                self.ramp_ios = self.latencies.count();
-                self.latencies.clear();
+        if let Some(number) = self.interval {
+            let empty = match self.spare.try_recv() {
+                Ok(spare) => spare,
+                // The collector is behind: rather some more memory than a wait.
+                Err(TryRecvError::Empty) => self.latencies.empty_alike(),
+                Err(TryRecvError::Disconnected) => return Turn::Over,
+            };
+            if !self.report(number, next, empty, oldest_ns) {
+                return Turn::Over;
             }
-            Some(interval) => {
-                let empty = match self.spare.try_recv() {
-                    Ok(spare) => spare,
-                    // The collector is behind: rather some more memory than a wait.
-                    Err(TryRecvError::Empty) => Latencies::new(self.rw),
-                    Err(TryRecvError::Disconnected) => return Turn::Over,
-                };
-                let latencies = std::mem::replace(&mut self.latencies, empty);
-                let report = Report::Interval { worker: self.worker, interval, next, latencies };
-                if self.reports.send(report).is_err() {
-                    return Turn::Over;
-                }
-            }
+        } else {
+            self.ramp_ios = self.latencies.ios();
+            self.latencies.clear();
         }
         self.interval = Some(next);
         self.boundary = self.window.end_of(next);
         if next >= self.window.intervals() { Turn::Over } else { Turn::GoOn }
+    }
+
+    /// Closes the interval that is under way, because no more I/O comes.
+    fn close(&mut self, now: u64) {
+        match self.interval {
+            None => self.ramp_ios = self.latencies.ios(),
+            Some(number) if now < self.window.end => {
+                let empty = self.latencies.empty_alike();
+                self.report(number, self.window.intervals(), empty, None);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Hands an interval over. Whether anybody takes it.
+    fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
+        let latencies = std::mem::replace(&mut self.latencies, empty);
+        let interval = Interval { worker: self.worker, number, next, latencies, oldest_ns };
+        self.reports.send(Report::Interval(interval)).is_ok()
     }
 }
 
@@ -288,31 +374,31 @@ mod tests {
         let workload = keys.complete(&WorkloadKeys::default());
         let (size, interval) = (Bytes(1 << 20), Nanos(100));
         let job = Job { path: None, workload, size, seed: 1, interval, writable: false };
+        let latencies = Latencies::new(&job.workload);
         let (reports, reported) = mpsc::channel();
         let (_spare, spares) = mpsc::channel();
-        let mut ledger = Ledger::new(4, Rw::RandRead, Window::new(&job, 1000), spares, reports);
+        let mut ledger = Ledger::new(4, latencies, Window::new(&job, 1000), spares, reports);
+        let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
         let count = |ledger: &mut Ledger, ios: u64| {
-            (0..ios).for_each(|_| ledger.latencies.add(Direction::Read, 7));
+            (0..ios).for_each(|_| ledger.latencies.add(io, 7, 7));
         };
-        assert_eq!(ledger.until_boundary(1000), 50);
+        assert_eq!(ledger.boundary, 1050);
         count(&mut ledger, 3);
-        assert_eq!((ledger.turn(1060), ledger.until_boundary(1060)), (Turn::GoOn, 90));
+        assert_eq!((ledger.turn(1060, None), ledger.boundary), (Turn::GoOn, 1150));
         count(&mut ledger, 5);
         // An I/O took so long that an interval passed without any.
-        assert_eq!((ledger.turn(1270), ledger.until_boundary(1270)), (Turn::GoOn, 80));
+        assert_eq!((ledger.turn(1270, Some(9)), ledger.boundary), (Turn::GoOn, 1350));
         count(&mut ledger, 2);
-        assert_eq!(ledger.turn(1350), Turn::Over);
+        assert_eq!(ledger.turn(1350, None), Turn::Over);
         assert_eq!(ledger.ramp_ios, 3);
         drop(ledger);
         let intervals: Vec<_> = reported
             .iter()
             .map(|report| match report {
-                Report::Interval { worker, interval, next, latencies } => {
-                    (worker, interval, next, latencies.count())
-                }
+                Report::Interval(of) => (of.worker, of.number, of.next, of.latencies.ios(), of.oldest_ns),
                 other => panic!("{other:?}"),
             })
             .collect();
-        assert_eq!(intervals, [(4, 0, 2, 5), (4, 2, 3, 2)]);
+        assert_eq!(intervals, [(4, 0, 2, 5, Some(9)), (4, 2, 3, 2, None)]);
     }
 }

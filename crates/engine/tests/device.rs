@@ -100,7 +100,9 @@ fn a_device_is_filled_read_and_written_whole() {
         let outcome = measure(&job(Rw::RandRw, 4096, direct), &device.path, &mut |_| {}).expect("measured");
         assert_eq!(outcome.errors, []);
         assert!(
-            [outcome.read, outcome.write].into_iter().all(|tally| tally.is_some_and(|tally| tally.ios > 0))
+            [outcome.tallies.read, outcome.tallies.write]
+                .into_iter()
+                .all(|tally| tally.is_some_and(|tally| tally.ios > 0))
         );
     }
     assert_ne!(device.content(), filled);

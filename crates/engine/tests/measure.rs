@@ -90,14 +90,14 @@ fn samples_tile_the_window_and_add_up_to_the_totals() {
             let times: Vec<_> =
                 samples.iter().map(|s| (s.at_ns / 1_000_000, s.duration_ns / 1_000_000)).collect();
             assert_eq!(times, [(100, 100), (200, 100), (250, 50)], "{case}");
-            assert_eq!(outcome.read, sum(samples.iter().map(|s| &s.read)), "{case}");
-            assert_eq!(outcome.write, sum(samples.iter().map(|s| &s.write)), "{case}");
+            assert_eq!(outcome.tallies.read, sum(samples.iter().map(|s| &s.tallies.read)), "{case}");
+            assert_eq!(outcome.tallies.write, sum(samples.iter().map(|s| &s.tallies.write)), "{case}");
             assert_eq!(
-                (outcome.read.is_some(), outcome.write.is_some()),
+                (outcome.tallies.read.is_some(), outcome.tallies.write.is_some()),
                 (rw.reads(), rw.writes()),
                 "{case}"
             );
-            for tally in outcome.read.iter().chain(&outcome.write) {
+            for tally in outcome.tallies.read.iter().chain(&outcome.tallies.write) {
                 assert!(tally.ios > 0, "{case}");
                 assert_eq!((tally.latency.count(), tally.bytes), (tally.ios, tally.ios * 4096), "{case}");
             }
@@ -117,7 +117,10 @@ fn a_pass_of_writes_fills_the_area_and_nothing_else() {
             let job = job(&WorkloadKeys { numjobs: Some(1), ..keys(ioengine, rw) });
             let Some(outcome) = outcome(&job, file.path(), &mut |_| {}) else { continue };
             let case = format!("{ioengine} {rw}");
-            assert!(outcome.ios() + outcome.ramp_ios >= SIZE / 4096, "{case}: no whole pass in the time");
+            assert!(
+                outcome.tallies.ios() + outcome.ramp_ios >= SIZE / 4096,
+                "{case}: no whole pass in the time"
+            );
             let content = content(file.path());
             let (area, beyond) = content.split_at(usize::try_from(SIZE).expect("fits"));
             assert!(area.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)), "{case}: a hole");
@@ -132,9 +135,13 @@ fn a_pass_of_writes_fills_the_area_and_nothing_else() {
 fn the_share_of_reads_is_exact_in_the_long_run() {
     let keys = WorkloadKeys { rwmixread: Some(70), numjobs: Some(1), ..keys(IoEngine::Null, Rw::RandRw) };
     let outcome = outcome(&job(&keys), zeros().path(), &mut |_| {}).expect("null");
-    let reads = outcome.read.as_ref().expect("reads").ios;
+    let reads = outcome.tallies.read.as_ref().expect("reads").ios;
     // Whole hundreds are exact; those at both ends of the window may be cut.
-    assert!((reads as f64 - 0.7 * outcome.ios() as f64).abs() <= 200.0, "{reads} of {}", outcome.ios());
+    assert!(
+        (reads as f64 - 0.7 * outcome.tallies.ios() as f64).abs() <= 200.0,
+        "{reads} of {}",
+        outcome.tallies.ios()
+    );
 }
 
 #[test]
@@ -155,7 +162,7 @@ fn reads_beyond_a_file_that_shrinks_are_short_and_the_rest_goes_on() {
         let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
         assert_eq!((error.error.as_str(), error.direction.as_str()), ("short read", "read"));
         assert!(error.count > 0 && error.first_offset >= SIZE / 2 && error.first_offset < SIZE);
-        assert!(samples.last().and_then(|s| s.read.as_ref()).is_some_and(|read| read.ios > 0));
+        assert!(samples.last().and_then(|s| s.tallies.read.as_ref()).is_some_and(|read| read.ios > 0));
     }
 }
 
@@ -167,8 +174,8 @@ fn direct_io_reads_and_writes() {
         let keys = WorkloadKeys { direct: Some(true), ..keys(ioengine, Rw::RandRw) };
         match measure(&job(&keys), file.path(), &mut |_| {}) {
             Ok(outcome) => {
-                assert!(outcome.read.is_some_and(|read| read.ios > 0));
-                assert!(outcome.write.is_some_and(|write| write.ios > 0));
+                assert!(outcome.tallies.read.is_some_and(|read| read.ios > 0));
+                assert!(outcome.tallies.write.is_some_and(|write| write.ios > 0));
                 assert_eq!(outcome.errors, []);
             }
             Err(error @ (EngineError::NoIoUring { .. } | EngineError::Target { .. })) => {
@@ -214,7 +221,7 @@ fn many_workers_start_and_finish() {
         // More than fit under the usual limit of 1024 open files.
         let keys = WorkloadKeys { numjobs: Some(600), ..keys(ioengine, Rw::RandRead) };
         let Some(outcome) = outcome(&job(&keys), zeros().path(), &mut |_| {}) else { continue };
-        assert!(outcome.ios() > 0);
+        assert!(outcome.tallies.ios() > 0);
         assert_eq!(outcome.errors, []);
     }
 }

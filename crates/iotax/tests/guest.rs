@@ -382,10 +382,10 @@ fn a_guest_measures_what_lies_under_its_disk() {
         let mut samples = 0;
         let count = &mut |event: &Event| samples += u32::from(matches!(event, Event::Sample(_)));
         let read = guest.link().run(&job(Rw::RandRead), BOOT, count).expect("read");
-        assert!(read.ios() > 0 && read.errors.is_empty() && samples > 0, "{read:?}");
+        assert!(read.tallies.ios() > 0 && read.errors.is_empty() && samples > 0, "{read:?}");
         assert_eq!(fs::metadata(&overlay).expect("there").len(), empty, "a read allocates nothing");
         let written = guest.link().run(&job(Rw::RandWrite), BOOT, &mut |_| {}).expect("written");
-        assert!(written.ios() > 0 && written.errors.is_empty(), "{written:?}");
+        assert!(written.tallies.ios() > 0 && written.errors.is_empty(), "{written:?}");
         assert!(fs::metadata(&overlay).expect("there").len() > empty + 4096, "writes went to the overlay");
     }
     guest.shutdown();

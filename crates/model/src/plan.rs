@@ -10,7 +10,7 @@ use crate::units::Bytes;
 use crate::workload::{DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys, nearest};
 
 /// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// A title for reports.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::target::Layer;
+use crate::workload::words;
 
 /// I/Os of one direction over some window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct Tally {
     pub bytes: u64,
     /// Service time of each I/O, from submission to completion.
     pub latency: Histogram,
+    /// Response time of each I/O, from its intended start to completion. Absent in a closed loop, which intends nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub response: Option<Histogram>,
 }
 
 impl Tally {
@@ -27,6 +31,91 @@ impl Tally {
         self.ios += other.ios;
         self.bytes += other.bytes;
         self.latency.merge(&other.latency);
+        match (&mut self.response, &other.response) {
+            (Some(mine), Some(theirs)) => mine.merge(theirs),
+            (mine @ None, Some(theirs)) => *mine = Some(theirs.clone()),
+            (_, None) => {}
+        }
+    }
+}
+
+/// I/Os over some window, by direction; one that the workload does not have is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tallies {
+    /// Reads.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read: Option<Tally>,
+    /// Writes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write: Option<Tally>,
+    /// Discards.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trim: Option<Tally>,
+    /// Flushes: fsync and fdatasync.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sync: Option<Tally>,
+}
+
+impl Tallies {
+    /// The words for the directions, in the order of [`Self::each`].
+    pub const WORDS: [&'static str; 4] = ["read", "write", "trim", "sync"];
+
+    /// Every direction with its word, whether there or not.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, Option<&Tally>)> {
+        Self::WORDS.into_iter().zip([&self.read, &self.write, &self.trim, &self.sync].map(Option::as_ref))
+    }
+
+    /// The direction of a word.
+    pub fn of_mut(&mut self, word: &str) -> Option<&mut Option<Tally>> {
+        match word {
+            "read" => Some(&mut self.read),
+            "write" => Some(&mut self.write),
+            "trim" => Some(&mut self.trim),
+            "sync" => Some(&mut self.sync),
+            _ => None,
+        }
+    }
+
+    /// Reads, writes and trims completed. Flushes are not among them: they move nothing.
+    #[must_use]
+    pub fn ios(&self) -> u64 {
+        self.moving().map(|tally| tally.ios).sum()
+    }
+
+    /// Bytes moved or discarded.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.moving().map(|tally| tally.bytes).sum()
+    }
+
+    /// Service times of reads, writes and trims together.
+    #[must_use]
+    pub fn latency(&self) -> Histogram {
+        let mut all = Histogram::new();
+        self.moving().for_each(|tally| all.merge(&tally.latency));
+        all
+    }
+
+    /// Response times of reads, writes and trims together; absent in a closed loop.
+    #[must_use]
+    pub fn response(&self) -> Option<Histogram> {
+        self.moving().filter_map(|tally| tally.response.clone()).reduce(|mut all, response| {
+            all.merge(&response);
+            all
+        })
+    }
+
+    /// Adds other tallies, direction by direction.
+    pub fn merge(&mut self, other: &Self) {
+        for (word, theirs) in other.each() {
+            let (Some(mine), Some(theirs)) = (self.of_mut(word), theirs) else { continue };
+            mine.get_or_insert_default().merge(theirs);
+        }
+    }
+
+    fn moving(&self) -> impl Iterator<Item = &Tally> {
+        self.read.iter().chain(&self.write).chain(&self.trim)
     }
 }
 
@@ -38,12 +127,11 @@ pub struct Sample {
     pub at_ns: u64,
     /// Length of the interval.
     pub duration_ns: u64,
-    /// Absent if the workload does not read.
+    /// What was completed in it.
+    pub tallies: Tallies,
+    /// How long the oldest I/O in flight at its end had been there, over all jobs. Absent if none was.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub read: Option<Tally>,
-    /// Absent if the workload does not write.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub write: Option<Tally>,
+    pub oldest_ns: Option<u64>,
 }
 
 /// CPU time of a process.
@@ -70,26 +158,51 @@ impl CpuTime {
 pub struct ErrorCount {
     /// The name of the error: `EIO`, `ENOSPC`, `short read`.
     pub error: String,
-    /// `read` or `write`.
+    /// `read`, `write`, `trim` or `sync`.
     pub direction: String,
     /// How many.
     pub count: u64,
     /// Byte offset of the first.
     pub first_offset: u64,
+    /// Byte offset of the last. Absent in records of versions that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_offset: Option<u64>,
+}
+
+/// How an open loop kept its schedule, over all jobs, from its start to the window's end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pacing {
+    /// I/Os that were due in the measured window.
+    pub due: u64,
+    /// I/Os begun in the window that found every slot of their job taken when they were due.
+    pub delayed: u64,
+    /// The longest that one of those waited for its start.
+    pub longest_delay_ns: u64,
+    /// I/Os that were due by the window's end and had not begun.
+    pub backlog: u64,
+    /// How long the oldest of those had waited.
+    pub backlog_ns: u64,
+}
+
+words! {
+    /// Why a measurement ended before its time.
+    Stop, "stop" {
+        /// An I/O was in flight for longer than `stall_timeout`.
+        Stalled = "stalled",
+        /// `max_errors` I/Os had failed.
+        Errors = "errors",
+    }
 }
 
 /// What an agent says of one finished measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// Length of the measured window by the agent's clock, warm-up excluded.
     pub duration_ns: u64,
-    /// Totals of the window; absent if the workload does not read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub read: Option<Tally>,
-    /// Totals of the window; absent if the workload does not write.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub write: Option<Tally>,
+    /// Totals of the window.
+    pub tallies: Tallies,
     /// I/Os completed in the warm-up, which count nowhere else.
     pub ramp_ios: u64,
     /// CPU time of the engine's process in the window.
@@ -100,32 +213,12 @@ pub struct Outcome {
     /// What was done otherwise than asked, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
-}
-
-impl Outcome {
-    /// I/Os completed in the window, both directions.
-    #[must_use]
-    pub fn ios(&self) -> u64 {
-        self.tallies().map(|tally| tally.ios).sum()
-    }
-
-    /// Bytes moved in the window, both directions.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.tallies().map(|tally| tally.bytes).sum()
-    }
-
-    /// Latencies of both directions together.
-    #[must_use]
-    pub fn latency(&self) -> Histogram {
-        let mut all = Histogram::new();
-        self.tallies().for_each(|tally| all.merge(&tally.latency));
-        all
-    }
-
-    fn tallies(&self) -> impl Iterator<Item = &Tally> {
-        self.read.iter().chain(&self.write)
-    }
+    /// Absent in a closed loop.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pacing: Option<Pacing>,
+    /// Why it ended before its time; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stop: Option<Stop>,
 }
 
 /// How far caches could be dropped before a measurement.

@@ -14,14 +14,14 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::Workload;
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 1;
+pub const PROTOCOL: u16 = 2;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
 const MARKER: [u8; 4] = *b"iotx";
 
 /// What the conductor asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Answered by [`Event::Hello`].
@@ -54,7 +54,7 @@ pub enum Request {
 }
 
 /// One measurement to make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// An existing file or device; absent: the guest's disk.
@@ -195,7 +195,7 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>,
 mod tests {
     use super::*;
     use crate::histogram::Histogram;
-    use crate::record::Tally;
+    use crate::record::{Tallies, Tally};
     use proptest::prelude::*;
 
     fn sample() -> Event {
@@ -204,8 +204,16 @@ mod tests {
         Event::Sample(Sample {
             at_ns: 1,
             duration_ns: 1,
-            read: Some(Tally { ios: latency.count(), bytes: 4096 * latency.count(), latency }),
-            write: None,
+            tallies: Tallies {
+                read: Some(Tally {
+                    ios: latency.count(),
+                    bytes: 4096 * latency.count(),
+                    latency,
+                    response: None,
+                }),
+                ..Tallies::default()
+            },
+            oldest_ns: None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Linux io_uring: a ring for each worker, with its file and buffers registered.
 #![expect(unsafe_code, reason = "the kernel is told addresses, and returns slots by number")]
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
@@ -11,11 +12,7 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::pattern::Direction;
 
-/// Marks the alarm's completion; slots are numbered from 0.
-const ALARM: u64 = u64::MAX;
-/// How many alarms may be on their way, for which the ring has places beyond the slots'. One that a completion forestalled
-/// is still to come when the next is set.
-const ALARMS: u32 = 4;
+const SECOND: u64 = 1_000_000_000;
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
 
@@ -35,24 +32,24 @@ pub(crate) struct Uring {
     ring: IoUring,
     buffers: Buffers,
     memory: Memory,
+    file: File,
     in_flight: u32,
-    alarms: u32,
-    /// Read by the kernel when an alarm is submitted.
-    alarm: Box<types::Timespec>,
+    /// What was done without the ring.
+    at_once: Vec<Completion>,
     note: Option<String>,
 }
 
 impl Backend for Uring {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
         let (buffers, slots) = super::buffers(&setup)?;
-        let ring = ring(setup.depth + ALARMS)?;
+        let ring = ring(setup.depth)?;
         // The ring keeps a reference of its own to the file.
         ring.submitter().register_files(&[setup.file.as_raw_fd()]).map_err(|error| EngineError::System {
             doing: "registering the file with io_uring".into(),
             error,
         })?;
         let (memory, note) = register(&ring, &buffers, &slots);
-        Ok((Self { ring, buffers, memory, in_flight: 0, alarms: 0, alarm: Box::default(), note }, slots))
+        Ok((Self { ring, buffers, memory, file: setup.file, in_flight: 0, at_once: Vec::new(), note }, slots))
     }
 
     #[inline]
@@ -62,6 +59,12 @@ impl Backend for Uring {
 
     #[inline]
     fn queue(&mut self, slot: Slot, io: Io) {
+        if io.direction == Direction::Trim {
+            // The kernel begins no discard of a device without waiting (before Linux 6.12), so it is done here.
+            let result = super::result_of(super::trim(&self.file, io));
+            self.at_once.push(Completion { slot, result });
+            return;
+        }
         let entry = self.entry(&slot, io).user_data(slot.number().into());
         self.in_flight += 1;
         self.push(&entry);
@@ -69,42 +72,27 @@ impl Backend for Uring {
 
     #[inline]
     fn begin(&mut self) -> io::Result<()> {
-        self.enter(0)
+        Self::entered(self.ring.submit())
     }
 
     #[inline]
-    fn submit(&mut self) -> io::Result<()> {
-        self.enter(1)
+    #[expect(clippy::cast_possible_truncation, reason = "less than a second")]
+    fn submit(&mut self, wait_ns: u64) -> io::Result<()> {
+        let wait_ns = if self.at_once.is_empty() { wait_ns } else { 0 };
+        let wait = types::Timespec::new().sec(wait_ns / SECOND).nsec((wait_ns % SECOND) as u32);
+        Self::entered(self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&wait)))
     }
 
     #[inline]
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "user data is a slot's number unless it is the alarm's"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "user data is a slot's number")]
     fn reap(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.at_once);
         for entry in self.ring.completion() {
-            if entry.user_data() == ALARM {
-                self.alarms -= 1;
-            } else {
-                self.in_flight -= 1;
-                // SAFETY: the number was taken from the slot that queue consumed, and an I/O completes once.
-                let slot = unsafe { Slot::returned(entry.user_data() as u32) };
-                done.push(Completion { slot, result: entry.result() });
-            }
+            self.in_flight -= 1;
+            // SAFETY: the number was taken from the slot that queue consumed, and an I/O completes once.
+            let slot = unsafe { Slot::returned(entry.user_data() as u32) };
+            done.push(Completion { slot, result: entry.result() });
         }
-    }
-
-    fn alarm(&mut self, after_ns: u64) {
-        if self.alarms == ALARMS {
-            // The kernel has taken nothing for several intervals; those on their way do as well.
-            return;
-        }
-        self.alarms += 1;
-        *self.alarm =
-            types::Timespec::new().sec(after_ns / 1_000_000_000).nsec((after_ns % 1_000_000_000) as u32);
-        let entry = opcode::Timeout::new(&raw const *self.alarm).build().user_data(ALARM);
-        self.push(&entry);
     }
 
     fn note(&self) -> Option<&str> {
@@ -113,19 +101,17 @@ impl Backend for Uring {
 }
 
 impl Uring {
-    /// Submits what is queued and waits until so many completions are there.
+    /// What entering the kernel came to.
     #[inline]
-    fn enter(&mut self, completions: usize) -> io::Result<()> {
-        loop {
-            match self.ring.submit_and_wait(completions) {
-                Ok(_) => return Ok(()),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    // Short of memory or of room for completions: once some are reaped, the rest is submitted.
-                    Some(libc::EAGAIN | libc::EBUSY) => return Ok(()),
-                    _ => return Err(error),
-                },
-            }
+    fn entered(result: io::Result<usize>) -> io::Result<()> {
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // The time is up; a signal came; short of memory or of room for completions, so that the rest is submitted
+                // once some are reaped.
+                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+                _ => Err(error),
+            },
         }
     }
 
@@ -134,12 +120,22 @@ impl Uring {
     fn entry(&self, slot: &Slot, io: Io) -> squeue::Entry {
         let file = types::Fixed(0);
         let address = self.buffers.address(slot);
+        match io.direction {
+            Direction::Sync => return opcode::Fsync::new(file).build(),
+            Direction::DataSync => {
+                return opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build();
+            }
+            Direction::Read | Direction::Write | Direction::Trim => {}
+        }
         let index = match self.memory {
             Memory::Plain => {
                 return match io.direction {
                     Direction::Read => opcode::Read::new(file, address, io.length).offset(io.offset).build(),
                     Direction::Write => {
                         opcode::Write::new(file, address, io.length).offset(io.offset).build()
+                    }
+                    Direction::Trim | Direction::Sync | Direction::DataSync => {
+                        unreachable!("trims are done at once, flushes have returned")
                     }
                 };
             }
@@ -153,15 +149,18 @@ impl Uring {
             Direction::Write => {
                 opcode::WriteFixed::new(file, address, io.length, index).offset(io.offset).build()
             }
+            Direction::Trim | Direction::Sync | Direction::DataSync => {
+                unreachable!("trims are done at once, flushes have returned")
+            }
         }
     }
 
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the entry's buffer is the slot's, which its owner gave away until the completion, or the alarm's; both
-        // live in self, which waits in drop for what is in flight.
+        // SAFETY: the entry's buffer is the slot's, which its owner gave away until the completion; it lives in self, which
+        // waits in drop for what is in flight.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        assert!(pushed.is_ok(), "the ring has a place for every slot and every alarm");
+        assert!(pushed.is_ok(), "the ring has a place for every slot");
     }
 }
 
@@ -169,7 +168,7 @@ impl Drop for Uring {
     fn drop(&mut self) {
         let mut done = Vec::new();
         while self.in_flight > 0 {
-            if self.submit().is_err() {
+            if self.submit(u64::MAX).is_err() {
                 // Better lost than written to by the kernel in another's hands.
                 self.buffers.leak();
                 return;
@@ -228,23 +227,5 @@ mod tests {
         }
         let error = refusal(io::Error::from_raw_os_error(libc::ENOMEM), 8).to_string();
         assert!(!error.contains("psync") && error.contains("8 entries"), "{error}");
-    }
-
-    #[test]
-    fn alarms_beyond_the_ring_are_left_out() {
-        let file = tempfile::tempfile().expect("file");
-        let (mut uring, _slots) = match Uring::open(Setup { file, depth: 1, slot_bytes: 512 }) {
-            Err(error @ EngineError::NoIoUring { .. }) => return eprintln!("skipped: {error}"),
-            opened => opened.expect("opened"),
-        };
-        for _ in 0..100 {
-            uring.alarm(1_000_000);
-        }
-        let mut done = Vec::new();
-        while uring.alarms > 0 {
-            uring.submit().expect("waited");
-            uring.reap(&mut done);
-        }
-        assert_eq!(done, []);
     }
 }

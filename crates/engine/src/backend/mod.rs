@@ -9,6 +9,7 @@ use std::io;
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::IoEngine;
+use rustix::fs::{FallocateFlags, fallocate};
 
 pub(crate) use self::io_uring::Uring;
 pub(crate) use self::null::Null;
@@ -32,9 +33,9 @@ pub(crate) struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Io {
     pub(crate) direction: Direction,
-    /// In bytes.
+    /// In bytes; 0 for a flush.
     pub(crate) offset: u64,
-    /// In bytes, at most the slot's.
+    /// In bytes, at most the slot's; 0 for a flush.
     pub(crate) length: u32,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Io {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) slot: Slot,
-    /// Bytes moved, or an errno below zero, as the kernel gives it.
+    /// Bytes moved or discarded, 0 for a flush, or an errno below zero.
     pub(crate) result: i32,
 }
 
@@ -64,15 +65,12 @@ pub(crate) trait Backend: Sized {
         Ok(())
     }
 
-    /// Begins what is queued and waits until something is done: an I/O, or the alarm. May return early.
-    fn submit(&mut self) -> io::Result<()>;
+    /// Begins what is queued and waits until an I/O is done, or until so many nanoseconds have passed; with 0 it does not
+    /// wait. May return early. Backends whose I/O is done by the end of this call do not wait beyond it.
+    fn submit(&mut self, wait_ns: u64) -> io::Result<()>;
 
     /// Moves what is done to `done`, which has room for all slots.
     fn reap(&mut self, done: &mut Vec<Completion>);
-
-    /// Makes a wait end after so many nanoseconds even if no I/O is done. For backends that wait for I/O in
-    /// [`Self::submit`] one by one, this is without effect.
-    fn alarm(&mut self, after_ns: u64);
 
     /// What is done otherwise than asked, in words.
     fn note(&self) -> Option<&str>;
@@ -84,6 +82,27 @@ fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
         doing: format!("mapping {} buffers of {}", setup.depth, Bytes(setup.slot_bytes as u64)),
         error,
     })
+}
+
+/// The kernel's form of a result. The system calls behind a file give no errors but its own.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "an I/O is at most 64 MiB long"
+)]
+fn result_of(moved: io::Result<usize>) -> i32 {
+    match moved {
+        Ok(bytes) => bytes as i32,
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+    }
+}
+
+/// Discards a range: its blocks are given back to the filesystem or the device. The bytes discarded.
+fn trim(file: &File, io: Io) -> io::Result<usize> {
+    let length = u64::from(io.length);
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, io.offset, length)?;
+    Ok(io.length as usize)
 }
 
 /// Does a worker's task with the backend of that name.
@@ -117,7 +136,7 @@ mod tests {
                     backend.queue(slot, Io { direction, offset: u64::from(next) * 4096, length: 4096 });
                     next += 1;
                 }
-                backend.submit().expect("submitted");
+                backend.submit(u64::MAX).expect("submitted");
                 backend.reap(&mut done);
                 for Completion { mut slot, result } in done.drain(..) {
                     assert_eq!(result, 4096);
@@ -147,7 +166,7 @@ mod tests {
             let slot = free.pop().expect("free");
             backend.queue(slot, Io { direction, offset, length: 4096 });
             while done.is_empty() {
-                backend.submit().expect("submitted");
+                backend.submit(u64::MAX).expect("submitted");
                 backend.reap(&mut done);
             }
             let completion = done.pop().expect("one");
@@ -185,15 +204,14 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_ends_a_wait_without_io() {
+    fn a_wait_without_io_ends() {
         if uring_is_missing() {
             return;
         }
         let file = tempfile::tempfile().expect("file");
         let (mut backend, _slots) = Uring::open(Setup { file, depth: 1, slot_bytes: 512 }).expect("opened");
         let begin = crate::clock::now();
-        backend.alarm(30_000_000);
-        backend.submit().expect("waited");
+        backend.submit(30_000_000).expect("waited");
         assert!(crate::clock::now() - begin >= 30_000_000);
         let mut done = Vec::new();
         backend.reap(&mut done);

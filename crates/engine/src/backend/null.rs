@@ -31,7 +31,7 @@ impl Backend for Null {
     }
 
     #[inline]
-    fn submit(&mut self) -> io::Result<()> {
+    fn submit(&mut self, _wait_ns: u64) -> io::Result<()> {
         Ok(())
     }
 
@@ -39,8 +39,6 @@ impl Backend for Null {
     fn reap(&mut self, done: &mut Vec<Completion>) {
         done.append(&mut self.done);
     }
-
-    fn alarm(&mut self, _after_ns: u64) {}
 
     fn note(&self) -> Option<&str> {
         None

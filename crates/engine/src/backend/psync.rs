@@ -42,14 +42,17 @@ impl Backend for Psync {
     }
 
     #[inline]
-    fn submit(&mut self) -> io::Result<()> {
+    fn submit(&mut self, _wait_ns: u64) -> io::Result<()> {
         for (mut slot, io) in self.queued.drain(..) {
             let buffer = &mut self.buffers.slice(&mut slot)[..io.length as usize];
             let moved = match io.direction {
                 Direction::Read => self.file.read_at(buffer, io.offset),
                 Direction::Write => self.file.write_at(buffer, io.offset),
+                Direction::Trim => super::trim(&self.file, io),
+                Direction::Sync => self.file.sync_all().map(|()| 0),
+                Direction::DataSync => self.file.sync_data().map(|()| 0),
             };
-            self.done.push(Completion { slot, result: result_of(moved) });
+            self.done.push(Completion { slot, result: super::result_of(moved) });
         }
         Ok(())
     }
@@ -59,23 +62,7 @@ impl Backend for Psync {
         done.append(&mut self.done);
     }
 
-    fn alarm(&mut self, _after_ns: u64) {}
-
     fn note(&self) -> Option<&str> {
         None
-    }
-}
-
-/// The kernel's form of a result. The system calls behind a file give no errors but its own.
-#[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    reason = "an I/O is at most 64 MiB long"
-)]
-fn result_of(moved: io::Result<usize>) -> i32 {
-    match moved {
-        Ok(bytes) => bytes as i32,
-        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
     }
 }

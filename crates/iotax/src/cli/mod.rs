@@ -4,6 +4,7 @@ mod args;
 mod ask;
 mod bench;
 mod clean;
+mod flags;
 mod ladder;
 mod list;
 mod output;

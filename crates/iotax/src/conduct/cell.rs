@@ -127,7 +127,8 @@ impl Watch {
                     self.host_samples.push(monitor::delta(&started.last, &now, started.at));
                     started.last = now;
                 }
-                let ios: u64 = sample.read.iter().chain(&sample.write).map(|tally| tally.ios).sum();
+                let ios: u64 =
+                    sample.tallies.read.iter().chain(&sample.tallies.write).map(|tally| tally.ios).sum();
                 if sample.duration_ns > 0 {
                     progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64);
                 }

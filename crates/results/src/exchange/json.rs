@@ -59,6 +59,7 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
             ("iops", number(per_second(m, tally.ios))),
             ("bytes_per_s", number(per_second(m, tally.bytes))),
             ("latency_ns", latency(&tally.latency)),
+            ("response_ns", tally.response.as_ref().and_then(latency)),
         ])
     };
     let about_it = |w: &&Warning| {
@@ -73,8 +74,12 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
         ("order", Some(m.order.into())),
         ("started_at", Some(utc(m.started_at_ms).into())),
         ("duration_s", number(Some(duration_s))),
-        ("read", m.outcome.read.as_ref().map(direction)),
-        ("write", m.outcome.write.as_ref().map(direction)),
+        ("read", m.outcome.tallies.read.as_ref().map(direction)),
+        ("write", m.outcome.tallies.write.as_ref().map(direction)),
+        ("trim", m.outcome.tallies.trim.as_ref().map(direction)),
+        ("sync", m.outcome.tallies.sync.as_ref().map(direction)),
+        ("pacing", m.outcome.pacing.as_ref().and_then(any)),
+        ("stop", m.outcome.stop.map(|stop| stop.word().into())),
         (
             "cpu",
             Some(object([

@@ -105,7 +105,7 @@ fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
 }
 
 fn no_io(m: &Measurement) -> Option<Warning> {
-    (m.outcome.ios() == 0).then(|| {
+    (m.outcome.tallies.ios() == 0).then(|| {
         let evidence = "no I/O was completed in the window, so this block is compared with nothing".into();
         about(
             m,
@@ -166,7 +166,7 @@ fn cache_kept(m: &Measurement) -> Option<Warning> {
 }
 
 fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning> {
-    let asked = m.outcome.read.as_ref()?.bytes;
+    let asked = m.outcome.tallies.read.as_ref()?.bytes;
     let host = m.host.as_ref()?;
     let to_a_device = workload.direct && workload.ioengine != IoEngine::Null;
     if !to_a_device || asked == 0 || host.disks.is_empty() {

@@ -1,7 +1,7 @@
 //! The figures of measurements and of cells.
 
 use iotax_model::Histogram;
-use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tally};
+use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
 
 use crate::stats::median;
@@ -59,9 +59,9 @@ impl Metric {
     pub fn of(self, measurement: &Measurement) -> Option<f64> {
         let value = match self {
             Self::Iops => iops(measurement),
-            Self::LatencyMean => measurement.outcome.latency().mean(),
-            Self::LatencyP50 => percentile(&measurement.outcome.latency(), 0.5),
-            Self::LatencyP99 => percentile(&measurement.outcome.latency(), 0.99),
+            Self::LatencyMean => measurement.outcome.tallies.latency().mean(),
+            Self::LatencyP50 => percentile(&measurement.outcome.tallies.latency(), 0.5),
+            Self::LatencyP99 => percentile(&measurement.outcome.tallies.latency(), 0.99),
             Self::CpuPerIo => host_cpu_per_io(measurement),
         };
         value.filter(|v| *v > 0.0 && v.is_finite())
@@ -71,13 +71,13 @@ impl Metric {
 /// I/Os per second over the window by the agent's clock, both directions; absent without a window.
 #[must_use]
 pub fn iops(measurement: &Measurement) -> Option<f64> {
-    per_second(measurement, measurement.outcome.ios())
+    per_second(measurement, measurement.outcome.tallies.ios())
 }
 
 /// Bytes per second over the window by the agent's clock, both directions; absent without a window.
 #[must_use]
 pub fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
-    per_second(measurement, measurement.outcome.bytes())
+    per_second(measurement, measurement.outcome.tallies.bytes())
 }
 
 /// A count per second of the measured window.
@@ -99,7 +99,7 @@ pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
 }
 
 fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
-    let ios = measurement.outcome.ios();
+    let ios = measurement.outcome.tallies.ios();
     (ios > 0).then(|| ns as f64 / ios as f64)
 }
 
@@ -147,12 +147,10 @@ pub struct Summary {
     pub bytes_per_s: Option<f64>,
     /// Median over the blocks of the host's busy CPU nanoseconds per I/O.
     pub host_cpu_per_io: Option<f64>,
-    /// Service times of all blocks and both directions together.
+    /// Service times of all blocks and directions together.
     pub latency: Histogram,
-    /// Reads of all blocks; absent if the workload does not read.
-    pub read: Option<Tally>,
-    /// Writes of all blocks; absent if the workload does not write.
-    pub write: Option<Tally>,
+    /// I/Os of all blocks.
+    pub tallies: Tallies,
     /// Lengths of all windows together, by the agent's clock.
     pub duration_ns: u64,
 }
@@ -166,14 +164,8 @@ impl Summary {
         let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
         };
-        let pooled = |direction: &dyn Fn(&Measurement) -> Option<Tally>| {
-            measurements.iter().filter_map(|m| direction(m)).reduce(|mut all, tally| {
-                all.merge(&tally);
-                all
-            })
-        };
-        let mut latency = Histogram::new();
-        measurements.iter().for_each(|m| latency.merge(&m.outcome.latency()));
+        let mut tallies = Tallies::default();
+        measurements.iter().for_each(|m| tallies.merge(&m.outcome.tallies));
         Some(Self {
             workload: workload.into(),
             target: target.into(),
@@ -181,9 +173,8 @@ impl Summary {
             iops: over_blocks(&iops),
             bytes_per_s: over_blocks(&bytes_per_s),
             host_cpu_per_io: over_blocks(&host_cpu_per_io),
-            latency,
-            read: pooled(&|m| m.outcome.read.clone()),
-            write: pooled(&|m| m.outcome.write.clone()),
+            latency: tallies.latency(),
+            tallies,
             duration_ns: measurements.iter().map(|m| m.outcome.duration_ns).sum(),
         })
     }

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, Color, Table, presets};
-use iotax_model::Workload;
 use iotax_model::record::Tally;
 use iotax_model::units::human;
+use iotax_model::{Histogram, Workload};
 
 use super::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
 use super::remarks::{notes, remarks};
@@ -94,47 +94,57 @@ fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Op
     (rows > 0).then_some(table)
 }
 
-/// One row per direction, and one for both together if there are two; absent if nothing was measured.
+/// One row per direction, and one for all together if there are several; absent if nothing was measured. In an open loop
+/// each is followed by its response times.
 fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Table> {
     let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
     let mut table = plain(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
-    let directions: Vec<(&str, &Tally)> = [("read", &summary.read), ("write", &summary.write)]
-        .into_iter()
-        .filter_map(|(name, tally)| Some((name, tally.as_ref()?)))
-        .collect();
-    let both = {
-        let mut all = Tally::default();
-        directions.iter().for_each(|(_, tally)| all.merge(tally));
-        all
-    };
+    let directions: Vec<(&str, &Tally)> =
+        summary.tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
+    let moving: Vec<&Tally> =
+        directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
     for (name, tally) in &directions {
-        let cpu = if directions.len() == 1 { summary.host_cpu_per_io } else { None };
-        table.add_row(figures_row(name, tally, summary.duration_ns, cpu));
+        let cpu = if moving.len() == 1 && *name != "sync" { summary.host_cpu_per_io } else { None };
+        add_figures(&mut table, name, tally, summary.duration_ns, cpu);
     }
-    if directions.len() > 1 {
-        table.add_row(figures_row("both", &both, summary.duration_ns, summary.host_cpu_per_io));
+    if moving.len() > 1 {
+        let mut all = Tally::default();
+        moving.iter().for_each(|tally| all.merge(tally));
+        add_figures(&mut table, "all", &all, summary.duration_ns, summary.host_cpu_per_io);
     }
     Some(table)
 }
 
-fn figures_row(name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) -> Vec<Cell> {
+fn add_figures(table: &mut Table, name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) {
     let per_second = |count: u64| (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9));
-    let latency = &tally.latency;
-    let mut row = vec![Cell::new(name)];
-    row.extend(
-        [
-            or_unknown(per_second(tally.ios), human::count),
-            or_unknown(per_second(tally.bytes), megabytes),
-            or_unknown(latency.mean(), human::time),
-            or_unknown(percentile(latency, 0.5), human::time),
-            or_unknown(percentile(latency, 0.99), human::time),
-            or_unknown(percentile(latency, 0.999), human::time),
-            or_unknown(latency.max().map(|max| max as f64), human::time),
-            or_unknown(cpu, human::time),
-        ]
-        .map(right),
-    );
-    row
+    let bytes = (tally.bytes > 0).then_some(tally.bytes).and_then(per_second);
+    let mut row = vec![
+        Cell::new(name),
+        right(or_unknown(per_second(tally.ios), human::count)),
+        right(or_unknown(bytes, megabytes)),
+    ];
+    row.extend(times(&tally.latency));
+    row.push(right(or_unknown(cpu, human::time)));
+    table.add_row(row);
+    if let Some(response) = &tally.response {
+        let mut row = vec![Cell::new(format!("{name}, response")), Cell::new(""), Cell::new("")];
+        row.extend(times(response));
+        row.push(Cell::new(""));
+        table.add_row(row);
+    }
+}
+
+/// Mean, percentiles and maximum.
+fn times(latency: &Histogram) -> impl Iterator<Item = Cell> {
+    [
+        or_unknown(latency.mean(), human::time),
+        or_unknown(percentile(latency, 0.5), human::time),
+        or_unknown(percentile(latency, 0.99), human::time),
+        or_unknown(percentile(latency, 0.999), human::time),
+        or_unknown(latency.max().map(|max| max as f64), human::time),
+    ]
+    .into_iter()
+    .map(right)
 }
 
 /// A table without lines.

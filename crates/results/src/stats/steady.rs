@@ -46,8 +46,11 @@ pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
     let rates: Vec<f64> = whole[whole.len() - each * ROUNDS..]
         .chunks(each)
         .map(|round| {
-            let ios: u64 =
-                round.iter().flat_map(|s| s.read.iter().chain(&s.write)).map(|tally| tally.ios).sum();
+            let ios: u64 = round
+                .iter()
+                .flat_map(|s| s.tallies.read.iter().chain(&s.tallies.write))
+                .map(|tally| tally.ios)
+                .sum();
             let ns: u64 = round.iter().map(|s| s.duration_ns).sum();
             ios as f64 / (ns as f64 / 1e9)
         })

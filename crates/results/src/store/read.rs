@@ -1,7 +1,7 @@
 //! Out of the tables.
 
 use iotax_model::record::{
-    CpuTime, Environment, HostActivity, Measurement, Outcome, Sample, Tally, TargetRecord,
+    Environment, HostActivity, Measurement, Outcome, Sample, Tallies, Tally, TargetRecord,
 };
 use iotax_model::{Histogram, Plan};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -84,8 +84,7 @@ fn targets(connection: &Connection, run: i64, plan: &Plan) -> Result<Vec<TargetR
 
 fn measurements(connection: &Connection, run: i64) -> Result<Vec<Measurement>, Fault> {
     let mut query = connection.prepare(
-        "SELECT id, target, workload, block, place, started_at_ms, duration_ns, host_duration_ns, ramp_ios,
-             cpu_user_ns, cpu_system_ns, errors, notes, host_cache, guest_cache
+        "SELECT id, target, workload, block, place, started_at_ms, host_duration_ns, outcome, host_cache, guest_cache
          FROM measurement WHERE run = ? ORDER BY place, id",
     )?;
     let mut rows = query.query([run])?;
@@ -113,15 +112,10 @@ fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fa
         block: row.get(3)?,
         order: row.get(4)?,
         started_at_ms: row.get(5)?,
-        host_duration_ns: row.get(7)?,
+        host_duration_ns: row.get(6)?,
         outcome: Outcome {
-            duration_ns: row.get(6)?,
-            read: total(connection, id, "read")?,
-            write: total(connection, id, "write")?,
-            ramp_ios: row.get(8)?,
-            cpu: CpuTime { user_ns: row.get(9)?, system_ns: row.get(10)? },
-            errors: parsed("errors", &row.get::<_, String>(11)?)?,
-            notes: parsed("notes", &row.get::<_, String>(12)?)?,
+            tallies: tallies(connection, id, 0)?,
+            ..parsed("outcome", &row.get::<_, String>(7)?)?
         },
         samples: samples(connection, id)?,
         host: activity.into_iter().next(),
@@ -131,42 +125,49 @@ fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fa
             "SELECT activity FROM host_activity WHERE measurement = ? AND place > 0 ORDER BY place",
             id,
         )?,
-        host_cache: cache(13)?,
-        guest_cache: cache(14)?,
+        host_cache: cache(8)?,
+        guest_cache: cache(9)?,
     })
 }
 
-fn total(connection: &Connection, measurement: i64, direction: &str) -> Result<Option<Tally>, Fault> {
+/// Place 0 is the whole window.
+fn tallies(connection: &Connection, measurement: i64, place: u64) -> Result<Tallies, Fault> {
     let mut query = connection.prepare_cached(
-        "SELECT ios, bytes, latency FROM histogram WHERE measurement = ? AND direction = ?",
+        "SELECT direction, ios, bytes, latency, response FROM tally WHERE measurement = ? AND place = ?",
     )?;
-    let mut rows = query.query(params![measurement, direction])?;
-    rows.next()?.map_or(Ok(None), |row| tally(row, 0))
-}
-
-fn samples(connection: &Connection, measurement: i64) -> Result<Vec<Sample>, Fault> {
-    let mut query = connection.prepare_cached(
-        "SELECT at_ns, duration_ns, read_ios, read_bytes, read_latency, write_ios, write_bytes, write_latency
-         FROM sample WHERE measurement = ? ORDER BY place",
-    )?;
-    let mut rows = query.query([measurement])?;
-    let mut found = Vec::new();
+    let mut rows = query.query(params![measurement, place])?;
+    let mut found = Tallies::default();
     while let Some(row) = rows.next()? {
-        found.push(Sample {
-            at_ns: row.get(0)?,
-            duration_ns: row.get(1)?,
-            read: tally(row, 2)?,
-            write: tally(row, 5)?,
+        let direction: String = row.get(0)?;
+        let tally = found
+            .of_mut(&direction)
+            .ok_or_else(|| Fault::value("direction", &format_args!("{direction:?} is not known")))?;
+        let response: Option<Vec<u8>> = row.get(4)?;
+        *tally = Some(Tally {
+            ios: row.get(1)?,
+            bytes: row.get(2)?,
+            latency: unpacked(&row.get::<_, Vec<u8>>(3)?)?,
+            response: response.map(|bytes| unpacked(&bytes)).transpose()?,
         });
     }
     Ok(found)
 }
 
-/// The three columns of a tally from `first` on; NULL is a direction that the workload does not have.
-fn tally(row: &Row<'_>, first: usize) -> Result<Option<Tally>, Fault> {
-    let Some(ios) = row.get(first)? else { return Ok(None) };
-    let latency = unpacked(&row.get::<_, Vec<u8>>(first + 2)?)?;
-    Ok(Some(Tally { ios, bytes: row.get(first + 1)?, latency }))
+fn samples(connection: &Connection, measurement: i64) -> Result<Vec<Sample>, Fault> {
+    let mut query = connection.prepare_cached(
+        "SELECT place, at_ns, duration_ns, oldest_ns FROM sample WHERE measurement = ? ORDER BY place",
+    )?;
+    let mut rows = query.query([measurement])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(Sample {
+            at_ns: row.get(1)?,
+            duration_ns: row.get(2)?,
+            tallies: tallies(connection, measurement, row.get(0)?)?,
+            oldest_ns: row.get(3)?,
+        });
+    }
+    Ok(found)
 }
 
 fn unpacked(bytes: &[u8]) -> Result<Histogram, Fault> {

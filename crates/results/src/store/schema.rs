@@ -13,7 +13,7 @@ use super::StoreError;
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
 
 /// One entry per version of the schema, in order; an entry that was released never changes.
-const MIGRATIONS: &[M<'static>] = &[M::up(VERSION_1)];
+const MIGRATIONS: &[M<'static>] = &[M::up(VERSION_1), M::up(VERSION_2)];
 
 /// The newest version.
 #[expect(clippy::cast_possible_truncation, reason = "a handful of migrations")]
@@ -99,6 +99,47 @@ CREATE TABLE warning (
 ) STRICT;
 ";
 
+/// Every direction of I/O and its response times; the rest of an outcome in one piece.
+const VERSION_2: &str = "
+-- Place 0 is the whole window, the intervals count from 1. A direction that the workload does not have has no row.
+CREATE TABLE tally (
+    measurement INTEGER NOT NULL REFERENCES measurement (id) ON DELETE CASCADE,
+    place       INTEGER NOT NULL,
+    direction   TEXT    NOT NULL CHECK (direction IN ('read', 'write', 'trim', 'sync')),
+    ios         INTEGER NOT NULL,
+    bytes       INTEGER NOT NULL,
+    latency     BLOB    NOT NULL,
+    response    BLOB,
+    PRIMARY KEY (measurement, place, direction)
+) STRICT;
+INSERT INTO tally SELECT measurement, 0, direction, ios, bytes, latency, NULL FROM histogram;
+INSERT INTO tally SELECT measurement, place, 'read', read_ios, read_bytes, read_latency, NULL
+    FROM sample WHERE read_ios IS NOT NULL;
+INSERT INTO tally SELECT measurement, place, 'write', write_ios, write_bytes, write_latency, NULL
+    FROM sample WHERE write_ios IS NOT NULL;
+DROP TABLE histogram;
+ALTER TABLE sample DROP COLUMN read_ios;
+ALTER TABLE sample DROP COLUMN read_bytes;
+ALTER TABLE sample DROP COLUMN read_latency;
+ALTER TABLE sample DROP COLUMN write_ios;
+ALTER TABLE sample DROP COLUMN write_bytes;
+ALTER TABLE sample DROP COLUMN write_latency;
+ALTER TABLE sample ADD COLUMN oldest_ns INTEGER;
+
+-- JSON, with empty tallies.
+ALTER TABLE measurement ADD COLUMN outcome TEXT NOT NULL DEFAULT '';
+UPDATE measurement SET outcome = json_object(
+    'duration_ns', duration_ns, 'tallies', json('{}'), 'ramp_ios', ramp_ios,
+    'cpu', json_object('user_ns', cpu_user_ns, 'system_ns', cpu_system_ns),
+    'errors', json(errors), 'notes', json(notes));
+ALTER TABLE measurement DROP COLUMN duration_ns;
+ALTER TABLE measurement DROP COLUMN ramp_ios;
+ALTER TABLE measurement DROP COLUMN cpu_user_ns;
+ALTER TABLE measurement DROP COLUMN cpu_system_ns;
+ALTER TABLE measurement DROP COLUMN errors;
+ALTER TABLE measurement DROP COLUMN notes;
+";
+
 /// Looks at the file's first bytes alone, so that what is not ours is not even opened as a database. Tells whether
 /// the file is new: absent or empty.
 pub(super) fn check_file(path: &Path) -> Result<bool, StoreError> {
@@ -155,5 +196,50 @@ mod tests {
     #[test]
     fn every_migration_applies() {
         assert_eq!(Migrations::from_slice(MIGRATIONS).validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_an_earlier_version_stored_is_read() {
+        let mut connection = Connection::open_in_memory().expect("opened");
+        let migrations = Migrations::from_slice(MIGRATIONS);
+        migrations.to_version(&mut connection, 1).expect("version 1");
+        let histogram = {
+            let mut latency = iotax_model::Histogram::new();
+            latency.add(1000);
+            let text = serde_json::to_string(&latency).expect("serializes");
+            zstd::bulk::compress(text.as_bytes(), 3).expect("compresses")
+        };
+        let plan = iotax_model::Plan::from_toml(
+            "[[target]]\nname = \"t\"\npath = \"/t\"\n[[workload]]\nname = \"w\"\n",
+        )
+        .expect("a plan");
+        let plan = serde_json::to_string(&plan).expect("serializes");
+        connection
+            .execute("INSERT INTO run VALUES (1, 'r', 5, '7', ?, 'complete', '{}')", [plan])
+            .expect("run");
+        connection
+            .execute_batch(
+                "INSERT INTO measurement VALUES (1, 1, 't', 'w', 1, 1, 5, 2000, 2100, 3, 40, 50,
+                 '[{\"error\":\"EIO\",\"direction\":\"read\",\"count\":2,\"first_offset\":512}]', '[\"odd\"]', NULL, NULL)",
+            )
+            .expect("measurement");
+        connection
+            .execute("INSERT INTO histogram VALUES (1, 'read', 1, 4096, ?)", [&histogram])
+            .expect("histogram");
+        connection
+            .execute(
+                "INSERT INTO sample VALUES (1, 1, 2000, 2000, 1, 4096, ?, NULL, NULL, NULL)",
+                [&histogram],
+            )
+            .expect("sample");
+        migrations.to_latest(&mut connection).expect("migrated");
+        let run = super::super::read::run(&connection, 1).expect("read").expect("there");
+        let [m] = run.measurements.as_slice() else { panic!("{:?}", run.measurements) };
+        assert_eq!((m.outcome.duration_ns, m.outcome.ramp_ios, m.outcome.cpu.total_ns()), (2000, 3, 90));
+        assert_eq!((m.outcome.errors[0].count, m.outcome.errors[0].last_offset), (2, None));
+        assert_eq!(m.outcome.notes, ["odd"]);
+        assert_eq!((m.outcome.tallies.ios(), m.outcome.tallies.write.is_none()), (1, true));
+        assert_eq!(m.samples.len(), 1);
+        assert_eq!(m.samples[0].tallies, m.outcome.tallies);
     }
 }

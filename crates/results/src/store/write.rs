@@ -1,6 +1,6 @@
 //! Into the tables.
 
-use iotax_model::record::{Environment, HostActivity, Measurement, Sample, Tally, TargetRecord};
+use iotax_model::record::{Environment, HostActivity, Measurement, Outcome, Sample, Tallies, TargetRecord};
 use iotax_model::{Histogram, Warning};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde::Serialize;
@@ -69,10 +69,11 @@ pub(super) fn put_warning(connection: &Connection, run: i64, warning: &Warning) 
 pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measurement) -> Result<(), Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let cache = |drop: &Option<_>| drop.as_ref().map(|drop| json("cache", drop)).transpose();
+    let outcome = Outcome { tallies: Tallies::default(), ..m.outcome.clone() };
     transaction.execute(
-        "INSERT INTO measurement (run, target, workload, block, place, started_at_ms, duration_ns,
-             host_duration_ns, ramp_ios, cpu_user_ns, cpu_system_ns, errors, notes, host_cache, guest_cache)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO measurement (run, target, workload, block, place, started_at_ms, host_duration_ns, outcome,
+             host_cache, guest_cache)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             run,
             m.target,
@@ -80,26 +81,14 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
             m.block,
             m.order,
             m.started_at_ms,
-            m.outcome.duration_ns,
             m.host_duration_ns,
-            m.outcome.ramp_ios,
-            m.outcome.cpu.user_ns,
-            m.outcome.cpu.system_ns,
-            json("errors", &m.outcome.errors)?,
-            json("notes", &m.outcome.notes)?,
+            json("outcome", &outcome)?,
             cache(&m.host_cache)?,
             cache(&m.guest_cache)?,
         ],
     )?;
     let id = transaction.last_insert_rowid();
-    for (direction, tally) in [("read", &m.outcome.read), ("write", &m.outcome.write)] {
-        if let Some(tally) = tally {
-            transaction.execute(
-                "INSERT INTO histogram (measurement, direction, ios, bytes, latency) VALUES (?, ?, ?, ?, ?)",
-                params![id, direction, tally.ios, tally.bytes, packed(&tally.latency)?],
-            )?;
-        }
-    }
+    put_tallies(&transaction, id, 0, &m.outcome.tallies)?;
     put_samples(&transaction, id, &m.samples)?;
     put_activity(&transaction, id, m.host.as_ref(), &m.host_samples)?;
     // What an earlier attempt at this cell failed with is history now.
@@ -112,26 +101,40 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
     Ok(())
 }
 
-fn put_samples(transaction: &Transaction<'_>, measurement: i64, samples: &[Sample]) -> Result<(), Fault> {
+/// Place 0 is the whole window.
+fn put_tallies(
+    transaction: &Transaction<'_>,
+    measurement: i64,
+    place: u64,
+    tallies: &Tallies,
+) -> Result<(), Fault> {
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO sample (measurement, place, at_ns, duration_ns, read_ios, read_bytes, read_latency,
-             write_ios, write_bytes, write_latency) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tally (measurement, place, direction, ios, bytes, latency, response)
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
     )?;
-    let latency = |tally: Option<&Tally>| tally.map(|tally| packed(&tally.latency)).transpose();
-    for (place, sample) in (1_u64..).zip(samples) {
-        let (read, write) = (sample.read.as_ref(), sample.write.as_ref());
+    for (direction, tally) in tallies.each() {
+        let Some(tally) = tally else { continue };
+        let response = tally.response.as_ref().map(packed).transpose()?;
         insert.execute(params![
             measurement,
             place,
-            sample.at_ns,
-            sample.duration_ns,
-            read.map(|tally| tally.ios),
-            read.map(|tally| tally.bytes),
-            latency(read)?,
-            write.map(|tally| tally.ios),
-            write.map(|tally| tally.bytes),
-            latency(write)?,
+            direction,
+            tally.ios,
+            tally.bytes,
+            packed(&tally.latency)?,
+            response
         ])?;
+    }
+    Ok(())
+}
+
+fn put_samples(transaction: &Transaction<'_>, measurement: i64, samples: &[Sample]) -> Result<(), Fault> {
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO sample (measurement, place, at_ns, duration_ns, oldest_ns) VALUES (?, ?, ?, ?, ?)",
+    )?;
+    for (place, sample) in (1_u64..).zip(samples) {
+        insert.execute(params![measurement, place, sample.at_ns, sample.duration_ns, sample.oldest_ns])?;
+        put_tallies(transaction, measurement, place, &sample.tallies)?;
     }
     Ok(())
 }

@@ -73,11 +73,11 @@ fn no_figure_is_not_a_number() {
     let mut empty = ladder(false);
     empty.measurements.clear();
     let mut dead = bench();
-    dead.measurements[0].outcome.read = Some(iotax_model::record::Tally::default());
+    dead.measurements[0].outcome.tallies.read = Some(iotax_model::record::Tally::default());
     dead.measurements[0].outcome.duration_ns = 0;
     for sample in &mut dead.measurements[0].samples {
         sample.duration_ns = 0;
-        sample.read = None;
+        sample.tallies.read = None;
     }
     for activity in &mut dead.measurements[0].host_samples {
         activity.duration_ns = 0;

@@ -45,7 +45,7 @@ fn bare() -> Run {
     }
     // Started and stopped at once: no window, no I/O.
     run.measurements[1].outcome.duration_ns = 0;
-    run.measurements[1].outcome.read = Some(iotax_model::record::Tally::default());
+    run.measurements[1].outcome.tallies.read = Some(iotax_model::record::Tally::default());
     run
 }
 
@@ -56,7 +56,7 @@ fn every_kind_of_run_holds_to_the_schema() {
     let mut mixed = bench();
     mixed.plan.workloads[0].rw = iotax_model::Rw::RandRw;
     let outcome = &mut mixed.measurements[0].outcome;
-    outcome.write.clone_from(&outcome.read);
+    outcome.tallies.write.clone_from(&outcome.tallies.read);
     for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed] {
         checked(&run);
     }
@@ -89,7 +89,7 @@ fn figures_are_those_of_the_record() {
     assert_eq!(document["run"]["started_at"], "2026-09-21T14:13:20Z");
     assert_eq!(document["measurements"].as_array().map(Vec::len), Some(60));
     let (first, told) = (&run.measurements[0], &document["measurements"][0]);
-    let read = first.outcome.read.as_ref().expect("reads");
+    let read = first.outcome.tallies.read.as_ref().expect("reads");
     assert_eq!(told["read"]["ios"], read.ios);
     assert_eq!(told["read"]["latency_ns"]["mean"].as_f64(), read.latency.mean());
     assert_eq!(told["duration_s"], 6.0);

@@ -155,7 +155,7 @@ fn each_check_sees_its_case_and_only_that() {
         }),
         (WarningKind::Unsteady, "moved by", |r| {
             for (i, sample) in (0_u64..).zip(&mut r.measurements[0].samples) {
-                sample.read.as_mut().expect("reads").ios = 1000 * (10 - i);
+                sample.tallies.read.as_mut().expect("reads").ios = 1000 * (10 - i);
             }
         }),
         (WarningKind::Unsteady, "spread over", |r| {
@@ -203,7 +203,7 @@ fn a_guests_clock_is_held_against_the_hosts() {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a positive figure")]
 fn serve(run: &mut Run, share: f64) {
     let m = &mut run.measurements[0];
-    let read = m.outcome.read.as_ref().expect("reads").bytes as f64;
+    let read = m.outcome.tallies.read.as_ref().expect("reads").bytes as f64;
     let disks = &mut m.host.as_mut().expect("observed").disks;
     disks.insert("vda".into(), DiskActivity { read_bytes: (read * share) as u64, ..DiskActivity::default() });
 }

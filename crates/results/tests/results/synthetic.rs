@@ -159,7 +159,7 @@ pub(crate) fn measurement(
             all
         })
     };
-    let (read, write) = (total(|s| &s.read), total(|s| &s.write));
+    let (read, write) = (total(|s| &s.tallies.read), total(|s| &s.tallies.write));
     let duration_ns = u64::from(SECONDS) * 1_000_000_000;
     let outcome = Outcome {
         duration_ns,
@@ -172,9 +172,9 @@ pub(crate) fn measurement(
     };
     let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
     let host = activity(
-        bytes(&outcome.read),
-        bytes(&outcome.write),
-        outcome.ios(),
+        bytes(&outcome.tallies.read),
+        bytes(&outcome.tallies.write),
+        outcome.tallies.ios(),
         truth.cpu_ns,
         duration_ns,
         duration_ns,

@@ -49,7 +49,7 @@ fn job(runtime: Duration) -> Job {
 
 fn outcome() -> Outcome {
     let (cpu, errors, notes) = Default::default();
-    Outcome { duration_ns: 5, read: None, write: None, ramp_ios: 0, cpu, errors, notes }
+    Outcome { duration_ns: 5, cpu, errors, notes, ..Outcome::default() }
 }
 
 #[test]

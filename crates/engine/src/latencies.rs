@@ -1,0 +1,91 @@
+//! What a worker counts of its I/Os.
+
+use iotax_model::histogram::Histogram;
+use iotax_model::record::{Tallies, Tally};
+use iotax_model::workload::Workload;
+
+use crate::backend::Io;
+use crate::pattern::Direction;
+
+/// Service and response times and bytes of one worker's I/Os, by direction. What the workload has not takes no memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Latencies([Option<Counts>; 4]);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Counts {
+    bytes: u64,
+    service: Histogram,
+    response: Option<Histogram>,
+}
+
+/// The place of a direction, in the order of [`Tallies::WORDS`].
+#[inline]
+const fn place(direction: Direction) -> usize {
+    match direction {
+        Direction::Read => 0,
+        Direction::Write => 1,
+        Direction::Trim => 2,
+        Direction::Sync | Direction::DataSync => 3,
+    }
+}
+
+impl Latencies {
+    /// Room for what a workload does.
+    pub(crate) fn new(workload: &Workload) -> Self {
+        let open_loop = workload.is_open_loop();
+        let counts =
+            || Counts { bytes: 0, service: Histogram::new(), response: open_loop.then(Histogram::new) };
+        let rw = workload.rw;
+        Self([rw.reads(), rw.writes(), false, false].map(|has| has.then(counts)))
+    }
+
+    /// Room for the same.
+    pub(crate) fn empty_alike(&self) -> Self {
+        let mut alike = self.clone();
+        alike.clear();
+        alike
+    }
+
+    /// Counts an I/O. The response time is of no account in a closed loop.
+    #[inline]
+    pub(crate) fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
+        if let Some(counts) = &mut self.0[place(io.direction)] {
+            counts.bytes += u64::from(io.length);
+            counts.service.add(service_ns);
+            if let Some(response) = &mut counts.response {
+                response.add(response_ns);
+            }
+        }
+    }
+
+    /// How many reads, writes and trims were counted.
+    pub(crate) fn ios(&self) -> u64 {
+        self.0[..3].iter().flatten().map(|counts| counts.service.count()).sum()
+    }
+
+    /// Empties it, keeping its memory.
+    pub(crate) fn clear(&mut self) {
+        for counts in self.0.iter_mut().flatten() {
+            counts.bytes = 0;
+            counts.service.clear();
+            counts.response.iter_mut().for_each(Histogram::clear);
+        }
+    }
+
+    /// Adds all to tallies.
+    pub(crate) fn add_to(&self, tallies: &mut Tallies) {
+        for (word, counts) in Tallies::WORDS.into_iter().zip(&self.0) {
+            let (Some(tally), Some(counts)) = (tallies.of_mut(word), counts) else { continue };
+            let tally = tally.get_or_insert_with(|| Tally {
+                response: counts.response.as_ref().map(|_| Histogram::new()),
+                ..Tally::default()
+            });
+            tally.ios += counts.service.count();
+            tally.bytes += counts.bytes;
+            tally.latency.merge(&counts.service);
+            if let (Some(all), Some(response)) = (&mut tally.response, &counts.response) {
+                all.merge(response);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the workers of a measurement and their watcher tell each other while I/O is in flight.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What all workers of a measurement look at.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    stop: AtomicBool,
+    failures: AtomicU64,
+    most_failures: Option<u64>,
+}
+
+impl Common {
+    /// For a measurement that ends after so many failed I/Os.
+    pub(crate) fn new(most_failures: Option<u64>) -> Self {
+        Self { most_failures, ..Self::default() }
+    }
+
+    /// Has every worker stop when it next looks.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Counts a failed I/O, and stops all if it is one too many.
+    #[cold]
+    pub(crate) fn failed(&self) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.most_failures.is_some_and(|most| failures >= most) {
+            self.stop();
+        }
+    }
+
+    /// Whether too many failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.most_failures.is_some_and(|most| self.failures.load(Ordering::Relaxed) >= most)
+    }
+}
+
+/// Since when one worker has been in the kernel, for a watcher to see while the worker cannot speak. It has cache lines to
+/// itself: the worker writes it around each call.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Pulse {
+    since: AtomicU64,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    #[inline]
+    pub(crate) fn enters(&self, now: u64) {
+        self.since.store(now, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn leaves(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// When the call began that the worker is in, if it is in one.
+    pub(crate) fn since(&self) -> Option<u64> {
+        Some(self.since.load(Ordering::Relaxed)).filter(|since| *since > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_too_many_stops_all() {
+        let common = Common::new(Some(2));
+        common.failed();
+        assert!(!common.is_stopped() && !common.has_failed());
+        common.failed();
+        assert!(common.is_stopped() && common.has_failed());
+        let patient = Common::new(None);
+        (0..1000).for_each(|_| patient.failed());
+        assert!(!patient.is_stopped() && !patient.has_failed());
+    }
+}

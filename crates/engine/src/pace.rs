@@ -1,0 +1,292 @@
+//! When the next I/O of a worker is due.
+
+use iotax_model::record::Pacing;
+use iotax_model::workload::{RateProcess, Workload};
+
+use crate::random::{Purpose, SplitMix64};
+use crate::window::Window;
+
+/// What holds a worker back. A closed loop without pauses has none of these.
+#[derive(Debug)]
+pub(crate) enum Pace {
+    /// A closed loop that rests after every so many I/Os.
+    Think { pause: u64, every: u64, left: u64, due: u64 },
+    /// An open loop.
+    Open(Schedule),
+}
+
+impl Pace {
+    /// What `workload` asks of worker number `job`, from the window's start on.
+    pub(crate) fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
+        if let Some(schedule) = Schedule::new(workload, job, seed, window) {
+            return Some(Self::Open(schedule));
+        }
+        let every = workload.thinktime_blocks.unwrap_or(1);
+        workload.thinktime.map(|pause| Self::Think { pause: pause.0, every, left: every, due: 0 })
+    }
+
+    /// When the next I/O may begin at the earliest.
+    #[inline]
+    pub(crate) const fn due(&self) -> u64 {
+        match self {
+            Self::Think { due, .. } => *due,
+            Self::Open(schedule) => schedule.due,
+        }
+    }
+
+    /// The next I/O, of so many bytes, begins now. Its intended start, in an open loop.
+    #[inline]
+    pub(crate) fn take(&mut self, now: u64, bytes: u32) -> u64 {
+        match self {
+            Self::Think { pause, every, left, due } => {
+                *left -= 1;
+                if *left == 0 {
+                    *left = *every;
+                    *due = now + *pause;
+                }
+                now
+            }
+            Self::Open(schedule) => schedule.take(now, bytes),
+        }
+    }
+
+    /// Every slot of the worker was taken until `now`.
+    pub(crate) const fn was_full(&mut self, now: u64) {
+        if let Self::Open(schedule) = self {
+            schedule.full_until = now;
+        }
+    }
+
+    /// How the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a schedule.
+    pub(crate) fn finish(self, now: u64) -> Option<Pacing> {
+        match self {
+            Self::Think { .. } => None,
+            Self::Open(schedule) => Some(schedule.finish(now)),
+        }
+    }
+}
+
+/// Intended start times of an open loop: they follow from the rate alone, whatever becomes of the I/O.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    /// When the next I/O is due, in whole nanoseconds, and the rest.
+    due: u64,
+    rest: f64,
+    /// Nanoseconds between I/Os, or for each byte.
+    gap: f64,
+    by_bytes: bool,
+    bs: u32,
+    /// For gaps at random.
+    poisson: Option<SplitMix64>,
+    window: Window,
+    full_until: u64,
+    kept: Pacing,
+}
+
+impl Schedule {
+    fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
+        let (per_second, by_bytes) = match (workload.rate_iops, workload.rate) {
+            (Some(ios), _) => (ios, false),
+            (None, Some(bytes)) => (bytes.0, true),
+            (None, None) => return None,
+        };
+        let gap = 1e9 / per_second as f64;
+        let poisson = (workload.rate_process == RateProcess::Poisson)
+            .then(|| SplitMix64::new(seed, Purpose::Arrivals, job.into()));
+        let bs = u32::try_from(workload.bs.0).unwrap_or(u32::MAX);
+        let mut schedule = Self {
+            due: window.start,
+            rest: 0.0,
+            gap,
+            by_bytes,
+            bs,
+            poisson,
+            window,
+            full_until: 0,
+            kept: Pacing::default(),
+        };
+        // Jobs that all began at one moment would come in bursts.
+        let first = match schedule.poisson {
+            None => schedule.step(bs) * f64::from(job) / f64::from(workload.numjobs),
+            Some(_) => schedule.gap_after(bs),
+        };
+        schedule.advance(first);
+        Some(schedule)
+    }
+
+    /// The mean distance to the I/O after one of so many bytes.
+    fn step(&self, bytes: u32) -> f64 {
+        if self.by_bytes { self.gap * f64::from(bytes) } else { self.gap }
+    }
+
+    fn gap_after(&mut self, bytes: u32) -> f64 {
+        let mean = self.step(bytes);
+        match &mut self.poisson {
+            // The inverse of the exponential distribution; the logarithm's argument is never 0.
+            Some(random) => -mean * (1.0 - random.unit()).ln(),
+            None => mean,
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a gap is not negative")]
+    fn advance(&mut self, gap: f64) {
+        // A sum in floating point would drift by its rounding.
+        let gap = self.rest + gap;
+        let whole = gap as u64;
+        self.due += whole;
+        self.rest = gap - whole as f64;
+    }
+
+    #[inline]
+    fn take(&mut self, now: u64, bytes: u32) -> u64 {
+        let intended = self.due;
+        if self.is_measured(intended) {
+            self.kept.due += 1;
+        }
+        if intended < self.full_until && self.is_measured(now) {
+            self.kept.delayed += 1;
+            self.kept.longest_delay_ns = self.kept.longest_delay_ns.max(now - intended);
+        }
+        let gap = self.gap_after(bytes);
+        self.advance(gap);
+        intended
+    }
+
+    const fn is_measured(&self, time: u64) -> bool {
+        time >= self.window.begin && time < self.window.end
+    }
+
+    fn finish(mut self, now: u64) -> Pacing {
+        let end = self.window.end.min(now);
+        self.kept.backlog_ns = end.saturating_sub(self.due);
+        // How long those that did not begin would have been is not known: a block each.
+        while self.due < end {
+            self.kept.backlog += 1;
+            self.kept.due += u64::from(self.due >= self.window.begin);
+            let gap = self.gap_after(self.bs);
+            self.advance(gap);
+        }
+        self.kept
+    }
+}
+
+/// The schedules of all workers together.
+pub(crate) fn merge(all: impl Iterator<Item = Pacing>) -> Option<Pacing> {
+    all.reduce(|sum, one| Pacing {
+        due: sum.due + one.due,
+        delayed: sum.delayed + one.delayed,
+        longest_delay_ns: sum.longest_delay_ns.max(one.longest_delay_ns),
+        backlog: sum.backlog + one.backlog,
+        backlog_ns: sum.backlog_ns.max(one.backlog_ns),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::units::{Bytes, Nanos};
+    use iotax_model::workload::WorkloadKeys;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn schedule(keys: &WorkloadKeys, job: u32) -> Schedule {
+        let workload = keys.complete(&WorkloadKeys::default());
+        let window = Window { start: 0, begin: SECOND, end: 3 * SECOND, interval: SECOND };
+        match Pace::new(&workload, job, 7, window) {
+            Some(Pace::Open(schedule)) => schedule,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn rate_iops(rate: u64, process: RateProcess) -> WorkloadKeys {
+        WorkloadKeys { rate_iops: Some(rate), rate_process: Some(process), ..WorkloadKeys::default() }
+    }
+
+    #[test]
+    fn even_starts_do_not_drift_and_jobs_take_turns() {
+        let keys = WorkloadKeys { numjobs: Some(2), ..rate_iops(3, RateProcess::Linear) };
+        let mut first = schedule(&keys, 0);
+        let due: Vec<u64> = (0..4).map(|_| first.take(0, 4096)).collect();
+        assert_eq!(due, [0, 333_333_333, 666_666_666, 1_000_000_000]);
+        for _ in 0..3_000_000 {
+            first.take(0, 4096);
+        }
+        assert!(first.due.abs_diff(1_000_001 * SECOND + SECOND / 3) < 1_000, "{}", first.due);
+        assert_eq!(schedule(&keys, 1).due, 166_666_666);
+    }
+
+    #[test]
+    fn a_rate_in_bytes_follows_each_length() {
+        let keys = WorkloadKeys { rate: Some(Bytes(1000)), bs: Some(Bytes(512)), ..WorkloadKeys::default() };
+        let mut bytes = schedule(&keys, 0);
+        assert_eq!([100, 900, 1].map(|length| bytes.take(0, length)), [0, SECOND / 10, SECOND]);
+    }
+
+    /// The Kolmogorov-Smirnov statistic of the gaps against the exponential distribution. Its critical value for many
+    /// values is 1.63 / sqrt(n) at a level of 1%.
+    #[test]
+    fn gaps_at_random_are_exponential() {
+        const N: u32 = 100_000;
+        for seed in 0..5 {
+            let mut random = schedule(&rate_iops(10_000, RateProcess::Poisson), seed);
+            let mut last = random.take(0, 4096);
+            let mut gaps: Vec<f64> = (0..N)
+                .map(|_| {
+                    let due = random.take(0, 4096);
+                    let gap = (due - last) as f64;
+                    last = due;
+                    gap
+                })
+                .collect();
+            gaps.sort_by(f64::total_cmp);
+            let distance = (0..N)
+                .zip(&gaps)
+                .map(|(rank, gap)| {
+                    let theory = 1.0 - (-gap / 100_000.0).exp();
+                    let (below, at) = (f64::from(rank) / f64::from(N), f64::from(rank + 1) / f64::from(N));
+                    (theory - below).abs().max((theory - at).abs())
+                })
+                .fold(0.0, f64::max);
+            assert!(distance < 1.63 / f64::from(N).sqrt(), "seed {seed}: {distance}");
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_slot_and_what_never_begins_is_counted() {
+        let mut late = schedule(&rate_iops(10, RateProcess::Linear), 0);
+        // The warm-up counts nothing.
+        for _ in 0..10 {
+            late.take(SECOND / 2, 4096);
+        }
+        assert_eq!(late.kept, Pacing::default());
+        // Every slot was taken until 1.55 s: those due at 1.0 to 1.5 s waited; the next did not.
+        late.full_until = 1_550_000_000;
+        for _ in 0..7 {
+            late.take(1_600_000_000, 4096);
+        }
+        assert_eq!((late.kept.due, late.kept.delayed, late.kept.longest_delay_ns), (7, 6, 600_000_000));
+        // Due at 1.7 to 2.9 s, and none began.
+        let kept = late.finish(9 * SECOND);
+        assert_eq!((kept.due, kept.backlog, kept.backlog_ns), (20, 13, 1_300_000_000));
+    }
+
+    #[test]
+    fn pauses_come_after_so_many_ios() {
+        let keys = WorkloadKeys {
+            thinktime: Some(Nanos(500)),
+            thinktime_blocks: Some(2),
+            ..WorkloadKeys::default()
+        };
+        let window = Window { start: 0, begin: 0, end: SECOND, interval: SECOND };
+        let workload = keys.complete(&WorkloadKeys::default());
+        let mut pace = Pace::new(&workload, 0, 7, window).expect("paced");
+        let due: Vec<u64> = [10, 20, 520, 530]
+            .map(|now| {
+                pace.take(now, 4096);
+                pace.due()
+            })
+            .into();
+        assert_eq!(due, [0, 520, 520, 1030]);
+        assert_eq!(pace.finish(SECOND), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! The keys of a workload, each declared once: plan files, the flags of `iotax bench` and JSON follow from the table.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{IoEngine, RateProcess, Rw, Stamps};
+use crate::units::{Bytes, Nanos};
+
+/// A value that a key can have.
+pub trait KeyValue: FromStr<Err: Display> {
+    /// Whether it is on or off, so that a flag may stand without a value.
+    const SWITCH: bool = false;
+
+    /// Reads it as a command line gives it.
+    ///
+    /// # Errors
+    /// A text in words that quotes the input and names the accepted form.
+    fn from_text(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|error: Self::Err| error.to_string())
+    }
+}
+
+impl KeyValue for bool {
+    const SWITCH: bool = true;
+
+    /// fio's booleans, and the words.
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text {
+            "1" | "true" | "yes" => Ok(true),
+            "0" | "false" | "no" => Ok(false),
+            _ => Err(format!("{text:?} is neither on nor off; accepted: 1 or 0")),
+        }
+    }
+}
+
+/// Values that are read as they are printed.
+macro_rules! plain {
+    ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
+}
+
+plain!(u8, u32, u64, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps);
+
+/// What is known of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// fio's name for it, with underscores.
+    pub name: &'static str,
+    /// What it means.
+    pub help: &'static str,
+    /// The form of its value, in capitals.
+    pub value: &'static str,
+    /// What holds when nothing is said, as text.
+    pub default: Option<fn() -> String>,
+    /// Whether it is on or off.
+    pub switch: bool,
+}
+
+/// Declares the keys: first those with a default, then those that may be absent. A key is its help text, its name, the
+/// form of its value and its type.
+macro_rules! keys {
+    (
+        with_default { $($(#[doc = $help:literal])+ $name:ident $value:literal: $type:ty = $default:expr;)+ }
+        optional { $($(#[doc = $opt_help:literal])+ $opt_name:ident $opt_value:literal: $opt_type:ty;)+ }
+    ) => {
+        /// A workload, complete: every key has its value, or is absent because it has no default.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(from = "WorkloadKeys")]
+        pub struct Workload {
+            /// Unique within a plan.
+            pub name: String,
+            $($(#[doc = $help])+ pub $name: $type,)+
+            $($(#[doc = $opt_help])+
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub $opt_name: Option<$opt_type>,)+
+        }
+
+        /// The keys of a `[[workload]]` table or of `[defaults]`, each of which may be left out.
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(missing_docs, reason = "the fields are those of Workload")]
+        pub struct WorkloadKeys {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub name: Option<String>,
+            $(#[serde(skip_serializing_if = "Option::is_none")]
+            pub $name: Option<$type>,)+
+            $(#[serde(skip_serializing_if = "Option::is_none")]
+            pub $opt_name: Option<$opt_type>,)+
+        }
+
+        /// Every key but the name.
+        pub const KEYS: &[Key] = &[
+            $(Key {
+                name: stringify!($name),
+                help: concat!($($help),+),
+                value: $value,
+                default: Some(|| ToString::to_string(&{ let value: $type = $default; value })),
+                switch: <$type as KeyValue>::SWITCH,
+            },)+
+            $(Key {
+                name: stringify!($opt_name),
+                help: concat!($($opt_help),+),
+                value: $opt_value,
+                default: None,
+                switch: <$opt_type as KeyValue>::SWITCH,
+            },)+
+        ];
+
+        impl WorkloadKeys {
+            /// The complete workload: own keys first, then `defaults`, then what the table says. Without a name it is called
+            /// by what it does, such as `randread-4k-qd1`.
+            #[must_use]
+            pub fn complete(&self, defaults: &Self) -> Workload {
+                let mut workload = Workload {
+                    name: self.name.clone().unwrap_or_default(),
+                    $($name: self.$name.clone().or_else(|| defaults.$name.clone()).unwrap_or_else(|| $default),)+
+                    $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
+                };
+                if self.name.is_none() {
+                    workload.name = format!("{}-{}-qd{}", workload.rw, workload.bs, workload.iodepth);
+                }
+                workload
+            }
+
+            /// Sets one of [`KEYS`] from its text.
+            ///
+            /// # Errors
+            /// A text in words that quotes the input and names the accepted form.
+            pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+                match key {
+                    $(stringify!($name) => self.$name = Some(KeyValue::from_text(text)?),)+
+                    $(stringify!($opt_name) => self.$opt_name = Some(KeyValue::from_text(text)?),)+
+                    _ => return Err(format!("{key:?} is not a key of a workload")),
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+keys! {
+    with_default {
+        /// The pattern: read, write, randread, randwrite, rw or randrw
+        rw "RW": Rw = Rw::RandRead;
+        /// Bytes of one I/O
+        bs "SIZE": Bytes = Bytes(4096);
+        /// I/Os kept in flight by each job (1 for psync)
+        iodepth "N": u32 = 1;
+        /// Jobs side by side on the same area; sequential ones divide it among them
+        numjobs "N": u32 = 1;
+        /// How long is measured
+        runtime "TIME": Nanos = Nanos::from_secs(10);
+        /// Warm-up before it: done, recorded, not counted
+        ramp_time "TIME": Nanos = Nanos::from_secs(1);
+        /// Share of reads in a mix, in percent
+        rwmixread "PERCENT": u8 = 50;
+        /// Bypass the page cache (O_DIRECT)
+        direct "0|1": bool = true;
+        /// Drop caches before the measurement
+        invalidate "0|1": bool = true;
+        /// How I/O is handed to the kernel: io_uring, psync or null
+        ioengine "ENGINE": IoEngine = IoEngine::IoUring;
+        /// When the I/Os of a rate are due: linear (evenly) or poisson (at random)
+        rate_process "PROCESS": RateProcess = RateProcess::Linear;
+        /// What shares a time stamp: the I/Os of one call (batch), or none (io)
+        stamps "WHAT": Stamps = Stamps::Batch;
+    }
+    optional {
+        /// Length of the area [default: the whole of what exists, 1GiB of what is created]
+        size "SIZE": Bytes;
+        /// Open loop: each job begins so many I/Os a second, whether or not earlier ones are done
+        rate_iops "N": u64;
+        /// Open loop: as rate_iops, in bytes a second
+        rate "SIZE": Bytes;
+        /// Pause of a job after each thinktime_blocks I/Os
+        thinktime "TIME": Nanos;
+        /// I/Os between two pauses [default: 1]
+        thinktime_blocks "N": u64;
+        /// End the measurement, keeping what was measured, when an I/O has been in flight for so long
+        stall_timeout "TIME": Nanos;
+        /// End the measurement, keeping what was measured, after so many failed I/Os
+        max_errors "N": u64;
+    }
+}
+
+impl From<WorkloadKeys> for Workload {
+    fn from(keys: WorkloadKeys) -> Self {
+        keys.complete(&WorkloadKeys::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_is_read_back_from_its_text() {
+        let mut keys = WorkloadKeys::default();
+        for key in KEYS {
+            let Some(default) = key.default else { continue };
+            keys.set(key.name, &default()).expect(key.name);
+        }
+        let nothing = WorkloadKeys::default();
+        assert_eq!(keys.complete(&nothing), nothing.complete(&nothing));
+    }
+
+    #[test]
+    fn an_unknown_key_or_value_is_quoted() {
+        let mut keys = WorkloadKeys::default();
+        for (key, value, words) in
+            [("iodept", "1", "\"iodept\""), ("direct", "maybe", "\"maybe\""), ("rw", "raed", "\"raed\"")]
+        {
+            let error = keys.set(key, value).expect_err(words);
+            assert!(error.contains(words), "{error}");
+        }
+        assert_eq!(keys, WorkloadKeys::default());
+    }
+
+    #[test]
+    fn a_workload_is_read_back_from_json() {
+        let mut keys = WorkloadKeys { name: Some("one".into()), ..WorkloadKeys::default() };
+        keys.set("size", "1GiB").expect("a size");
+        let workload = keys.complete(&WorkloadKeys::default());
+        let text = serde_json::to_string(&workload).expect("serializes");
+        assert_eq!(serde_json::from_str::<Workload>(&text).expect("reads back"), workload);
+    }
+}

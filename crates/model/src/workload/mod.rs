@@ -1,0 +1,257 @@
+//! What I/O is issued. The keys are fio's.
+
+mod keys;
+mod words;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::units::{Bytes, Nanos};
+
+pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
+pub(crate) use self::words::words;
+pub use self::words::{WordError, nearest};
+
+words! {
+    /// The I/O pattern, under fio's names.
+    Rw, "rw" {
+        /// Sequential reads.
+        Read = "read",
+        /// Sequential writes.
+        Write = "write",
+        /// Random reads.
+        RandRead = "randread",
+        /// Random writes.
+        RandWrite = "randwrite",
+        /// Sequential reads and writes mixed by `rwmixread`.
+        ReadWrite = "rw",
+        /// Random reads and writes mixed by `rwmixread`.
+        RandRw = "randrw",
+    }
+}
+
+impl Rw {
+    /// Whether any I/O of it reads.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        !matches!(self, Self::Write | Self::RandWrite)
+    }
+
+    /// Whether any I/O of it writes.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::RandRead)
+    }
+
+    /// Whether offsets are random.
+    #[must_use]
+    pub const fn is_random(self) -> bool {
+        matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw)
+    }
+}
+
+words! {
+    /// How I/O is handed to the kernel, under fio's names.
+    IoEngine, "ioengine" {
+        /// Linux io_uring.
+        IoUring = "io_uring",
+        /// pread and pwrite, one at a time per job.
+        Psync = "psync",
+        /// No I/O at all: shows the tool's own cost.
+        Null = "null",
+    }
+}
+
+words! {
+    /// When the I/Os of an open loop are due, under fio's names.
+    RateProcess, "rate_process" {
+        /// Evenly spaced.
+        Linear = "linear",
+        /// At random: gaps are exponentially distributed, as of many independent users.
+        Poisson = "poisson",
+    }
+}
+
+words! {
+    /// What shares a time stamp.
+    Stamps, "stamps" {
+        /// The I/Os that one call hands to the kernel, and those that are seen after one call.
+        Batch = "batch",
+        /// Each I/O has two of its own.
+        Io = "io",
+    }
+}
+
+/// The size of a target area that is created when nothing else is said.
+pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
+
+/// A workload that cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("workload {name:?}: {key} = {value}: {accepted}")]
+pub struct WorkloadError {
+    name: String,
+    key: &'static str,
+    value: String,
+    accepted: String,
+}
+
+impl Workload {
+    /// Whether I/Os are begun by a schedule, whatever becomes of those before.
+    #[must_use]
+    pub const fn is_open_loop(&self) -> bool {
+        self.rate_iops.is_some() || self.rate.is_some()
+    }
+
+    /// Refuses what no engine can run.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn fmt::Display, accepted: String| {
+            Err(WorkloadError { name: self.name.clone(), key, value: value.to_string(), accepted })
+        };
+        if self.bs.0 < 512 || self.bs.0 > 64 << 20 || !self.bs.0.is_multiple_of(512) {
+            return refuse("bs", &self.bs, "accepted: a multiple of 512 from 512 to 64MiB".into());
+        }
+        if self.iodepth == 0 || self.iodepth > 4096 {
+            return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
+        }
+        if self.ioengine == IoEngine::Psync && self.iodepth > 1 {
+            return refuse(
+                "iodepth",
+                &self.iodepth,
+                "psync does one I/O at a time; use iodepth = 1, ioengine = io_uring, or numjobs".into(),
+            );
+        }
+        if self.numjobs == 0 || self.numjobs > 1024 {
+            return refuse("numjobs", &self.numjobs, "accepted: 1 to 1024".into());
+        }
+        if self.rwmixread > 100 {
+            return refuse("rwmixread", &self.rwmixread, "accepted: 0 to 100 (percent)".into());
+        }
+        if self.runtime < Nanos::from_millis(100) {
+            return refuse("runtime", &self.runtime, "accepted: 100ms and more".into());
+        }
+        if self.rate_iops == Some(0) {
+            return refuse(
+                "rate_iops",
+                &0,
+                "accepted: 1 and more; left out, each I/O follows the one before".into(),
+            );
+        }
+        if self.rate == Some(Bytes(0)) {
+            return refuse("rate", &0, "accepted: bytes a second, such as 10m".into());
+        }
+        if let (Some(_), Some(bytes)) = (self.rate_iops, self.rate) {
+            return refuse("rate", &bytes, "rate_iops is given too; use one of them".into());
+        }
+        if self.rate_process == RateProcess::Poisson && !self.is_open_loop() {
+            return refuse("rate_process", &self.rate_process, "needs rate_iops or rate".into());
+        }
+        if let (Some(pause), true) = (self.thinktime, self.is_open_loop()) {
+            return refuse("thinktime", &pause, "a rate decides when I/Os begin; use one of them".into());
+        }
+        if let Some(blocks) = self.thinktime_blocks.filter(|blocks| *blocks == 0 || self.thinktime.is_none())
+        {
+            return refuse("thinktime_blocks", &blocks, "accepted: 1 and more, with a thinktime".into());
+        }
+        if let Some(patience) = self.stall_timeout.filter(|patience| *patience < Nanos::from_millis(100)) {
+            return refuse("stall_timeout", &patience, "accepted: 100ms and more".into());
+        }
+        if self.max_errors == Some(0) {
+            return refuse(
+                "max_errors",
+                &0,
+                "accepted: 1 and more; left out, errors are counted only".into(),
+            );
+        }
+        if let Some(size) = self.size {
+            let jobs = if self.rw.is_random() { 1 } else { u64::from(self.numjobs) };
+            if size.0 / self.bs.0 < jobs {
+                return refuse(
+                    "size",
+                    &size,
+                    format!("at least one block of {} for each job is needed", self.bs),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Workload {
+    type Err = WordError;
+
+    /// One of the named standard workloads, such as `randread-4k-qd1`.
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let names: Vec<&str> = STANDARD.iter().map(|(name, ..)| *name).collect();
+        STANDARD
+            .iter()
+            .find(|(name, ..)| *name == text)
+            .map(|&(name, rw, bs, iodepth)| {
+                WorkloadKeys {
+                    name: Some(name.into()),
+                    rw: Some(rw),
+                    bs: Some(Bytes(bs)),
+                    iodepth: Some(iodepth),
+                    ..WorkloadKeys::default()
+                }
+                .complete(&WorkloadKeys::default())
+            })
+            .ok_or_else(|| WordError::new("workload", text, &names))
+    }
+}
+
+/// The workloads of a ladder: name, pattern, bytes, depth.
+pub const STANDARD: [(&str, Rw, u64, u32); 5] = [
+    ("randread-4k-qd1", Rw::RandRead, 4096, 1),
+    ("randread-4k-qd32", Rw::RandRead, 4096, 32),
+    ("randwrite-4k-qd32", Rw::RandWrite, 4096, 32),
+    ("seqread-1m", Rw::Read, 1 << 20, 8),
+    ("seqwrite-1m", Rw::Write, 1 << 20, 8),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_keys_come_before_defaults() {
+        let defaults = WorkloadKeys { bs: Some(Bytes(8192)), iodepth: Some(4), ..WorkloadKeys::default() };
+        let own = WorkloadKeys { iodepth: Some(16), ..WorkloadKeys::default() };
+        let workload = own.complete(&defaults);
+        assert_eq!(
+            (workload.bs, workload.iodepth, workload.name.as_str()),
+            (Bytes(8192), 16, "randread-8k-qd16")
+        );
+    }
+
+    #[test]
+    fn an_unknown_word_names_the_nearest() {
+        let error = "randraed".parse::<Rw>().expect_err("misspelt").to_string();
+        assert!(error.contains("\"randraed\"") && error.contains("did you mean \"randread\""), "{error}");
+        assert!("seqread-4k".parse::<Workload>().expect_err("unknown").to_string().contains("seqread-1m"));
+    }
+
+    #[test]
+    fn what_no_engine_can_run_is_refused() {
+        let good = WorkloadKeys::default().complete(&WorkloadKeys::default());
+        assert_eq!(good.check(), Ok(()));
+        for (bad, key) in [
+            (Workload { bs: Bytes(100), ..good.clone() }, "bs"),
+            (Workload { bs: Bytes(0), ..good.clone() }, "bs"),
+            (Workload { iodepth: 0, ..good.clone() }, "iodepth"),
+            (Workload { ioengine: IoEngine::Psync, iodepth: 2, ..good.clone() }, "iodepth"),
+            (Workload { numjobs: 0, ..good.clone() }, "numjobs"),
+            (Workload { rwmixread: 101, ..good.clone() }, "rwmixread"),
+            (Workload { runtime: Nanos(1), ..good.clone() }, "runtime"),
+            (Workload { size: Some(Bytes(1024)), ..good.clone() }, "size"),
+        ] {
+            assert!(bad.check().expect_err(key).to_string().contains(key));
+        }
+    }
+
+    #[test]
+    fn every_standard_workload_runs() {
+        for (name, ..) in STANDARD {
+            assert_eq!(name.parse::<Workload>().expect("known").check(), Ok(()));
+        }
+    }
+}

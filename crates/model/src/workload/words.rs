@@ -1,0 +1,80 @@
+//! Values that are one of a few words.
+
+/// An unknown word where one of a few is expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{input:?} is not a known {what}; accepted: {accepted}{}", nearest.as_ref().map(|n| format!(" (did you mean {n:?}?)")).unwrap_or_default())]
+pub struct WordError {
+    what: &'static str,
+    input: String,
+    accepted: String,
+    nearest: Option<String>,
+}
+
+impl WordError {
+    /// An error that quotes the input, lists what is accepted and names the nearest.
+    #[must_use]
+    pub fn new(what: &'static str, input: &str, accepted: &[&str]) -> Self {
+        Self {
+            what,
+            input: input.to_owned(),
+            accepted: accepted.join(", "),
+            nearest: nearest(input, accepted.iter().copied()).map(str::to_owned),
+        }
+    }
+}
+
+/// The word most like `input`, if any is like it at all.
+pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    words
+        .into_iter()
+        .map(|word| (strsim::jaro_winkler(&input.to_lowercase(), word), word))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word)
+}
+
+/// Declares an enum whose variants are words of the command line and of plan files.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every accepted word.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word for it.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::workload::WordError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text { $($word => Ok(Self::$variant),)+ _ => Err($crate::workload::WordError::new($what, text, Self::WORDS)) }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.word())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.word())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use words;
