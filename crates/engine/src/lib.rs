@@ -24,6 +24,8 @@ mod payload;
 mod prepare;
 mod random;
 mod run;
+#[cfg(test)]
+mod simulated;
 mod window;
 mod worker;
 

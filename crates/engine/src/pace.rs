@@ -207,7 +207,7 @@ mod tests {
         let keys = WorkloadKeys { numjobs: Some(2), ..rate_iops(3, RateProcess::Linear) };
         let mut first = schedule(&keys, 0);
         let due: Vec<u64> = (0..4).map(|_| first.take(0, 4096)).collect();
-        assert_eq!(due, [0, 333_333_333, 666_666_666, 1_000_000_000]);
+        assert_eq!(due, [0, 333_333_333, 666_666_666, 999_999_999]);
         for _ in 0..3_000_000 {
             first.take(0, 4096);
         }

@@ -213,7 +213,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         }
     }
     if ended_at.is_some() {
-        ledger.close(now);
+        ledger.close(now, oldest(&flights, &done));
     }
     let note = backend.note().map(str::to_owned);
     drain(&mut backend, depth - free.len(), done)?;
@@ -340,12 +340,12 @@ impl Ledger {
     }
 
     /// Closes the interval that is under way, because no more I/O comes.
-    fn close(&mut self, now: u64) {
+    fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
             None => self.ramp_ios = self.latencies.ios(),
             Some(number) if now < self.window.end => {
                 let empty = self.latencies.empty_alike();
-                self.report(number, self.window.intervals(), empty, None);
+                self.report(number, self.window.intervals(), empty, oldest_ns);
             }
             Some(_) => {}
         }

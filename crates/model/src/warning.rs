@@ -29,6 +29,8 @@ words! {
         OtherLoad = "other_load",
         /// A cache could not be dropped before the measurement.
         CacheKept = "cache_kept",
+        /// More I/O was due than the target could begin.
+        CannotSustain = "cannot_sustain",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",
     }

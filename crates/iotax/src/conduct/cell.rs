@@ -127,8 +127,7 @@ impl Watch {
                     self.host_samples.push(monitor::delta(&started.last, &now, started.at));
                     started.last = now;
                 }
-                let ios: u64 =
-                    sample.tallies.read.iter().chain(&sample.tallies.write).map(|tally| tally.ios).sum();
+                let ios: u64 = sample.tallies.ios();
                 if sample.duration_ns > 0 {
                     progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64);
                 }

@@ -1,6 +1,6 @@
 //! Honesty checks: how far the figures can be trusted.
 
-use iotax_model::record::{CacheDrop, Measurement};
+use iotax_model::record::{CacheDrop, Measurement, Stop};
 use iotax_model::units::human;
 use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
@@ -15,6 +15,8 @@ const CLOCK: f64 = 0.01;
 const MESSAGES_NS: f64 = 50e6;
 /// A generator that used this share of its threads' time was the limit.
 const SATURATED: f64 = 0.95;
+/// A backlog of this share of what was due is more than a moment's delay.
+const BACKLOG: f64 = 0.01;
 /// The bottom device must have served this share of the bytes read.
 const SERVED: f64 = 0.5;
 
@@ -30,6 +32,8 @@ pub(super) fn check(run: &Run, comparisons: &[Comparison]) -> Vec<Warning> {
         let checks = [
             no_io(measurement),
             errors(measurement),
+            stopped(workload, measurement),
+            cannot_sustain(workload, measurement),
             clock(run, measurement),
             cache_kept(measurement),
             cache_lie(run, workload, measurement),
@@ -124,11 +128,57 @@ fn errors(m: &Measurement) -> Option<Warning> {
         .outcome
         .errors
         .iter()
-        .map(|e| format!("{} x {} on {}, first at byte {}", e.count, e.error, e.direction, e.first_offset))
+        .map(|e| {
+            let last = e.last_offset.filter(|last| *last != e.first_offset);
+            let last = last.map(|last| format!(", last at {last}")).unwrap_or_default();
+            format!("{} x {} on {}, first at byte {}{last}", e.count, e.error, e.direction, e.first_offset)
+        })
         .collect();
     let remedy =
         "the figures leave the failed I/Os out; see the kernel log for the device, then measure again";
     Some(about(m, WarningKind::Incomplete, counts.join("; "), remedy))
+}
+
+fn stopped(workload: &Workload, m: &Measurement) -> Option<Warning> {
+    let (why, remedy) = match m.outcome.stop? {
+        Stop::Stalled => (
+            format!(
+                "an I/O was in flight for longer than stall_timeout = {}",
+                workload.stall_timeout.unwrap_or_default()
+            ),
+            "the figures end where the storage stalled; see the kernel log for the device",
+        ),
+        Stop::Errors => (
+            format!("max_errors = {} was reached", workload.max_errors.unwrap_or_default()),
+            "the figures end where the errors began; see the kernel log for the device",
+        ),
+    };
+    let evidence = format!(
+        "the measurement was ended after {} of {}: {why}",
+        human::time(m.outcome.duration_ns as f64),
+        workload.runtime
+    );
+    Some(about(m, WarningKind::Incomplete, evidence, remedy))
+}
+
+/// What waits at the end of the window is neither in the rates nor in the response times.
+fn cannot_sustain(workload: &Workload, m: &Measurement) -> Option<Warning> {
+    let pacing = m.outcome.pacing?;
+    let slots = u64::from(workload.iodepth) * u64::from(workload.numjobs);
+    let telling = pacing.backlog > slots && pacing.backlog as f64 > BACKLOG * pacing.due as f64;
+    telling.then(|| {
+        let evidence = format!(
+            "{} of {} I/Os that were due had not begun when the window ended, the oldest for {}; {} had to wait for a slot,              for up to {}",
+            pacing.backlog,
+            pacing.due,
+            human::time(pacing.backlog_ns as f64),
+            pacing.delayed,
+            human::time(pacing.longest_delay_ns as f64)
+        );
+        let remedy = "the target cannot sustain this rate at this iodepth: response times grow for as long as it lasts; \
+                      lower the rate, or raise iodepth";
+        about(m, WarningKind::CannotSustain, evidence, remedy)
+    })
 }
 
 /// Only a guest has a clock of its own.
@@ -187,10 +237,12 @@ fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning>
 }
 
 fn saturated(workload: &Workload, m: &Measurement) -> Option<Warning> {
-    // The null backend measures the generator itself.
+    // The null backend measures the generator itself; who keeps a schedule looks at the clock all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
     let share = m.outcome.cpu.total_ns() as f64 / window;
-    (workload.ioengine != IoEngine::Null && window > 0.0 && share >= SATURATED).then(|| {
+    let waited = m.outcome.pacing.is_none_or(|pacing| pacing.delayed > 0);
+    let tells = workload.ioengine != IoEngine::Null && waited;
+    (tells && window > 0.0 && share >= SATURATED).then(|| {
         let evidence = format!(
             "the generator used {:.0}% of the time of its {} thread{}",
             share * 100.0,

@@ -46,11 +46,7 @@ pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
     let rates: Vec<f64> = whole[whole.len() - each * ROUNDS..]
         .chunks(each)
         .map(|round| {
-            let ios: u64 = round
-                .iter()
-                .flat_map(|s| s.tallies.read.iter().chain(&s.tallies.write))
-                .map(|tally| tally.ios)
-                .sum();
+            let ios: u64 = round.iter().map(|s| s.tallies.ios()).sum();
             let ns: u64 = round.iter().map(|s| s.duration_ns).sum();
             ios as f64 / (ns as f64 / 1e9)
         })
@@ -74,10 +70,15 @@ fn of_rates(rates: &[f64]) -> Option<Steadiness> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotax_model::record::Tally;
+    use iotax_model::record::{Tallies, Tally};
 
     fn sample(duration_ns: u64, ios: u64) -> Sample {
-        Sample { at_ns: 0, duration_ns, read: Some(Tally { ios, ..Tally::default() }), write: None }
+        Sample {
+            at_ns: 0,
+            duration_ns,
+            tallies: Tallies { read: Some(Tally { ios, ..Tally::default() }), ..Tallies::default() },
+            oldest_ns: None,
+        }
     }
 
     #[test]

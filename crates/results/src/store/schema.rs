@@ -233,7 +233,8 @@ mod tests {
             )
             .expect("sample");
         migrations.to_latest(&mut connection).expect("migrated");
-        let run = super::super::read::run(&connection, 1).expect("read").expect("there");
+        let run =
+            super::super::read::run(&connection, 1).unwrap_or_else(|_| panic!("not read")).expect("there");
         let [m] = run.measurements.as_slice() else { panic!("{:?}", run.measurements) };
         assert_eq!((m.outcome.duration_ns, m.outcome.ramp_ios, m.outcome.cpu.total_ns()), (2000, 3, 90));
         assert_eq!((m.outcome.errors[0].count, m.outcome.errors[0].last_offset), (2, None));

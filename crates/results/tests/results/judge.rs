@@ -1,6 +1,7 @@
 //! What is said of a run is true of it.
 
-use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount};
+use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount, Pacing, Stop};
+use iotax_model::units::Nanos;
 use iotax_model::{IoEngine, Warning, WarningKind};
 use iotax_results::judge::Metric;
 use iotax_results::stats::verdict::Verdict;
@@ -127,7 +128,7 @@ type Case = (WarningKind, &'static str, fn(&mut Run));
 
 #[test]
 fn each_check_sees_its_case_and_only_that() {
-    let cases: [Case; 8] = [
+    let cases: [Case; 10] = [
         (WarningKind::CacheKept, "on the host: nothing", |r| {
             r.measurements[0].host_cache = Some(CacheDrop::Nothing);
         }),
@@ -145,13 +146,22 @@ fn each_check_sees_its_case_and_only_that() {
         (WarningKind::SaturatedGenerator, "98% of the time of its 1 thread", |r| {
             r.measurements[0].outcome.cpu = CpuTime { user_ns: 2_000_000_000, system_ns: 3_880_000_000 };
         }),
-        (WarningKind::Incomplete, "7 x EIO on read, first at byte 4096", |r| {
+        (WarningKind::Incomplete, "7 x EIO on read, first at byte 4096, last at 8192", |r| {
             r.measurements[0].outcome.errors = vec![ErrorCount {
                 error: "EIO".into(),
                 direction: "read".into(),
                 count: 7,
                 first_offset: 4096,
+                last_offset: Some(8192),
             }];
+        }),
+        (WarningKind::Incomplete, "longer than stall_timeout = 2s", |r| {
+            r.plan.workloads[0].stall_timeout = Some(Nanos::from_secs(2));
+            r.measurements[0].outcome.stop = Some(Stop::Stalled);
+        }),
+        (WarningKind::CannotSustain, "3000 of 8000 I/Os that were due had not begun", |r| {
+            let pacing = Pacing { due: 8000, delayed: 7000, backlog: 3000, ..Pacing::default() };
+            r.measurements[0].outcome.pacing = Some(pacing);
         }),
         (WarningKind::Unsteady, "moved by", |r| {
             for (i, sample) in (0_u64..).zip(&mut r.measurements[0].samples) {
@@ -159,7 +169,7 @@ fn each_check_sees_its_case_and_only_that() {
             }
         }),
         (WarningKind::Unsteady, "spread over", |r| {
-            r.measurements[0].samples[2].read.as_mut().expect("reads").ios *= 2;
+            r.measurements[0].samples[2].tallies.read.as_mut().expect("reads").ios *= 2;
         }),
     ];
     for (kind, words, change) in cases {
@@ -172,6 +182,14 @@ fn each_check_sees_its_case_and_only_that() {
         assert!(warning.evidence.contains(words), "{}", warning.evidence);
         assert!(!warning.remedy.is_empty());
     }
+}
+
+#[test]
+fn a_moments_delay_is_no_failure_to_sustain() {
+    let mut run = bench();
+    run.measurements[0].outcome.pacing =
+        Some(Pacing { due: 8000, delayed: 1500, longest_delay_ns: 1_500_000_000, backlog: 1, backlog_ns: 9 });
+    assert_eq!(judge(&run).warnings, []);
 }
 
 #[test]

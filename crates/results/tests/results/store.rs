@@ -66,6 +66,7 @@ fn rich() -> Run {
         direction: "read".into(),
         count: 1,
         first_offset: 1 << 40,
+        last_offset: Some(8192),
     });
     odd.outcome.notes.push("no registered buffers".into());
     odd.host_duration_ns = None;

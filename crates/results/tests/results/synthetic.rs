@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Sample,
-    Tally, TargetRecord,
+    Tallies, Tally, TargetRecord,
 };
 use iotax_model::target::{
     FileSpec, Format, GuestSpec, Layer, LayerKind, Preallocation, Snapshot, TargetSpec,
@@ -93,16 +93,18 @@ fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> (Option<Tally>, Option<Tally>) {
-    let tally = |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios) };
-    match (workload.rw.reads(), workload.rw.writes()) {
+fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
+    let tally =
+        |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
+    let (read, write) = match (workload.rw.reads(), workload.rw.writes()) {
         (true, true) => {
             let reads = ios * u64::from(workload.rwmixread) / 100;
             (Some(tally(reads)), Some(tally(ios - reads)))
         }
         (true, false) => (Some(tally(ios)), None),
         _ => (None, Some(tally(ios))),
-    }
+    };
+    Tallies { read, write, ..Tallies::default() }
 }
 
 fn activity(read: u64, written: u64, ios: u64, cpu_ns: f64, at_ns: u64, duration_ns: u64) -> HostActivity {
@@ -146,29 +148,29 @@ pub(crate) fn measurement(
         .map(|second| {
             let wobble = 1.0 + 0.02 * STRAYS[(second as usize + phase) % STRAYS.len()];
             let ios = whole(per_second * wobble);
-            let (read, write) = tallies(workload, ios, mean_ns / wobble);
+            let tallies = tallies(workload, ios, mean_ns / wobble);
             let at_ns = u64::from(second) * 1_000_000_000;
             let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
-            let host = activity(bytes(&read), bytes(&write), ios, truth.cpu_ns, at_ns, 1_000_000_000);
-            (Sample { at_ns, duration_ns: 1_000_000_000, read, write }, host)
+            let host = activity(
+                bytes(&tallies.read),
+                bytes(&tallies.write),
+                ios,
+                truth.cpu_ns,
+                at_ns,
+                1_000_000_000,
+            );
+            (Sample { at_ns, duration_ns: 1_000_000_000, tallies, oldest_ns: None }, host)
         })
         .collect();
-    let total = |direction: fn(&Sample) -> &Option<Tally>| {
-        samples.iter().filter_map(|(sample, _)| direction(sample).clone()).reduce(|mut all, tally| {
-            all.merge(&tally);
-            all
-        })
-    };
-    let (read, write) = (total(|s| &s.tallies.read), total(|s| &s.tallies.write));
+    let mut tallies = Tallies::default();
+    samples.iter().for_each(|(sample, _)| tallies.merge(&sample.tallies));
     let duration_ns = u64::from(SECONDS) * 1_000_000_000;
     let outcome = Outcome {
         duration_ns,
-        read,
-        write,
+        tallies,
         ramp_ios: 1000,
         cpu: CpuTime { user_ns: 300_000_000, system_ns: 900_000_000 },
-        errors: vec![],
-        notes: vec![],
+        ..Outcome::default()
     };
     let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
     let host = activity(

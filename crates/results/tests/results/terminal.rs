@@ -49,7 +49,8 @@ fn a_missing_block_and_unsteady_measurements() {
     run.measurements.retain(|m| !(m.target == "vm-qcow2" && m.block >= 4));
     for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block < 3) {
         let third = &mut m.samples[2];
-        for tally in third.read.iter_mut().chain(&mut third.write) {
+        let tallies = &mut third.tallies;
+        for tally in tallies.read.iter_mut().chain(&mut tallies.write) {
             tally.ios *= 2;
         }
     }

@@ -301,7 +301,7 @@ fn thinned(mut series: Vec<Series>, count: usize) -> Vec<Series> {
 }
 
 fn sample_point(sample: &Sample) -> Option<Point> {
-    let ios: u64 = sample.tallies.read.iter().chain(&sample.tallies.write).map(|tally| tally.ios).sum();
+    let ios: u64 = sample.tallies.ios();
     let seconds = sample.duration_ns as f64 / 1e9;
     (seconds > 0.0).then(|| (sample.at_ns, sample.duration_ns, ios as f64 / seconds))
 }

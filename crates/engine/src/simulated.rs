@@ -1,0 +1,167 @@
+//! A simulated device whose service times are known, and what an open loop says of it.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::{Arc, mpsc};
+
+use iotax_model::record::{Tallies, Tally};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Job;
+use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
+
+use crate::backend::{Backend, Completion, Io, Setup};
+use crate::buffers::{Buffers, Slot};
+use crate::clock;
+use crate::error::EngineError;
+use crate::latencies::Latencies;
+use crate::live::Pulse;
+use crate::pattern::Pattern;
+use crate::window::Window;
+use crate::worker::{self, Finish, Report, Task};
+
+const SERVICE_NS: u64 = 50_000;
+const STALL_NS: u64 = 1_500_000_000;
+/// The I/O, from 0, that stalls.
+const STALLS: usize = 500;
+
+thread_local! {
+    /// When each I/O began and was done, on the device of this thread.
+    static LOG: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A device that does one I/O at a time: each takes 50 us, and one takes 1.5 s.
+struct Simulated {
+    buffers: Buffers,
+    queued: Vec<(Slot, Io)>,
+    done: Vec<Completion>,
+}
+
+impl Backend for Simulated {
+    fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
+        let (buffers, slots) = Buffers::new(setup.depth, setup.slot_bytes).expect("mapped");
+        Ok((Self { buffers, queued: Vec::new(), done: Vec::new() }, slots))
+    }
+
+    fn buffer(&mut self, slot: &mut Slot) -> &mut [u8] {
+        self.buffers.slice(slot)
+    }
+
+    fn queue(&mut self, slot: Slot, io: Io) {
+        self.queued.push((slot, io));
+    }
+
+    #[expect(clippy::cast_possible_wrap, reason = "an I/O is at most 64 MiB long")]
+    fn submit(&mut self, _wait_ns: u64) -> io::Result<()> {
+        for (slot, io) in self.queued.drain(..) {
+            LOG.with_borrow_mut(|log| {
+                let begun = clock::now();
+                let takes = if log.len() == STALLS { STALL_NS } else { SERVICE_NS };
+                while clock::now() < begun + takes {
+                    std::hint::spin_loop();
+                }
+                log.push((begun, clock::now()));
+            });
+            self.done.push(Completion { slot, result: io.length as i32 });
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.done);
+    }
+
+    fn note(&self) -> Option<&str> {
+        None
+    }
+}
+
+/// A worker's load on the device for 3 s, what it did, and the device's log.
+fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
+    clock::calibrate();
+    let interval = Nanos::from_secs(1);
+    let size = Bytes(1 << 30);
+    let job = Job { path: None, workload: workload.clone(), size, seed: 1, interval, writable: false };
+    let (reports, reported) = mpsc::channel();
+    let (start, started) = mpsc::channel();
+    let (_spare, spares) = mpsc::channel();
+    let task = Task {
+        number: 0,
+        workload: workload.clone(),
+        setup: Setup { file: tempfile::tempfile().expect("file"), depth: 1, slot_bytes: 4096 },
+        pattern: Pattern::new(workload, size, 0, 1),
+        seed: 1,
+        common: Arc::default(),
+        pulse: Pulse::new(),
+        start: started,
+        spare: spares,
+        reports,
+    };
+    let window = Window::new(&job, clock::now());
+    start.send(window).expect("the task holds the other end");
+    LOG.take();
+    let finish = worker::work::<Simulated>(task).expect("worked");
+    let mut tallies = Tallies::default();
+    Latencies::new(workload).add_to(&mut tallies);
+    for report in reported.try_iter() {
+        if let Report::Interval(interval) = report {
+            interval.latencies.add_to(&mut tallies);
+        }
+    }
+    (finish, tallies.read.expect("reads"), LOG.take(), window)
+}
+
+fn workload(rate_iops: Option<u64>) -> Workload {
+    let keys = WorkloadKeys {
+        rw: Some(Rw::RandRead),
+        runtime: Some(Nanos::from_secs(3)),
+        ramp_time: Some(Nanos(0)),
+        ioengine: Some(IoEngine::Psync),
+        rate_iops,
+        ..WorkloadKeys::default()
+    };
+    keys.complete(&WorkloadKeys::default())
+}
+
+#[test]
+fn a_stall_delays_the_io_that_was_due_and_response_times_tell() {
+    let (finish, tally, log, window) = load(&workload(Some(1000)));
+    let pacing = finish.pacing.expect("an open loop");
+    assert_eq!((pacing.due, pacing.backlog), (3000, 0), "{pacing:?}");
+    // Those that were due while the device had the one before.
+    let due = |number: usize| window.start + number as u64 * 1_000_000;
+    let delayed = (1..log.len()).filter(|number| due(*number) < log[number - 1].1).count() as u64;
+    assert_eq!(pacing.delayed, delayed);
+    // 1500 in the stall, and as many more as come while 20 times as many are worked off: 1500 / (1 - 0.05). Other work on
+    // this machine adds some.
+    assert!((1575..1700).contains(&delayed), "{delayed}");
+    assert!(pacing.longest_delay_ns.abs_diff(STALL_NS) < 100_000_000, "{pacing:?}");
+    // Service time sees one slow I/O, the response time of a thousandth and more holds the stall.
+    let slow: u64 = tally.latency.bars().filter(|bar| bar.0 > STALL_NS / 2).map(|bar| bar.2).sum();
+    assert_eq!(slow, 1);
+    assert!(tally.latency.quantile(0.999).expect("counted") < 50e6);
+    let response = tally.response.expect("an open loop");
+    assert_eq!(response.count(), tally.ios);
+    assert!(response.quantile(0.999).expect("counted") > 0.99 * STALL_NS as f64);
+    // Half of what was delayed waited for more than half of the stall.
+    let waited: u64 = response.bars().filter(|bar| bar.0 > STALL_NS / 2).map(|bar| bar.2).sum();
+    assert!((740..900).contains(&waited), "{waited}");
+}
+
+#[test]
+fn a_closed_loop_does_not_see_what_a_stall_delays() {
+    let (finish, tally, ..) = load(&workload(None));
+    assert_eq!((finish.pacing, tally.response), (None, None));
+    assert!(tally.latency.quantile(0.999).expect("counted") < 50e6);
+}
+
+#[test]
+fn a_rate_beyond_the_device_leaves_a_backlog() {
+    // 20,000 a second are possible but for the stall.
+    let (finish, tally, ..) = load(&workload(Some(25_000)));
+    let pacing = finish.pacing.expect("an open loop");
+    assert_eq!(pacing.due, 75_000);
+    // All that was due and did not complete within the window is in the backlog, but for the one in flight.
+    assert!(pacing.backlog.abs_diff(pacing.due - tally.ios) <= 1, "{pacing:?}, {} done", tally.ios);
+    // In 1.5 s at most 30,000 are done.
+    assert!(pacing.backlog >= 45_000 && pacing.backlog_ns > 1_500_000_000, "{pacing:?}");
+}
