@@ -172,9 +172,12 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
             }
             idle(now, wake);
         } else {
+            // What a cache answers is there when the call returns: then there is nothing to wait for.
+            let is_answered_within = !outlasts && !queued.is_empty();
             let entered = stamp(&mut queued, &mut flights, stamp_each);
             pulse.enters(entered);
-            backend.submit(patience(entered, wake)).map_err(submit_error)?;
+            let wait = if is_answered_within { 0 } else { patience(entered, wake) };
+            backend.submit(wait).map_err(submit_error)?;
             pulse.leaves();
             if let (true, Some(pace)) = (free.is_empty(), &mut pace) {
                 pace.was_full(clock::now());

@@ -78,7 +78,10 @@ impl Backend for Uring {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "less than a second")]
     fn submit(&mut self, wait_ns: u64) -> io::Result<()> {
-        let wait_ns = if self.at_once.is_empty() { wait_ns } else { 0 };
+        if wait_ns == 0 || !self.at_once.is_empty() {
+            // Without an argument, which costs. The ring's flag tells of completions that are still to be worked off.
+            return self.begin();
+        }
         let wait = types::Timespec::new().sec(wait_ns / SECOND).nsec((wait_ns % SECOND) as u32);
         Self::entered(self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&wait)))
     }
@@ -181,7 +184,7 @@ impl Drop for Uring {
 /// A ring for one thread, whose completions are worked off when that thread asks for them (Linux 6.1), else a plain one.
 fn ring(entries: u32) -> Result<IoUring, EngineError> {
     let refuse = |error| refusal(error, entries);
-    match IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries) {
+    match IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(entries) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries).map_err(refuse),
         ring => ring.map_err(refuse),
     }
