@@ -8,7 +8,7 @@ use iotax_engine::{EngineError, measure};
 use iotax_model::record::{Outcome, Sample, Tally};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+use iotax_model::workload::{IoEngine, RateProcess, Rw, WorkloadKeys};
 
 const SIZE: u64 = 1 << 20;
 
@@ -212,6 +212,32 @@ fn jobs_that_cannot_be_done_are_refused_with_the_remedy() {
     ] {
         let error = measure(&bad, file.path(), &mut |_| {}).expect_err(words[0]).to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    for rate_process in [RateProcess::Linear, RateProcess::Poisson] {
+        for (rate, numjobs) in [(10, 1), (1_000, 1), (20_000, 1), (250_000, 2), (500_000, 1)] {
+            let keys = WorkloadKeys {
+                rate_iops: Some(rate),
+                rate_process: Some(rate_process),
+                numjobs: Some(numjobs),
+                runtime: Some(Nanos::from_secs(2)),
+                ..keys(IoEngine::Null, Rw::RandRead)
+            };
+            let outcome = outcome(&job(&keys), zeros().path(), &mut |_| {}).expect("null");
+            let (asked, done) = (2 * rate * u64::from(numjobs), outcome.tallies.ios());
+            let pacing = outcome.pacing.expect("an open loop");
+            let case = format!("{rate_process} {rate} x {numjobs}: {done} of {asked}, {pacing:?}");
+            eprintln!("{case}");
+            // At random, four standard deviations of a Poisson distribution.
+            let chance = if rate_process == RateProcess::Poisson { 4.0 * (asked as f64).sqrt() } else { 0.0 };
+            assert!(pacing.due.abs_diff(asked) as f64 <= chance, "{case}");
+            assert!(done.abs_diff(pacing.due) as f64 <= 0.005 * pacing.due as f64, "{case}");
+            let response = outcome.tallies.response().expect("an open loop");
+            assert_eq!(response.count(), done, "{case}");
+        }
     }
 }
 
