@@ -1,6 +1,10 @@
 //! What I/O is issued. The keys are fio's.
 
+mod distribution;
 mod keys;
+mod lengths;
+mod stride;
+mod text;
 mod words;
 
 use std::fmt;
@@ -8,7 +12,12 @@ use std::str::FromStr;
 
 use crate::units::{Bytes, Nanos};
 
+pub use self::distribution::{Distribution, Zone};
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
+use self::lengths::{LENGTH, is_length};
+pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
+pub use self::stride::Stride;
+pub use self::text::TextError;
 pub(crate) use self::words::words;
 pub use self::words::{WordError, nearest};
 
@@ -107,8 +116,8 @@ impl Workload {
         let refuse = |key, value: &dyn fmt::Display, accepted: String| {
             Err(WorkloadError { name: self.name.clone(), key, value: value.to_string(), accepted })
         };
-        if self.bs.0 < 512 || self.bs.0 > 64 << 20 || !self.bs.0.is_multiple_of(512) {
-            return refuse("bs", &self.bs, "accepted: a multiple of 512 from 512 to 64MiB".into());
+        if !is_length(self.bs) {
+            return refuse("bs", &self.bs, format!("accepted: {LENGTH}"));
         }
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
