@@ -64,9 +64,13 @@ impl FromStr for Distribution {
         let (kind, value) = text.split_once(':').unwrap_or((text, ""));
         let read = match kind {
             "random" if !text.contains(':') => Ok(Self::Random),
-            "zipf" => number(value, |theta| theta > 0.0 && theta <= 100.0, "above 0, up to 100").map(Self::Zipf),
+            "zipf" => {
+                number(value, |theta| theta > 0.0 && theta <= 100.0, "above 0, up to 100").map(Self::Zipf)
+            }
             "pareto" => number(value, |h| h > 0.0 && h < 1.0, "between 0 and 1").map(Self::Pareto),
-            "normal" => number(value, |dev| dev > 0.0 && dev <= 100.0, "above 0, up to 100").map(Self::Normal),
+            "normal" => {
+                number(value, |dev| dev > 0.0 && dev <= 100.0, "above 0, up to 100").map(Self::Normal)
+            }
             "zoned" => zones(value).map(Self::Zoned),
             _ => Err(format!("{kind:?} is not one that is known")),
         };

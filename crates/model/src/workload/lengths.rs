@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Workload;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
@@ -202,9 +203,59 @@ impl FromStr for ByDirection<LengthSplit> {
 text_form!(ByDirection<LengthRange>);
 text_form!(ByDirection<LengthSplit>);
 
+impl Workload {
+    /// The shortest and the longest I/O of each direction that the pattern has; all between are multiples of the shortest.
+    fn extremes(&self) -> impl Iterator<Item = (u64, u64)> {
+        let extremes = match (&self.bsrange, &self.bssplit) {
+            (Some(ranges), _) => {
+                [&ranges.read, &ranges.write, &ranges.trim].map(|range| (range.min(), range.max()))
+            }
+            (None, Some(splits)) => {
+                [&splits.read, &splits.write, &splits.trim].map(|split| (split.min(), split.max()))
+            }
+            (None, None) => [(self.bs, self.bs); 3],
+        };
+        let has = [self.rw.reads(), self.rw.writes(), self.rw.trims()];
+        extremes.into_iter().zip(has).filter(|(_, has)| *has).map(|((min, max), _)| (min.0, max.0))
+    }
+
+    /// The shortest I/O.
+    #[must_use]
+    pub fn min_bs(&self) -> Bytes {
+        Bytes(self.extremes().map(|(min, _)| min).min().unwrap_or(self.bs.0))
+    }
+
+    /// The longest I/O.
+    #[must_use]
+    pub fn max_bs(&self) -> Bytes {
+        Bytes(self.extremes().map(|(_, max)| max).max().unwrap_or(self.bs.0))
+    }
+
+    /// What all lengths are multiples of.
+    #[must_use]
+    pub fn bs_unit(&self) -> Bytes {
+        Bytes(self.extremes().map(|(min, _)| min).fold(0, greatest_common_divisor))
+    }
+
+    /// The lengths in short: `4k`, or `4k-64k`.
+    #[must_use]
+    pub fn lengths(&self) -> String {
+        let (min, max) = (self.min_bs(), self.max_bs());
+        if min == max { min.to_string() } else { format!("{min}-{max}") }
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::WorkloadKeys;
     use proptest::prelude::*;
 
     type Range = ByDirection<LengthRange>;
@@ -222,7 +273,24 @@ mod tests {
         assert_eq!(shares("4k:8k:16k"), [(4, 34), (8, 33), (16, 33)]);
         assert_eq!(shares("8k"), [(8, 100)]);
         let both: Split = "2k/50:4k/50,4k/90:8k/10".parse().expect("two directions");
-        assert_eq!((both.read.max(), both.write.min(), both.trim.max()), (Bytes(4096), Bytes(4096), Bytes(8192)));
+        assert_eq!(
+            (both.read.max(), both.write.min(), both.trim.max()),
+            (Bytes(4096), Bytes(4096), Bytes(8192))
+        );
+    }
+
+    #[test]
+    fn only_the_lengths_of_what_is_done_count() {
+        let facts = |rw: &str, key: &str, text: &str| {
+            let mut keys = WorkloadKeys { rw: rw.parse().ok(), ..WorkloadKeys::default() };
+            keys.set(key, text).expect(text);
+            let workload = keys.complete(&WorkloadKeys::default());
+            (workload.min_bs().0, workload.max_bs().0, workload.bs_unit().0, workload.lengths())
+        };
+        assert_eq!(facts("randrw", "bs", "8k"), (8192, 8192, 8192, "8k".into()));
+        assert_eq!(facts("read", "bsrange", "4k-16k,8k-32k"), (4096, 16384, 4096, "4k-16k".into()));
+        assert_eq!(facts("write", "bsrange", "4k-16k,8k-32k"), (8192, 32768, 8192, "8k-32k".into()));
+        assert_eq!(facts("rw", "bssplit", "6k,4k:8k"), (4096, 8192, 2048, "4k-8k".into()));
     }
 
     #[test]

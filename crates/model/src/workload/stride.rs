@@ -47,9 +47,11 @@ mod tests {
         for (text, bytes) in [("64k", 65536), ("-4k", -4096), ("0", 0), ("-0", 0), (" -1m ", -(1 << 20))] {
             assert_eq!(text.parse(), Ok(Stride(bytes)), "{text}");
         }
-        for (text, reason) in
-            [("", "\"\" is not a size"), ("--4k", "\"-4k\" is not a size"), ("100", "100 is not a multiple of 512")]
-        {
+        for (text, reason) in [
+            ("", "\"\" is not a size"),
+            ("--4k", "\"-4k\" is not a size"),
+            ("100", "100 is not a multiple of 512"),
+        ] {
             let error = text.parse::<Stride>().expect_err(text).to_string();
             assert!(error.contains(reason) && error.contains("such as 64k"), "{error}");
         }
