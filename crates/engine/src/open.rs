@@ -250,6 +250,23 @@ mod tests {
     }
 
     #[test]
+    fn writes_that_must_be_safe_are_so_for_every_worker() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        file.as_file().set_len(8192).expect("sized");
+        for (sync, flag) in
+            [(SyncMode::None, 0), (SyncMode::DSync, libc::O_DSYNC), (SyncMode::Sync, libc::O_SYNC)]
+        {
+            let keys = WorkloadKeys { sync: Some(sync), ..rw(Rw::RandWrite) };
+            let target = for_job(&job(keys, 8192, true), file.path()).expect("opened");
+            for opened in [&target.file, &target.reopen().expect("reopened")] {
+                let flags = rustix::fs::fcntl_getfl(opened).expect("flags").bits().cast_signed();
+                // O_SYNC contains the bit of O_DSYNC.
+                assert_eq!(flags & libc::O_SYNC, flag, "{sync}");
+            }
+        }
+    }
+
+    #[test]
     fn direct_io_is_never_silently_buffered() {
         let shm = Path::new("/dev/shm");
         match tempfile::NamedTempFile::new_in(shm) {
@@ -260,6 +277,25 @@ mod tests {
                 assert!(error.contains("use direct = false"), "{error}");
             }
             _ => eprintln!("skipped: {} is no tmpfs that can be written", shm.display()),
+        }
+    }
+
+    #[test]
+    fn every_key_that_leads_off_the_units_is_named() {
+        for (key, text, named) in [
+            ("bs", "4k", None),
+            ("bs", "2k", Some("2k")),
+            ("bsrange", "2k-4k", Some("2k-4k")),
+            ("bssplit", "4k/50:8k,6k", Some("4k/50:8k,6k")),
+            ("offset", "512", Some("512")),
+            ("stride", "-6k", Some("-6k")),
+            ("io_size", "10k", Some("10k")),
+        ] {
+            let mut keys = rw(Rw::ReadWrite);
+            keys.set(key, text).expect(text);
+            let workload = keys.complete(&WorkloadKeys::default());
+            assert_eq!(misaligned(&workload, 4096), named.map(|value| (key, value.to_owned())));
+            assert_eq!(misaligned(&workload, 512), None);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::workload::Distribution;
 
 use crate::judge::Tax;
 
