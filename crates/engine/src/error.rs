@@ -85,13 +85,15 @@ pub enum Refusal {
     /// Direct I/O was asked for and is not to be had.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
-    /// The block size does not suit direct I/O.
+    /// Offsets or lengths would not suit direct I/O.
     #[error(
-        "bs = {bs} is not a multiple of {unit}, the unit of direct I/O here; use such a bs, or direct = false"
+        "{key} = {value} is not a multiple of {unit}, the unit of direct I/O here; use such a {key}, or direct = false"
     )]
     Alignment {
-        /// Bytes of one I/O.
-        bs: Bytes,
+        /// The key they come from.
+        key: &'static str,
+        /// Its value.
+        value: String,
         /// What offsets and lengths must be multiples of.
         unit: Bytes,
     },
@@ -108,10 +110,14 @@ pub enum Refusal {
         needed: u32,
     },
     /// The area is longer than the target.
-    #[error("size = {size} is more than its length of {length}; lower size, or fill the target first")]
+    #[error(
+        "size = {size} from offset = {offset} is more than its length of {length}; lower size, or fill the target first"
+    )]
     TooLong {
         /// The area.
         size: Bytes,
+        /// Where it begins.
+        offset: Bytes,
         /// The target's length.
         length: Bytes,
     },

@@ -36,7 +36,8 @@ impl Latencies {
         let counts =
             || Counts { bytes: 0, service: Histogram::new(), response: open_loop.then(Histogram::new) };
         let rw = workload.rw;
-        Self([rw.reads(), rw.writes(), false, false].map(|has| has.then(counts)))
+        let flushes = rw.writes() && (workload.fsync.is_some() || workload.fdatasync.is_some());
+        Self([rw.reads(), rw.writes(), rw.trims(), flushes].map(|has| has.then(counts)))
     }
 
     /// Room for the same.

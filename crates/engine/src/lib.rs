@@ -62,7 +62,7 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
 fn check_memory(job: &Job) -> Result<(), EngineError> {
     let workload = &job.workload;
     // At most 1024 x 4096 x 64 MiB = 2^48, by Workload::check.
-    let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.bs.0;
+    let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
     let system = rustix::system::sysinfo();
     let memory = system.totalram.saturating_mul(system.mem_unit.into());
     if asked > memory / 2 {

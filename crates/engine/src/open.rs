@@ -8,6 +8,7 @@ use std::path::Path;
 
 use iotax_model::units::Bytes;
 use iotax_model::wire::Job;
+use iotax_model::workload::{SyncMode, Workload};
 use rustix::fs::{AtFlags, StatxFlags, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
@@ -21,6 +22,19 @@ const TMPFS_MAGIC: i64 = 0x0102_1994;
 pub(crate) struct Access {
     pub(crate) write: bool,
     pub(crate) direct: bool,
+    pub(crate) sync: SyncMode,
+}
+
+impl Access {
+    /// Flags of open(2) beyond reading and writing.
+    const fn flags(self) -> i32 {
+        let sync = match self.sync {
+            SyncMode::None => 0,
+            SyncMode::Sync => libc::O_SYNC,
+            SyncMode::DSync => libc::O_DSYNC,
+        };
+        if self.direct { sync | libc::O_DIRECT } else { sync }
+    }
 }
 
 /// An open target.
@@ -42,29 +56,53 @@ pub(crate) fn at_path(path: &Path) -> impl Fn(Refusal) -> EngineError {
 pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
-    if workload.rw.writes() && !job.writable {
+    if workload.rw.modifies() && !job.writable {
         return Err(refuse(Refusal::ReadOnly(workload.rw)));
     }
     let needed = if workload.rw.is_random() { 1 } else { workload.numjobs };
-    if job.size.0 / workload.bs.0 < u64::from(needed) {
-        return Err(refuse(Refusal::TooSmall { size: job.size, bs: workload.bs, needed }));
+    let bs = workload.max_bs();
+    if job.size.0 / bs.0 < u64::from(needed) {
+        return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
     }
-    let access = Access { write: workload.rw.writes(), direct: workload.direct };
+    let access = Access { write: workload.rw.modifies(), direct: workload.direct, sync: workload.sync };
     let target = open(path, access).map_err(&refuse)?;
-    if job.size.0 > target.length {
-        return Err(refuse(Refusal::TooLong { size: job.size, length: Bytes(target.length) }));
+    let (size, offset, length) = (job.size, workload.offset, Bytes(target.length));
+    if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
+        return Err(refuse(Refusal::TooLong { size, offset, length }));
     }
-    if let Some(unit) = target.direct_unit().filter(|unit| !workload.bs.0.is_multiple_of(*unit)) {
-        return Err(refuse(Refusal::Alignment { bs: workload.bs, unit: Bytes(unit) }));
+    if let Some(unit) = target.direct_unit()
+        && let Some((key, value)) = misaligned(workload, unit)
+    {
+        return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
     }
     Ok(target)
+}
+
+/// A key that leads to an offset or a length that is no multiple of `unit`, and its value.
+fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> {
+    let is_whole = |bytes: u64| bytes.is_multiple_of(unit);
+    let lengths = match (&workload.bsrange, &workload.bssplit) {
+        (Some(range), _) => ("bsrange", range.to_string()),
+        (None, Some(split)) => ("bssplit", split.to_string()),
+        (None, None) => ("bs", workload.bs.to_string()),
+    };
+    if !is_whole(workload.bs_unit().0) {
+        Some(lengths)
+    } else if !is_whole(workload.offset.0) {
+        Some(("offset", workload.offset.to_string()))
+    } else if let Some(stride) = workload.stride.filter(|stride| !is_whole(stride.0.unsigned_abs())) {
+        Some(("stride", stride.to_string()))
+    } else {
+        let bytes = workload.io_size.filter(|bytes| !is_whole(bytes.0));
+        bytes.map(|bytes| ("io_size", bytes.to_string()))
+    }
 }
 
 /// Opens an existing file or block device. A device that is to be written is claimed (O_EXCL) for as long as the target
 /// stays open.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
     let is_device = kind(path)?;
-    let mut flags = if access.direct { libc::O_DIRECT } else { 0 };
+    let mut flags = access.flags();
     if is_device && access.write {
         flags |= libc::O_EXCL;
     }
@@ -133,11 +171,10 @@ impl Target {
     /// The same file, opened anew for one worker: workers that share one open file would share its reference count, a
     /// cache line that every pread and pwrite changes. Where /proc is not mounted they share it after all.
     pub(crate) fn reopen(&self) -> io::Result<File> {
-        let flags = if self.access.direct { libc::O_DIRECT } else { 0 };
         File::options()
             .read(true)
             .write(self.access.write)
-            .custom_flags(flags)
+            .custom_flags(self.access.flags())
             .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
             .or_else(|_| self.file.try_clone())
     }
@@ -180,7 +217,11 @@ mod tests {
             ("file", job(rw(Rw::RandRead), 0, false), "size = 0 holds fewer than 1 block"),
             ("file", job(rw(Rw::RandRead), 4095, false), "size = 4095 holds fewer"),
             ("file", job(seq_jobs, 8192, false), "fewer than 3 block"),
-            ("file", job(rw(Rw::RandRead), 12288, false), "size = 12k is more than its length of 8k"),
+            (
+                "file",
+                job(rw(Rw::RandRead), 12288, false),
+                "size = 12k from offset = 0 is more than its length of 8k",
+            ),
             ("empty", job(rw(Rw::RandWrite), 4096, true), "length of 0"),
         ] {
             let error = for_job(&job, &path(name)).expect_err(reason).to_string();
@@ -209,6 +250,23 @@ mod tests {
     }
 
     #[test]
+    fn writes_that_must_be_safe_are_so_for_every_worker() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        file.as_file().set_len(8192).expect("sized");
+        for (sync, flag) in
+            [(SyncMode::None, 0), (SyncMode::DSync, libc::O_DSYNC), (SyncMode::Sync, libc::O_SYNC)]
+        {
+            let keys = WorkloadKeys { sync: Some(sync), ..rw(Rw::RandWrite) };
+            let target = for_job(&job(keys, 8192, true), file.path()).expect("opened");
+            for opened in [&target.file, &target.reopen().expect("reopened")] {
+                let flags = rustix::fs::fcntl_getfl(opened).expect("flags").bits().cast_signed();
+                // O_SYNC contains the bit of O_DSYNC.
+                assert_eq!(flags & libc::O_SYNC, flag, "{sync}");
+            }
+        }
+    }
+
+    #[test]
     fn direct_io_is_never_silently_buffered() {
         let shm = Path::new("/dev/shm");
         match tempfile::NamedTempFile::new_in(shm) {
@@ -219,6 +277,25 @@ mod tests {
                 assert!(error.contains("use direct = false"), "{error}");
             }
             _ => eprintln!("skipped: {} is no tmpfs that can be written", shm.display()),
+        }
+    }
+
+    #[test]
+    fn every_key_that_leads_off_the_units_is_named() {
+        for (key, text, named) in [
+            ("bs", "4k", None),
+            ("bs", "2k", Some("2k")),
+            ("bsrange", "2k-4k", Some("2k-4k")),
+            ("bssplit", "4k/50:8k,6k", Some("4k/50:8k,6k")),
+            ("offset", "512", Some("512")),
+            ("stride", "-6k", Some("-6k")),
+            ("io_size", "10k", Some("10k")),
+        ] {
+            let mut keys = rw(Rw::ReadWrite);
+            keys.set(key, text).expect(text);
+            let workload = keys.complete(&WorkloadKeys::default());
+            assert_eq!(misaligned(&workload, 4096), named.map(|value| (key, value.to_owned())));
+            assert_eq!(misaligned(&workload, 512), None);
         }
     }
 

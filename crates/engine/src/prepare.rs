@@ -7,6 +7,7 @@ use std::path::Path;
 
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::SyncMode;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Psync, Setup, Uring};
@@ -37,7 +38,7 @@ pub(crate) fn fill(
 ) -> Result<(), EngineError> {
     let target = open_to_fill(path)?;
     if target.is_device && size.0 > target.length {
-        let reason = Refusal::TooLong { size, length: Bytes(target.length) };
+        let reason = Refusal::TooLong { size, offset: Bytes(0), length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
     }
     let trouble = |doing: &str| {
@@ -83,8 +84,9 @@ impl Content {
 
 /// Directly, so that the page cache is not filled with what was written, if the filesystem does that.
 fn open_to_fill(path: &Path) -> Result<Target, EngineError> {
-    match open::open(path, Access { write: true, direct: true }) {
-        Err(Refusal::NoDirect(_)) => open::open(path, Access { write: true, direct: false }),
+    let access = Access { write: true, direct: true, sync: SyncMode::None };
+    match open::open(path, access) {
+        Err(Refusal::NoDirect(_)) => open::open(path, Access { direct: false, ..access }),
         target => target,
     }
     .map_err(open::at_path(path))

@@ -1,5 +1,9 @@
 //! A small seeded generator for offsets, choices and payload. Not for secrets.
 
+use std::convert::Infallible;
+
+use rand::TryRng;
+
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix64(u64);
@@ -19,6 +23,12 @@ pub(crate) enum Purpose {
     FillChunk,
     /// When a worker's I/Os are due.
     Arrivals,
+    /// How long a worker's I/Os are.
+    Sizes,
+    /// Which of a worker's I/Os are random.
+    Coin,
+    /// Which blocks are the frequent ones.
+    Places,
 }
 
 impl SplitMix64 {
@@ -34,10 +44,39 @@ impl SplitMix64 {
         scramble(self.0)
     }
 
+    /// A number below `end`, all alike but for a bias of at most `end` in 2^64.
+    #[inline]
+    pub(crate) const fn below(&mut self, end: u64) -> u64 {
+        ((self.next() as u128 * end as u128) >> 64) as u64
+    }
+
     /// The next number of the range from 0 to below 1.
     #[inline]
     pub(crate) const fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// For distributions from elsewhere.
+impl TryRng for SplitMix64 {
+    type Error = Infallible;
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "half of the bits are asked for")]
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(self.next() as u32)
+    }
+
+    #[inline]
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.next())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        bytes
+            .chunks_mut(8)
+            .for_each(|chunk| chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]));
+        Ok(())
     }
 }
 

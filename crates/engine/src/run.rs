@@ -231,7 +231,7 @@ impl Crew {
             setup: Setup {
                 file: target.reopen().map_err(trouble("opening the target"))?,
                 depth: workload.iodepth,
-                slot_bytes: usize::try_from(workload.bs.0).unwrap_or(usize::MAX),
+                slot_bytes: usize::try_from(workload.max_bs().0).unwrap_or(usize::MAX),
             },
             pattern: Pattern::new(workload, job.size, number, job.seed),
             seed: job.seed,
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use crate::open::Access;
     use iotax_model::units::Bytes;
-    use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+    use iotax_model::workload::{IoEngine, Rw, SyncMode, WorkloadKeys};
     use std::fs::File;
     use std::io::Write;
 
@@ -345,7 +345,12 @@ mod tests {
     }
 
     fn target(file: File, write: bool) -> Target {
-        Target { file, access: Access { write, direct: false }, is_device: false, length: 1 << 20 }
+        Target {
+            file,
+            access: Access { write, direct: false, sync: SyncMode::None },
+            is_device: false,
+            length: 1 << 20,
+        }
     }
 
     #[test]

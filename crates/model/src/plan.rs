@@ -120,10 +120,10 @@ impl Plan {
         Ok(())
     }
 
-    /// How large a created target must be: the largest area that any workload uses.
+    /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
-        self.workloads.iter().filter_map(|w| w.size).max().unwrap_or(DEFAULT_SIZE)
+        self.workloads.iter().filter_map(Workload::end).max().unwrap_or(DEFAULT_SIZE)
     }
 
     /// The directories that files are created in, each once.

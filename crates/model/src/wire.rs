@@ -46,7 +46,7 @@ pub enum Request {
         path: Option<String>,
     },
     /// Measure. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
-    Run(Job),
+    Run(Box<Job>),
     /// Measure the engine's own cost. Answered by [`Event::Floor`].
     Floor,
     /// End the agent; a guest powers off.
@@ -61,7 +61,7 @@ pub struct Job {
     pub path: Option<String>,
     /// What to do.
     pub workload: Workload,
-    /// Length of the area from the start.
+    /// Length of the area, from the workload's offset on.
     pub size: Bytes,
     /// Decides offsets and payload.
     pub seed: u64,

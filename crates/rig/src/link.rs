@@ -283,7 +283,7 @@ impl Link {
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, LinkError> {
         let deadline = Duration::from(job.workload.ramp_time) + Duration::from(job.workload.runtime) + slack;
-        self.follow("run", &Request::Run(job.clone()), deadline, |event| match event {
+        self.follow("run", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
             Event::Measuring | Event::Sample(_) => {
                 observe(&event);
                 Heard::More

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use iotax_model::Cell;
 use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome, Sample};
-use iotax_model::units::Nanos;
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::Workload;
 use iotax_rig::ledger::Ledger;
@@ -38,7 +38,7 @@ impl Conductor<'_> {
         let target = &mut self.targets[place.cell.target];
         let mut workload = self.order.plan.workloads[place.cell.workload].clone();
         // What a snapshot costs is paid by the first writes after it: a warm-up would use it up uncounted.
-        let from_the_first = target.built.snapshot.is_some() && workload.rw.writes();
+        let from_the_first = target.built.snapshot.is_some() && workload.rw.modifies();
         if from_the_first {
             workload.ramp_time = Nanos(0);
         }
@@ -54,7 +54,7 @@ impl Conductor<'_> {
         let job = Job {
             path: target.agent_path().map(|path| path.display().to_string()),
             workload: workload.clone(),
-            size: workload.size.unwrap_or(target.built.size),
+            size: workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0))),
             seed: job_seed(self.order.seed, place.cell.workload, place.block),
             interval: interval(&workload),
             writable: target.built.writable,

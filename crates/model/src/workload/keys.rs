@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{IoEngine, RateProcess, Rw, Stamps};
+use super::{
+    ByDirection, Distribution, IoEngine, LengthRange, LengthSplit, RateProcess, Rw, Stamps, Stride, SyncMode,
+};
 use crate::units::{Bytes, Nanos};
 
 /// A value that a key can have.
@@ -41,6 +43,7 @@ macro_rules! plain {
 }
 
 plain!(u8, u32, u64, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps);
+plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode);
 
 /// What is known of a key.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +121,7 @@ macro_rules! keys {
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
                 };
                 if self.name.is_none() {
-                    workload.name = format!("{}-{}-qd{}", workload.rw, workload.bs, workload.iodepth);
+                    workload.name = format!("{}-{}-qd{}", workload.rw, workload.lengths(), workload.iodepth);
                 }
                 workload
             }
@@ -141,7 +144,7 @@ macro_rules! keys {
 
 keys! {
     with_default {
-        /// The pattern: read, write, randread, randwrite, rw or randrw
+        /// The pattern: read, write, randread, randwrite, rw, randrw, trim or randtrim
         rw "RW": Rw = Rw::RandRead;
         /// Bytes of one I/O
         bs "SIZE": Bytes = Bytes(4096);
@@ -155,6 +158,16 @@ keys! {
         ramp_time "TIME": Nanos = Nanos::from_secs(1);
         /// Share of reads in a mix, in percent
         rwmixread "PERCENT": u8 = 50;
+        /// Where the area begins; size counts from there
+        offset "SIZE": Bytes = Bytes(0);
+        /// How random offsets are spread: random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:IO/SIZE:IO/SIZE...
+        random_distribution "HOW": Distribution = Distribution::Random;
+        /// Draw each random offset anew; otherwise every one comes once per pass
+        norandommap "0|1": bool = false;
+        /// Share of a random pattern's I/Os that are random, in percent; the others follow the one before them
+        percentage_random "PERCENT": u8 = 100;
+        /// Whether a write is only done when it is safe: none, sync (O_SYNC) or dsync (O_DSYNC)
+        sync "HOW": SyncMode = SyncMode::None;
         /// Bypass the page cache (O_DIRECT)
         direct "0|1": bool = true;
         /// Drop caches before the measurement
@@ -169,6 +182,20 @@ keys! {
     optional {
         /// Length of the area [default: the whole of what exists, 1GiB of what is created]
         size "SIZE": Bytes;
+        /// Lengths instead of bs, all equally likely: 4k-16k, or for reads, writes and trims 4k-16k,8k-32k
+        bsrange "RANGE": ByDirection<LengthRange>;
+        /// Lengths instead of bs with their shares in percent: 4k/10:64k/50:32k/40
+        bssplit "SPLIT": ByDirection<LengthSplit>;
+        /// From the start of one sequential I/O to the start of the next: -4k goes backwards, 0 stays [default: its length]
+        stride "SIZE": Stride;
+        /// Bytes that each job moves before it ends [default: no end]
+        io_size "SIZE": Bytes;
+        /// How often each job goes through its area, or io_size, before it ends [default: no end]
+        loops "N": u64;
+        /// Flush data and metadata (fsync) after so many writes
+        fsync "N": u64;
+        /// Flush data (fdatasync) after so many writes
+        fdatasync "N": u64;
         /// Open loop: each job begins so many I/Os a second, whether or not earlier ones are done
         rate_iops "N": u64;
         /// Open loop: as rate_iops, in bytes a second

@@ -1,6 +1,11 @@
 //! What I/O is issued. The keys are fio's.
 
+mod distribution;
 mod keys;
+mod lengths;
+mod pattern;
+mod stride;
+mod text;
 mod words;
 
 use std::fmt;
@@ -8,7 +13,11 @@ use std::str::FromStr;
 
 use crate::units::{Bytes, Nanos};
 
+pub use self::distribution::{Distribution, Zone};
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
+pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
+pub use self::stride::Stride;
+pub use self::text::TextError;
 pub(crate) use self::words::words;
 pub use self::words::{WordError, nearest};
 
@@ -24,9 +33,13 @@ words! {
         /// Random writes.
         RandWrite = "randwrite",
         /// Sequential reads and writes mixed by `rwmixread`.
-        ReadWrite = "rw",
+        ReadWrite = "rw" | "readwrite",
         /// Random reads and writes mixed by `rwmixread`.
         RandRw = "randrw",
+        /// Sequential trims: what is there is discarded.
+        Trim = "trim",
+        /// Random trims.
+        RandTrim = "randtrim",
     }
 }
 
@@ -34,19 +47,31 @@ impl Rw {
     /// Whether any I/O of it reads.
     #[must_use]
     pub const fn reads(self) -> bool {
-        !matches!(self, Self::Write | Self::RandWrite)
+        matches!(self, Self::Read | Self::RandRead | Self::ReadWrite | Self::RandRw)
     }
 
     /// Whether any I/O of it writes.
     #[must_use]
     pub const fn writes(self) -> bool {
-        !matches!(self, Self::Read | Self::RandRead)
+        matches!(self, Self::Write | Self::RandWrite | Self::ReadWrite | Self::RandRw)
+    }
+
+    /// Whether any I/O of it trims.
+    #[must_use]
+    pub const fn trims(self) -> bool {
+        matches!(self, Self::Trim | Self::RandTrim)
+    }
+
+    /// Whether it changes what is on the target.
+    #[must_use]
+    pub const fn modifies(self) -> bool {
+        self.writes() || self.trims()
     }
 
     /// Whether offsets are random.
     #[must_use]
     pub const fn is_random(self) -> bool {
-        matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw)
+        matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim)
     }
 }
 
@@ -59,6 +84,18 @@ words! {
         Psync = "psync",
         /// No I/O at all: shows the tool's own cost.
         Null = "null",
+    }
+}
+
+words! {
+    /// Whether a write is only done when it is safe, under fio's names.
+    SyncMode, "sync" {
+        /// It is done when the kernel has it.
+        None = "none" | "0",
+        /// It is done when it is safe, and so is what it changed about the file (O_SYNC).
+        Sync = "sync" | "1",
+        /// It is done when it is safe (O_DSYNC).
+        DSync = "dsync",
     }
 }
 
@@ -102,14 +139,16 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
+    fn refusal(&self, key: &'static str, value: &dyn fmt::Display, accepted: &str) -> WorkloadError {
+        let (name, value, accepted) = (self.name.clone(), value.to_string(), accepted.to_owned());
+        WorkloadError { name, key, value, accepted }
+    }
+
     /// Refuses what no engine can run.
     pub fn check(&self) -> Result<(), WorkloadError> {
-        let refuse = |key, value: &dyn fmt::Display, accepted: String| {
-            Err(WorkloadError { name: self.name.clone(), key, value: value.to_string(), accepted })
-        };
-        if self.bs.0 < 512 || self.bs.0 > 64 << 20 || !self.bs.0.is_multiple_of(512) {
-            return refuse("bs", &self.bs, "accepted: a multiple of 512 from 512 to 64MiB".into());
-        }
+        let refuse =
+            |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
+        self.check_pattern()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
@@ -122,9 +161,6 @@ impl Workload {
         }
         if self.numjobs == 0 || self.numjobs > 1024 {
             return refuse("numjobs", &self.numjobs, "accepted: 1 to 1024".into());
-        }
-        if self.rwmixread > 100 {
-            return refuse("rwmixread", &self.rwmixread, "accepted: 0 to 100 (percent)".into());
         }
         if self.runtime < Nanos::from_millis(100) {
             return refuse("runtime", &self.runtime, "accepted: 100ms and more".into());
@@ -161,16 +197,6 @@ impl Workload {
                 &0,
                 "accepted: 1 and more; left out, errors are counted only".into(),
             );
-        }
-        if let Some(size) = self.size {
-            let jobs = if self.rw.is_random() { 1 } else { u64::from(self.numjobs) };
-            if size.0 / self.bs.0 < jobs {
-                return refuse(
-                    "size",
-                    &size,
-                    format!("at least one block of {} for each job is needed", self.bs),
-                );
-            }
         }
         Ok(())
     }
@@ -235,14 +261,10 @@ mod tests {
         let good = WorkloadKeys::default().complete(&WorkloadKeys::default());
         assert_eq!(good.check(), Ok(()));
         for (bad, key) in [
-            (Workload { bs: Bytes(100), ..good.clone() }, "bs"),
-            (Workload { bs: Bytes(0), ..good.clone() }, "bs"),
             (Workload { iodepth: 0, ..good.clone() }, "iodepth"),
             (Workload { ioengine: IoEngine::Psync, iodepth: 2, ..good.clone() }, "iodepth"),
             (Workload { numjobs: 0, ..good.clone() }, "numjobs"),
-            (Workload { rwmixread: 101, ..good.clone() }, "rwmixread"),
             (Workload { runtime: Nanos(1), ..good.clone() }, "runtime"),
-            (Workload { size: Some(Bytes(1024)), ..good.clone() }, "size"),
         ] {
             assert!(bad.check().expect_err(key).to_string().contains(key));
         }

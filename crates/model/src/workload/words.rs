@@ -33,9 +33,9 @@ pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
-/// Declares an enum whose variants are words of the command line and of plan files.
+/// Declares an enum whose variants are words of the command line and of plan files; a word may have other spellings.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name { $($(#[$vdoc])* $variant),+ }
@@ -54,7 +54,7 @@ macro_rules! words {
         impl std::str::FromStr for $name {
             type Err = $crate::workload::WordError;
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text { $($word => Ok(Self::$variant),)+ _ => Err($crate::workload::WordError::new($what, text, Self::WORDS)) }
+                match text { $($word $(| $alias)* => Ok(Self::$variant),)+ _ => Err($crate::workload::WordError::new($what, text, Self::WORDS)) }
             }
         }
 

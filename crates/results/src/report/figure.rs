@@ -2,6 +2,7 @@
 
 use iotax_model::Workload;
 use iotax_model::units::human;
+use iotax_model::workload::Distribution;
 
 use crate::judge::Tax;
 
@@ -70,9 +71,16 @@ pub(super) fn title(workload: &Workload) -> String {
             format!("read and write, {}/{}", workload.rwmixread, 100_u8.saturating_sub(workload.rwmixread))
         }
         (true, false) => "read".into(),
-        _ => "write".into(),
+        (false, true) => "write".into(),
+        (false, false) => "trim".into(),
     };
-    let mut text = format!("{} {order} {what}, queue depth {}", workload.bs, workload.iodepth);
+    let mut text = format!("{} {order} {what}, queue depth {}", workload.lengths(), workload.iodepth);
+    if workload.rw.is_random() && workload.random_distribution != Distribution::Random {
+        let _ = write!(text, ", {}", workload.random_distribution);
+    }
+    if let Some(stride) = workload.stride {
+        let _ = write!(text, ", stride {stride}");
+    }
     if workload.numjobs > 1 {
         let _ = write!(text, ", {} jobs", workload.numjobs);
     }

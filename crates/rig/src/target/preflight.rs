@@ -36,14 +36,14 @@ impl Needs {
 /// What a plan needs, or the reason why it cannot be carried out here.
 pub fn check(plan: &Plan) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
-    let writes = plan.workloads.iter().find(|workload| workload.rw.writes());
+    let writes = plan.workloads.iter().find(|workload| workload.rw.modifies());
     for target in &plan.targets {
         match (&target.path, &target.file) {
             (Some(path), _) if path.exists() => {
                 check_existing(path, plan)?;
                 if let Some(workload) = writes {
                     return Err(Refusal::input(format!(
-                        "{}: it exists, so it is only read; {:?} writes (rw = {}). Give a path that does not exist: \
+                        "{}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
                          it is created, filled, measured and removed",
                         path.display(),
                         workload.name,
@@ -143,20 +143,30 @@ fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
     let length = existing::length(path).map_err(|error| Refusal::environment(error.to_string()))?;
     for workload in &plan.workloads {
         if let Some(size) = workload.size
-            && size > length
+            && workload.end().is_none_or(|end| end > length)
         {
+            let from = if workload.offset.0 == 0 {
+                String::new()
+            } else {
+                format!(" from --offset {}", workload.offset)
+            };
             return Err(Refusal::input(format!(
-                "{}: --size {size} is more than its length of {} ({length})",
+                "{}: --size {size}{from} is more than its length of {} ({length})",
                 path.display(),
                 human::bytes(length.0)
             )));
         }
-        if length < workload.bs {
+        if length.0.saturating_sub(workload.offset.0) < workload.max_bs().0 {
+            let from = if workload.offset.0 == 0 {
+                String::new()
+            } else {
+                format!(" behind --offset {}", workload.offset)
+            };
             return Err(Refusal::input(format!(
-                "{}: its length of {} bytes is less than one block of {}",
+                "{}: its length of {} bytes is less than one block of {}{from}",
                 path.display(),
                 length.0,
-                workload.bs
+                workload.max_bs()
             )));
         }
     }

@@ -1,0 +1,65 @@
+//! What each kind of pattern costs: CPU time per I/O on the null backend at depth 128, everything else on. The difference
+//! to the first row is the pattern's own.
+//!
+//! `cargo bench -p iotax-engine --bench pattern`
+
+use iotax_engine::measure;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Job;
+use iotax_model::workload::WorkloadKeys;
+
+/// The least of so many runs counts: whatever disturbs one makes it longer.
+const RUNS: usize = 5;
+const SIZE: Bytes = Bytes(1 << 30);
+
+const KINDS: &[(&str, &[(&str, &str)])] = &[
+    ("sequential", &[("rw", "read")]),
+    ("stride -4k", &[("rw", "read"), ("stride", "-4k")]),
+    ("mix (all reads: writes would cost content)", &[("rw", "rw"), ("rwmixread", "100")]),
+    ("io_size", &[("rw", "read"), ("io_size", "8000p")]),
+    ("random, each once", &[]),
+    ("random, each once, not a power of two", &[("size", "1000m")]),
+    ("norandommap", &[("norandommap", "1")]),
+    ("zipf:1.2", &[("random_distribution", "zipf:1.2")]),
+    ("pareto:0.2", &[("random_distribution", "pareto:0.2")]),
+    ("normal:20", &[("random_distribution", "normal:20")]),
+    ("zoned:50/5:30/15:20/80", &[("random_distribution", "zoned:50/5:30/15:20/80")]),
+    ("percentage_random=50", &[("percentage_random", "50")]),
+    ("bsrange=4k-64k", &[("bsrange", "4k-64k")]),
+    ("bssplit=4k/60:64k/40", &[("bssplit", "4k/60:64k/40")]),
+];
+
+/// Nanoseconds of CPU time per I/O, or why there is none.
+fn cost(keys: &[(&str, &str)], path: &std::path::Path) -> Result<f64, String> {
+    let mut own = WorkloadKeys::default();
+    let common = [
+        ("ioengine", "null"),
+        ("iodepth", "128"),
+        ("direct", "0"),
+        ("ramp_time", "20ms"),
+        ("runtime", "200ms"),
+    ];
+    for (key, text) in common.iter().chain(keys) {
+        own.set(key, text)?;
+    }
+    let workload = own.complete(&WorkloadKeys::default());
+    let (size, interval) = (workload.size.unwrap_or(SIZE), Nanos::from_millis(100));
+    let job = Job { path: None, workload, size, seed: 1, interval, writable: true };
+    let outcome = measure(&job, path, &mut |_| ()).map_err(|error| error.to_string())?;
+    Ok((outcome.cpu.user_ns + outcome.cpu.system_ns) as f64 / outcome.tallies.ios() as f64)
+}
+
+fn main() -> Result<(), String> {
+    let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+    file.as_file().set_len(SIZE.0).map_err(|error| error.to_string())?;
+    let mut least = vec![f64::INFINITY; KINDS.len()];
+    for _ in 0..RUNS {
+        for (least, (_, keys)) in least.iter_mut().zip(KINDS) {
+            *least = least.min(cost(keys, file.path())?);
+        }
+    }
+    for ((name, _), cost) in KINDS.iter().zip(&least) {
+        println!("{name:<45} {cost:6.1} ns  {:+6.1}", cost - least[0]);
+    }
+    Ok(())
+}

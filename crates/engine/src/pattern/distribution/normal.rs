@@ -1,0 +1,59 @@
+//! Blocks around the middle.
+
+use rand_distr::{Distribution as _, StandardNormal};
+
+use crate::random::SplitMix64;
+
+/// Draws blocks by a normal distribution around the middle; what would fall outside is drawn again.
+#[derive(Debug, Clone)]
+pub(in crate::pattern) struct Normal {
+    count: f64,
+    deviation: f64,
+}
+
+impl Normal {
+    /// For blocks below `count`, at least 1; the standard deviation is `percent` of them, above 0.
+    pub(super) fn new(count: u64, percent: f64) -> Self {
+        Self { count: count as f64, deviation: count as f64 * percent / 100.0 }
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to below the count")]
+    pub(super) fn next(&self, random: &mut SplitMix64) -> u64 {
+        loop {
+            let normal: f64 = StandardNormal.sample(random);
+            let place = self.count / 2.0 + normal * self.deviation;
+            if place >= 0.0 && place < self.count {
+                return place as u64;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{follows, random};
+    use super::*;
+    use statrs::distribution::{ContinuousCDF, Normal as Theory};
+
+    #[test]
+    fn draws_follow_the_law_cut_at_the_edges() {
+        let count = 1_u64 << 40;
+        for percent in [0.1, 10.0, 30.0, 100.0] {
+            let normal = Normal::new(count, percent);
+            let theory = Theory::new(0.5, percent / 100.0).expect("a distribution");
+            let (low, high) = (theory.cdf(0.0), theory.cdf(1.0));
+            let mut random = random(5);
+            follows(|x| (theory.cdf(x / count as f64) - low) / (high - low), || normal.next(&mut random));
+        }
+    }
+
+    #[test]
+    fn few_blocks_are_all_that_there_are() {
+        let mut random = random(6);
+        for count in 1..5 {
+            let normal = Normal::new(count, 50.0);
+            assert!((0..1000).all(|_| normal.next(&mut random) < count));
+        }
+    }
+}

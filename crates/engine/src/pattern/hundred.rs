@@ -1,0 +1,25 @@
+//! Draws by percentages.
+
+use crate::random::SplitMix64;
+
+/// A value for each of a hundred equally likely draws.
+#[derive(Debug, Clone)]
+pub(super) struct Hundred<T>(Box<[T; 100]>);
+
+impl<T: Copy> Hundred<T> {
+    /// Of values with their percentages, which add up to 100.
+    pub(super) fn new(shares: impl IntoIterator<Item = (T, u8)>) -> Self {
+        let values: Vec<T> = shares
+            .into_iter()
+            .flat_map(|(value, percent)| std::iter::repeat_n(value, percent.into()))
+            .collect();
+        Self(values.try_into().ok().expect("shares add up to 100: their parsers see to it"))
+    }
+
+    /// One of the values, each as often as its percentage says.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "below 100")]
+    pub(super) fn draw(&self, random: &mut SplitMix64) -> T {
+        self.0[random.below(100) as usize]
+    }
+}

@@ -1,0 +1,44 @@
+//! Whether the next I/O reads, writes or trims.
+
+use iotax_model::workload::{Rw, Workload};
+
+use super::{Direction, Permutation};
+use crate::random::SplitMix64;
+
+/// The directions of a pattern.
+#[derive(Debug, Clone)]
+pub(super) enum Mix {
+    Only(Direction),
+    /// `reads` of every 100 I/Os are reads, at random places among them.
+    Both {
+        reads: u64,
+        deck: Permutation,
+    },
+}
+
+impl Mix {
+    pub(super) fn new(workload: &Workload, random: SplitMix64) -> Self {
+        match workload.rw {
+            Rw::Read | Rw::RandRead => Self::Only(Direction::Read),
+            Rw::Write | Rw::RandWrite => Self::Only(Direction::Write),
+            Rw::Trim | Rw::RandTrim => Self::Only(Direction::Trim),
+            Rw::ReadWrite | Rw::RandRw => {
+                Self::Both { reads: workload.rwmixread.into(), deck: Permutation::new(100, random) }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> Direction {
+        match self {
+            Self::Only(direction) => *direction,
+            Self::Both { reads, deck } => {
+                if deck.next() < *reads {
+                    Direction::Read
+                } else {
+                    Direction::Write
+                }
+            }
+        }
+    }
+}

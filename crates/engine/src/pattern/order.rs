@@ -1,0 +1,187 @@
+//! Where the next I/O goes.
+
+use iotax_model::units::Bytes;
+use iotax_model::workload::Workload;
+
+use super::distribution::Draw;
+use super::sizes::Size;
+use crate::random::{Purpose, SplitMix64};
+
+/// The order of a pattern's offsets, all in bytes from the target's start.
+#[derive(Debug, Clone)]
+pub(super) enum Order {
+    Sequential(Walk),
+    Random(Blocks),
+    /// `percent` of the I/Os are random, and the others follow their predecessor.
+    Partly(Box<Partly>),
+}
+
+/// See [`Order::Partly`].
+#[derive(Debug, Clone)]
+pub(super) struct Partly {
+    percent: u64,
+    coin: SplitMix64,
+    blocks: Blocks,
+    walk: Walk,
+}
+
+impl Order {
+    /// Of worker number `job`. Sequential workers divide the area among them; random ones each roam over all of it in an order
+    /// of their own.
+    pub(super) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
+        let start = workload.offset.0;
+        if !workload.rw.is_random() {
+            let longest = workload.max_bs().0;
+            let (first, end) = slice(size.0 / longest, job, workload.numjobs);
+            let stride = workload.stride.map(|stride| stride.0);
+            return Self::Sequential(Walk::new(start + first * longest, start + end * longest, stride));
+        }
+        let blocks = Blocks::new(workload, size, job, seed);
+        match workload.percentage_random {
+            100.. => Self::Random(blocks),
+            percent => Self::Partly(Box::new(Partly {
+                percent: percent.into(),
+                coin: SplitMix64::new(seed, Purpose::Coin, job.into()),
+                walk: Walk::new(start, start + blocks.bytes, None),
+                blocks,
+            })),
+        }
+    }
+
+    /// Bytes of the area that one pass goes through.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Sequential(walk) => walk.end - walk.first,
+            Self::Random(blocks) => blocks.bytes,
+            Self::Partly(partly) => partly.blocks.bytes,
+        }
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self, size: Size) -> u64 {
+        match self {
+            Self::Sequential(walk) => walk.next(size.length),
+            Self::Random(blocks) => blocks.next(size),
+            Self::Partly(partly) => partly.next(size),
+        }
+    }
+}
+
+impl Partly {
+    fn next(&mut self, size: Size) -> u64 {
+        if self.coin.below(100) >= self.percent {
+            return self.walk.next(size.length);
+        }
+        let offset = self.blocks.next(size);
+        self.walk.next = offset + u64::from(size.length);
+        offset
+    }
+}
+
+/// One I/O after the other from `first` to `end`, and over again. Where an I/O would leave the area, it starts over.
+#[derive(Debug, Clone)]
+pub(super) struct Walk {
+    first: u64,
+    end: u64,
+    next: u64,
+    /// From the start of one I/O to the start of the next; `None`: each begins where the last one ended.
+    stride: Option<i64>,
+}
+
+impl Walk {
+    /// The area must hold the longest I/O.
+    fn new(first: u64, end: u64, stride: Option<i64>) -> Self {
+        // Backwards it starts over at once, which is at the end.
+        let next = if stride.is_some_and(i64::is_negative) { end } else { first };
+        Self { first, end, next, stride }
+    }
+
+    #[inline]
+    fn next(&mut self, length: u32) -> u64 {
+        let length = u64::from(length);
+        match self.stride {
+            None => {
+                let offset = if self.next + length > self.end { self.first } else { self.next };
+                self.next = offset + length;
+                offset
+            }
+            Some(stride) => {
+                let is_inside = self.next >= self.first && self.next.saturating_add(length) <= self.end;
+                let offset = match is_inside {
+                    true => self.next,
+                    false if stride < 0 => self.end - length,
+                    false => self.first,
+                };
+                // Below 0 it becomes a number beyond any end.
+                self.next = offset.wrapping_add_signed(stride);
+                offset
+            }
+        }
+    }
+}
+
+/// Random places.
+#[derive(Debug, Clone)]
+pub(super) struct Blocks {
+    draw: Draw,
+    /// Bytes from one place to the next: the shortest I/O.
+    unit: u64,
+    /// Where the area starts.
+    start: u64,
+    /// Bytes of the area, whole units.
+    bytes: u64,
+}
+
+impl Blocks {
+    fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
+        let unit = workload.min_bs().0;
+        let count = size.0 / unit;
+        Self {
+            draw: Draw::new(workload, count, job, seed),
+            unit,
+            start: workload.offset.0,
+            bytes: count * unit,
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, size: Size) -> u64 {
+        let (length, align) = (u64::from(size.length), u64::from(size.align));
+        let mut place = self.draw.next() * self.unit;
+        if align != self.unit {
+            place -= place % align;
+        }
+        if place + length > self.bytes {
+            // It keeps its length and moves back as far as it must: what was drawn is still within it.
+            place -= (place + length - self.bytes).next_multiple_of(align);
+        }
+        self.start + place
+    }
+}
+
+/// First and end block of one worker's slice. Slices tile the area and differ in length by at most one block.
+fn slice(blocks: u64, job: u32, jobs: u32) -> (u64, u64) {
+    let share = blocks / u64::from(jobs);
+    let longer = blocks % u64::from(jobs);
+    let first = |job: u64| job * share + job.min(longer);
+    (first(job.into()), first(u64::from(job) + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #[test]
+        fn slices_tile_the_area(jobs in 1_u32..64, extra in 0_u64..10_000) {
+            let blocks = u64::from(jobs) + extra;
+            let slices: Vec<_> = (0..jobs).map(|job| slice(blocks, job, jobs)).collect();
+            prop_assert_eq!((slices[0].0, slices[slices.len() - 1].1), (0, blocks));
+            prop_assert!(slices.windows(2).all(|pair| pair[0].1 == pair[1].0));
+            let lengths: HashSet<u64> = slices.iter().map(|(first, end)| end - first).collect();
+            prop_assert!(lengths.len() <= 2 && !lengths.contains(&0));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! How often random I/O comes to which part of the area.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::text::{TextError, text_form};
+
+/// How random offsets are spread over the area, under fio's names.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Distribution {
+    /// Everywhere alike.
+    Random,
+    /// The n-th most frequent block is drawn in proportion to n to the power of -theta; which blocks those are is scattered
+    /// over the area. Above 0, at most 100.
+    Zipf(f64),
+    /// The share h of the blocks gets the share 1-h of the I/O, and so on within it; scattered. Between 0 and 1.
+    Pareto(f64),
+    /// Around the middle of the area with this standard deviation, in percent of the area. Above 0, at most 100.
+    Normal(f64),
+    /// Zones from the start of the area on, each with its share of the I/O. The shares of I/O add up to 100.
+    Zoned(Vec<Zone>),
+}
+
+/// A part of the area, and how much of the I/O it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zone {
+    /// Percent of the I/O.
+    pub access: u8,
+    /// Percent of the area, at least 1.
+    pub size: u8,
+}
+
+fn number(text: &str, fits: impl Fn(f64) -> bool, range: &str) -> Result<f64, String> {
+    match text.parse() {
+        // What Rust reads beyond figures (inf, NaN) fits no range.
+        Ok(value) if fits(value) => Ok(value),
+        _ => Err(format!("{text:?} is not a number {range}")),
+    }
+}
+
+fn zones(text: &str) -> Result<Vec<Zone>, String> {
+    let zones = text.split(':').map(zone).collect::<Result<Vec<_>, _>>()?;
+    let sum = |part: fn(&Zone) -> u8| zones.iter().map(|zone| u32::from(part(zone))).sum::<u32>();
+    match (sum(|zone| zone.access), sum(|zone| zone.size)) {
+        (100, ..=100) => Ok(zones),
+        (100, sizes) => Err(format!("the zones take {sizes} percent of the area")),
+        (accesses, _) => Err(format!("the shares of I/O add up to {accesses}, not 100")),
+    }
+}
+
+fn zone(text: &str) -> Result<Zone, String> {
+    let refuse = || format!("{text:?} is not a zone");
+    let (access, size) = text.split_once('/').ok_or_else(refuse)?;
+    match (access.trim().parse(), size.trim().parse()) {
+        (Ok(access @ 0..=100), Ok(size @ 1..=100)) => Ok(Zone { access, size }),
+        _ => Err(refuse()),
+    }
+}
+
+impl FromStr for Distribution {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let (kind, value) = text.split_once(':').unwrap_or((text, ""));
+        let read = match kind {
+            "random" if !text.contains(':') => Ok(Self::Random),
+            "zipf" => {
+                number(value, |theta| theta > 0.0 && theta <= 100.0, "above 0, up to 100").map(Self::Zipf)
+            }
+            "pareto" => number(value, |h| h > 0.0 && h < 1.0, "between 0 and 1").map(Self::Pareto),
+            "normal" => {
+                number(value, |dev| dev > 0.0 && dev <= 100.0, "above 0, up to 100").map(Self::Normal)
+            }
+            "zoned" => zones(value).map(Self::Zoned),
+            _ => Err(format!("{kind:?} is not one that is known")),
+        };
+        read.map_err(|reason| {
+            let accepted = "random, zipf:THETA, pareto:H, normal:DEVIATION (percent of the area), or \
+                            zoned:IO/SIZE:IO/SIZE... (percent) such as zoned:50/5:30/15:20/80";
+            TextError::new("a distribution", text, reason, accepted)
+        })
+    }
+}
+
+impl fmt::Display for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Random => f.write_str("random"),
+            Self::Zipf(theta) => write!(f, "zipf:{theta}"),
+            Self::Pareto(h) => write!(f, "pareto:{h}"),
+            Self::Normal(deviation) => write!(f, "normal:{deviation}"),
+            Self::Zoned(zones) => {
+                f.write_str("zoned")?;
+                zones.iter().try_for_each(|zone| write!(f, ":{}/{}", zone.access, zone.size))
+            }
+        }
+    }
+}
+
+text_form!(Distribution);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn reads_what_fio_reads() {
+        let zones = |zones: &[(u8, u8)]| {
+            Distribution::Zoned(zones.iter().map(|&(access, size)| Zone { access, size }).collect())
+        };
+        for (text, distribution) in [
+            ("random", Distribution::Random),
+            ("zipf:1.2", Distribution::Zipf(1.2)),
+            ("zipf:1", Distribution::Zipf(1.0)),
+            ("pareto:0.2", Distribution::Pareto(0.2)),
+            ("normal:20", Distribution::Normal(20.0)),
+            ("zoned:50/5:30/15:20/80", zones(&[(50, 5), (30, 15), (20, 80)])),
+            ("zoned:0/50:100/10", zones(&[(0, 50), (100, 10)])),
+        ] {
+            assert_eq!(text.parse(), Ok(distribution), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("", "\"\" is not one that is known"),
+            ("random:1", "\"random\" is not one"),
+            ("zipff:1", "\"zipff\" is not one"),
+            ("zipf", "\"\" is not a number above 0"),
+            ("zipf:0", "\"0\" is not a number above 0"),
+            ("zipf:inf", "\"inf\" is not a number above 0"),
+            ("zipf:nan", "\"nan\" is not a number above 0"),
+            ("zipf:1.2,1.3", "\"1.2,1.3\" is not a number"),
+            ("pareto:1", "\"1\" is not a number between 0 and 1"),
+            ("normal:-1", "\"-1\" is not a number above 0"),
+            ("zoned", "\"\" is not a zone"),
+            ("zoned:50/5", "add up to 50, not 100"),
+            ("zoned:50/60:50/50", "take 110 percent"),
+            ("zoned:100/0", "\"100/0\" is not a zone"),
+            ("zoned:100/5/5", "\"100/5/5\" is not a zone"),
+            ("zoned:256/5", "\"256/5\" is not a zone"),
+        ] {
+            let error = text.parse::<Distribution>().expect_err(text).to_string();
+            assert!(error.contains(reason) && error.contains("zipf:THETA"), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_and_printed_back_or_refused(
+            text in "(zipf|pareto|normal|zoned|random):[0-9./:e-]{0,20}|zoned:100/[1-9]{1,2}|.{0,12}",
+        ) {
+            if let Ok(distribution) = text.parse::<Distribution>() {
+                prop_assert_eq!(distribution.to_string().parse(), Ok(distribution));
+            }
+        }
+    }
+}

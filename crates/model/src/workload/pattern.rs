@@ -1,0 +1,105 @@
+//! What a pattern's keys must be.
+
+use std::fmt::Display;
+
+use super::lengths::{LENGTH, is_length};
+use super::{Workload, WorkloadError};
+use crate::units::Bytes;
+
+const SECTORS: &str = "accepted: a multiple of 512";
+
+impl Workload {
+    /// Refuses a pattern that no engine can do.
+    pub(super) fn check_pattern(&self) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
+        if !is_length(self.bs) {
+            return refuse("bs", &self.bs, &format!("accepted: {LENGTH}"));
+        }
+        if let (Some(_), Some(split)) = (&self.bsrange, &self.bssplit) {
+            return refuse("bssplit", split, "bsrange is given too; use one of them");
+        }
+        for (key, percent) in [("rwmixread", self.rwmixread), ("percentage_random", self.percentage_random)] {
+            if percent > 100 {
+                return refuse(key, &percent, "accepted: 0 to 100 (percent)");
+            }
+        }
+        if let Some(stride) = self.stride.filter(|_| self.rw.is_random()) {
+            return refuse("stride", &stride, &format!("rw = {} is random; use a sequential one", self.rw));
+        }
+        if !self.offset.0.is_multiple_of(512) {
+            return refuse("offset", &self.offset, SECTORS);
+        }
+        if let Some(bytes) = self.io_size.filter(|bytes| bytes.0 == 0 || !bytes.0.is_multiple_of(512)) {
+            return refuse(
+                "io_size",
+                &bytes,
+                "accepted: a multiple of 512, above 0; left out, there is no end",
+            );
+        }
+        for (key, times) in [("loops", self.loops), ("fsync", self.fsync), ("fdatasync", self.fdatasync)] {
+            if times == Some(0) {
+                return refuse(key, &0, "accepted: 1 and more, or nothing at all");
+            }
+        }
+        if let (Some(_), Some(writes)) = (self.fsync, self.fdatasync) {
+            return refuse("fdatasync", &writes, "fsync is given too, and does more; use one of them");
+        }
+        self.check_size()
+    }
+
+    fn check_size(&self) -> Result<(), WorkloadError> {
+        let Some(size) = self.size else { return Ok(()) };
+        let jobs = if self.rw.is_random() { 1 } else { u64::from(self.numjobs) };
+        if size.0 / self.max_bs().0 < jobs {
+            let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
+            return Err(self.refusal("size", &size, &accepted));
+        }
+        if self.end().is_none_or(|end| i64::try_from(end.0).is_err()) {
+            let accepted =
+                format!("with offset = {} it ends beyond any file; lower one of them", self.offset);
+            return Err(self.refusal("size", &size, &accepted));
+        }
+        Ok(())
+    }
+
+    /// Where the area ends, counted from the target's start; absent if its size is not given or beyond all numbers.
+    #[must_use]
+    pub fn end(&self) -> Option<Bytes> {
+        self.size.and_then(|size| size.0.checked_add(self.offset.0)).map(Bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workload::WorkloadKeys;
+
+    #[test]
+    fn what_no_pattern_can_do_is_refused() {
+        for (keys, refusal) in [
+            (&[("bs", "100")][..], "bs = 100: accepted: a multiple of 512"),
+            (&[("bs", "0")], "bs = 0: accepted"),
+            (&[("bsrange", "4k-8k"), ("bssplit", "4k/60:8k")], "bssplit = 4k/60:8k: bsrange is given too"),
+            (&[("rwmixread", "101")], "rwmixread = 101: accepted: 0 to 100"),
+            (&[("percentage_random", "101")], "percentage_random = 101: accepted: 0 to 100"),
+            (&[("stride", "-4k")], "stride = -4k: rw = randread is random"),
+            (&[("offset", "100")], "offset = 100: accepted: a multiple of 512"),
+            (&[("io_size", "0")], "io_size = 0: accepted"),
+            (&[("io_size", "4000")], "io_size = 4000: accepted"),
+            (&[("loops", "0")], "loops = 0: accepted: 1 and more"),
+            (&[("fsync", "0")], "fsync = 0: accepted: 1 and more"),
+            (&[("fsync", "1"), ("fdatasync", "2")], "fdatasync = 2: fsync is given too"),
+            (&[("size", "1k")], "size = 1k: at least one block of 4k"),
+            (&[("size", "4k"), ("bssplit", "4k/90:8k")], "size = 4k: at least one block of 8k"),
+            (
+                &[("size", "8k"), ("numjobs", "3"), ("rw", "read")],
+                "size = 8k: at least one block of 4k for each job",
+            ),
+            (&[("size", "8000p"), ("offset", "8000p")], "it ends beyond any file"),
+        ] {
+            let mut own = WorkloadKeys::default();
+            keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
+            let error = own.complete(&WorkloadKeys::default()).check().expect_err(refusal).to_string();
+            assert!(error.contains(refusal), "{error}");
+        }
+    }
+}

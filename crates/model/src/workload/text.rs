@@ -1,0 +1,37 @@
+//! What values with a text form of their own have in common.
+
+/// A text that is not what a key expects.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{input:?} is not {what}: {reason}; accepted: {accepted}")]
+pub struct TextError {
+    what: &'static str,
+    input: String,
+    reason: String,
+    accepted: &'static str,
+}
+
+impl TextError {
+    /// An error that quotes the input, says what is wrong with it and what is accepted.
+    pub(super) fn new(what: &'static str, input: &str, reason: String, accepted: &'static str) -> Self {
+        Self { what, input: input.to_owned(), reason, accepted }
+    }
+}
+
+/// Has serde write and read a type by its text form.
+macro_rules! text_form {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <String as serde::Deserialize>::deserialize(deserializer)?
+                    .parse()
+                    .map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(super) use text_form;
