@@ -234,7 +234,9 @@ fn an_open_loop_keeps_its_rate() {
             // At random, four standard deviations of a Poisson distribution.
             let chance = if rate_process == RateProcess::Poisson { 4.0 * (asked as f64).sqrt() } else { 0.0 };
             assert!(pacing.due.abs_diff(asked) as f64 <= chance, "{case}");
-            assert!(done.abs_diff(pacing.due) as f64 <= 0.005 * pacing.due as f64, "{case}");
+            // A machine that is busy at the window's end leaves a backlog.
+            let begun = pacing.due - pacing.backlog;
+            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64, "{case}");
             let response = outcome.tallies.response().expect("an open loop");
             assert_eq!(response.count(), done, "{case}");
         }
