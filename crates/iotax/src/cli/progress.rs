@@ -8,6 +8,9 @@ use iotax_model::units::{Bytes, human};
 use super::say::say;
 use crate::conduct::{Progress, Step};
 
+/// An I/O that takes so long is worth a word while it lasts.
+const LONG_NS: u64 = 1_000_000_000;
+
 /// Watches a run for a person.
 pub(super) struct Watcher {
     bar: ProgressBar,
@@ -90,9 +93,13 @@ impl Progress for Watcher {
         }
     }
 
-    fn interval(&mut self, iops: f64) {
+    fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
         self.iops.push(iops);
-        self.show(format!("{}  {} IOPS  {}", self.cell, human::count(iops), sparkline(&self.iops)));
+        let waits = oldest_ns
+            .filter(|age| *age >= LONG_NS)
+            .map(|age| format!("  an I/O has been in flight for {}", human::time(age as f64)));
+        let waits = waits.unwrap_or_default();
+        self.show(format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&self.iops)));
     }
 
     fn note(&mut self, text: &str) {

@@ -129,7 +129,7 @@ impl Watch {
                 }
                 let ios: u64 = sample.tallies.ios();
                 if sample.duration_ns > 0 {
-                    progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64);
+                    progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64, sample.oldest_ns);
                 }
                 self.samples.push(sample.clone());
             }

@@ -22,8 +22,8 @@ pub(crate) trait Progress {
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes);
     /// A cell's measurement begins.
     fn cell(&mut self, step: Step<'_>);
-    /// One interval of it.
-    fn interval(&mut self, iops: f64);
+    /// One interval of it, and how long the oldest I/O in flight had been there at its end.
+    fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
     /// Something the reader should know at once.
     fn note(&mut self, text: &str);
 }
