@@ -68,6 +68,7 @@ impl Order {
 }
 
 impl Partly {
+    #[inline(never)]
     fn next(&mut self, size: Size) -> u64 {
         if self.coin.below(100) >= self.percent {
             return self.walk.next(size.length);
@@ -105,18 +106,21 @@ impl Walk {
                 self.next = offset + length;
                 offset
             }
-            Some(stride) => {
-                let is_inside = self.next >= self.first && self.next.saturating_add(length) <= self.end;
-                let offset = match is_inside {
-                    true => self.next,
-                    false if stride < 0 => self.end - length,
-                    false => self.first,
-                };
-                // Below 0 it becomes a number beyond any end.
-                self.next = offset.wrapping_add_signed(stride);
-                offset
-            }
+            Some(stride) => self.stride(length, stride),
         }
+    }
+
+    #[inline(never)]
+    fn stride(&mut self, length: u64, stride: i64) -> u64 {
+        let is_inside = self.next >= self.first && self.next.saturating_add(length) <= self.end;
+        let offset = match is_inside {
+            true => self.next,
+            false if stride < 0 => self.end - length,
+            false => self.first,
+        };
+        // Below 0 it becomes a number beyond any end.
+        self.next = offset.wrapping_add_signed(stride);
+        offset
     }
 }
 
@@ -130,6 +134,8 @@ pub(super) struct Blocks {
     start: u64,
     /// Bytes of the area, whole units.
     bytes: u64,
+    /// Whether all I/Os are as long as a unit.
+    is_uniform: bool,
 }
 
 impl Blocks {
@@ -141,21 +147,23 @@ impl Blocks {
             unit,
             start: workload.offset.0,
             bytes: count * unit,
+            is_uniform: workload.max_bs().0 == unit,
         }
     }
 
     #[inline]
     fn next(&mut self, size: Size) -> u64 {
+        let place = self.draw.next() * self.unit;
+        self.start + if self.is_uniform { place } else { self.fit(place, size) }
+    }
+
+    /// The place for an I/O of that size which contains the one that was drawn.
+    #[inline(never)]
+    fn fit(&self, place: u64, size: Size) -> u64 {
         let (length, align) = (u64::from(size.length), u64::from(size.align));
-        let mut place = self.draw.next() * self.unit;
-        if align != self.unit {
-            place -= place % align;
-        }
-        if place + length > self.bytes {
-            // It keeps its length and moves back as far as it must: what was drawn is still within it.
-            place -= (place + length - self.bytes).next_multiple_of(align);
-        }
-        self.start + place
+        let place = place - place % align;
+        // One that would leave the area keeps its length and moves back as far as it must.
+        place - (place + length).saturating_sub(self.bytes).next_multiple_of(align)
     }
 }
 

@@ -72,6 +72,7 @@ impl Sizes {
 }
 
 impl Several {
+    #[inline(never)]
     fn next(&mut self, direction: Direction) -> Size {
         let lengths = match direction {
             Direction::Write => &self.write,

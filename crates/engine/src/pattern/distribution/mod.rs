@@ -87,6 +87,15 @@ impl Draw {
         match self {
             Self::Once(permutation) => permutation.next(),
             Self::Uniform { count, random } => random.below(*count),
+            _ => self.next_uneven(),
+        }
+    }
+
+    /// Apart, to keep the even cases short.
+    #[inline(never)]
+    fn next_uneven(&mut self) -> u64 {
+        match self {
+            Self::Once(_) | Self::Uniform { .. } => self.next(),
             Self::Zipf { ranks, places, random } => places.of(ranks.next(random)),
             Self::Pareto { ranks, places, random } => places.of(ranks.next(random)),
             Self::Normal { blocks, random } => blocks.next(random),
