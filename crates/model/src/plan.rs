@@ -159,6 +159,7 @@ mod tests {
     use super::*;
     use crate::target::{CacheMode, Format};
     use crate::units::Nanos;
+    use proptest::prelude::*;
 
     const GOOD: &str = r#"
 name = "which disk format for our VMs"
@@ -196,6 +197,20 @@ iodepth = 16
         assert_eq!(plan.targets[1].guest.as_ref().map(|g| g.cache), Some(CacheMode::None));
         let json = serde_json::to_string(&plan).expect("serializes");
         assert_eq!(serde_json::from_str::<Plan>(&json).expect("reads back"), plan);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// As the fuzz target of that name: any text in place of any part of a good plan.
+        #[test]
+        fn plan(from in 0..GOOD.len(), length in 0_usize..12, text in "[0-9a-z\"=\\[\\]{}.\n-]{0,12}|.{0,8}") {
+            let to = (from + length).min(GOOD.len());
+            if let Ok(plan) = Plan::from_toml(&format!("{}{text}{}", &GOOD[..from], &GOOD[to..])) {
+                let json = serde_json::to_string(&plan).expect("a plan has a text form");
+                prop_assert_eq!(serde_json::from_str::<Plan>(&json).expect(&json), plan);
+            }
+        }
     }
 
     #[test]

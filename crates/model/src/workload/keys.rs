@@ -220,6 +220,25 @@ impl From<WorkloadKeys> for Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        /// As the fuzz target of that name.
+        #[test]
+        fn values(
+            key in prop::sample::select(KEYS),
+            text in "[a-z_]{0,10}:?[0-9.]{0,6}[kmgGiBs]{0,3}([-:/,][0-9]{1,3}[km]?){0,3}|.{0,16}",
+        ) {
+            let mut keys = WorkloadKeys::default();
+            if keys.set(key.name, &text).is_ok() {
+                let json = serde_json::to_string(&keys).expect("keys have a text form");
+                prop_assert_eq!(serde_json::from_str::<WorkloadKeys>(&json).expect(&json), keys.clone());
+                let _ = keys.complete(&WorkloadKeys::default()).check();
+            }
+        }
+    }
 
     #[test]
     fn every_default_is_read_back_from_its_text() {

@@ -1,0 +1,12 @@
+//! Plans of any text are read or refused; what is read is complete enough to be written and read again.
+#![no_main]
+
+use iotax_model::Plan;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(plan) = Plan::from_toml(text) {
+        let json = serde_json::to_string(&plan).expect("a plan has a text form");
+        assert_eq!(serde_json::from_str::<Plan>(&json).expect(&json), plan);
+    }
+});
