@@ -30,9 +30,32 @@ pub enum EngineError {
     /// The kernel has no io_uring or does not let us use it.
     #[error(
         "io_uring cannot be used here ({error}): the kernel lacks it, or the sysctl kernel.io_uring_disabled or a \
-         container's seccomp filter forbids it; use --ioengine psync"
+         container's seccomp filter forbids it; hipri and sqthread_poll need it: leave them out, and ioengine = auto \
+         takes what there is"
     )]
     NoIoUring {
+        /// The system's answer.
+        error: io::Error,
+    },
+    /// Nothing here keeps more than one I/O of a job in flight.
+    #[error(
+        "iodepth = {iodepth}: neither io_uring ({io_uring}) nor libaio ({libaio}) can be used here; use iodepth = 1, and \
+         numjobs = {iodepth} for as much at once"
+    )]
+    NotAsynchronous {
+        /// What was asked for.
+        iodepth: u32,
+        /// Why not this.
+        io_uring: String,
+        /// The system's answer.
+        libaio: io::Error,
+    },
+    /// The kernel or the device does not poll for completions.
+    #[error(
+        "hipri = true: polled I/O is refused here ({error}); it needs direct = true and a device with queues for it, such \
+         as NVMe with the module parameter nvme.poll_queues=1; use hipri = false"
+    )]
+    NoPolling {
         /// The system's answer.
         error: io::Error,
     },
