@@ -50,15 +50,6 @@ pub enum EngineError {
         /// The system's answer.
         libaio: io::Error,
     },
-    /// The kernel or the device does not poll for completions.
-    #[error(
-        "hipri = true: polled I/O is refused here ({error}); it needs direct = true and a device with queues for it, such \
-         as NVMe with the module parameter nvme.poll_queues=1; use hipri = false"
-    )]
-    NoPolling {
-        /// The system's answer.
-        error: io::Error,
-    },
     /// The buffers would not fit into memory.
     #[error(
         "numjobs x iodepth x bs = {asked} of buffers are more than half of this machine's {memory} of memory; \
@@ -108,6 +99,12 @@ pub enum Refusal {
     /// Direct I/O was asked for and is not to be had.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
+    /// Nobody polls for completions.
+    #[error(
+        "polled I/O is not to be had here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \
+         module parameter nvme.poll_queues=1; use hipri = false"
+    )]
+    NoPolling(String),
     /// Offsets or lengths would not suit direct I/O.
     #[error(
         "{key} = {value} is not a multiple of {unit}, the unit of direct I/O here; use such a {key}, or direct = false"

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, StatxFlags, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
 use crate::error::{EngineError, Refusal};
+use crate::queue;
 
 /// `f_type` of tmpfs, see statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -74,6 +75,11 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         && let Some((key, value)) = misaligned(workload, unit)
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
+    }
+    if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {
+        return Err(refuse(Refusal::NoPolling(
+            "its device has no queues for it (queue/io_poll is 0)".into(),
+        )));
     }
     Ok(target)
 }
@@ -296,6 +302,20 @@ mod tests {
             let workload = keys.complete(&WorkloadKeys::default());
             assert_eq!(misaligned(&workload, 4096), named.map(|value| (key, value.to_owned())));
             assert_eq!(misaligned(&workload, 512), None);
+        }
+    }
+
+    #[test]
+    fn a_device_without_queues_for_it_is_not_polled() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.as_file().set_len(1 << 20).expect("sized");
+        let keys = WorkloadKeys { direct: Some(true), hipri: Some(true), ..rw(Rw::RandRead) };
+        match (queue::attribute(file.as_file(), "io_poll"), for_job(&job(keys, 1 << 20, false), file.path())) {
+            (Some(0), answer) => {
+                let error = answer.expect_err("refused").to_string();
+                assert!(error.contains("queue/io_poll is 0") && error.contains("hipri = false"), "{error}");
+            }
+            (known, _) => eprintln!("skipped: io_poll of the disk here: {known:?}"),
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) use self::ring::Ring;
 use super::calls::{PUNCH, by_call, is_device};
 use super::{Backend, Completion, Io, Note, Setup};
 use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
+use crate::error::{EngineError, Refusal};
 use crate::pattern::Direction;
 
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
@@ -209,7 +209,11 @@ impl Uring {
         let io = Io { direction: Direction::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
         let result = self.probe(&self.transfer(&slots[0], io))?;
         if result == -libc::EOPNOTSUPP || result == -libc::EINVAL {
-            return Err(EngineError::NoPolling { error: io::Error::from_raw_os_error(-result) });
+            let answer = io::Error::from_raw_os_error(-result);
+            return Err(EngineError::Target {
+                path: path_of(&self.file),
+                reason: Refusal::NoPolling(format!("the kernel says {answer}")),
+            });
         }
         Ok(())
     }
@@ -250,6 +254,12 @@ impl Drop for Uring {
             self.reap(&mut done);
         }
     }
+}
+
+/// The name of an open file, as far as it has one.
+fn path_of(file: &File) -> String {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_or_else(|_| "the target".into(), |path| path.display().to_string())
 }
 
 /// The kernel's `BLOCK_URING_CMD_DISCARD` (linux/blkdev.h), which takes the length where a command's own data begin.

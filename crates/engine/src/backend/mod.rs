@@ -135,6 +135,7 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Refusal;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     const BLOCK: u32 = 4096;
@@ -370,7 +371,7 @@ mod tests {
         let buffered = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         buffered.write_all_at(&[7; BLOCK as usize], 0).expect("written");
         match Uring::open(Setup { options, ..setup(&buffered, 1) }).err().expect("never polled") {
-            error @ EngineError::NoPolling { .. } => {
+            error @ EngineError::Target { reason: Refusal::NoPolling(_), .. } => {
                 let words = error.to_string();
                 assert!(words.contains("direct = true") && words.contains("hipri = false"), "{words}");
             }

@@ -40,12 +40,14 @@ impl Transfer for Flagged {
     }
 
     fn note(&self) -> Option<Note> {
-        (self.waited > 0).then(|| Note {
-            ios: Some(self.waited),
-            words: "could not be done, or not wholly, without waiting (RWF_NOWAIT); each was done again by a plain call, \
-                    and both calls are in its service time"
-                .into(),
-        })
+        if self.waited > 0 {
+            let words = "could not be done, or not wholly, without waiting (RWF_NOWAIT); each was done again by a plain \
+                         call, and both calls are in its service time";
+            return Some(Note { ios: Some(self.waited), words: words.into() });
+        }
+        let words = "hipri is a hint to preadv2 and pwritev2 (RWF_HIPRI), which recent kernels pass over; with \
+                     ioengine = io_uring the device is polled";
+        self.flags.contains(ReadWriteFlags::HIPRI).then(|| Note { ios: None, words: words.into() })
     }
 }
 
