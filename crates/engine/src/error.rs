@@ -99,6 +99,9 @@ pub enum Refusal {
     /// Direct I/O was asked for and is not to be had.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
+    /// Nothing can be discarded.
+    #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
+    NoTrim(&'static str),
     /// Nobody polls for completions.
     #[error(
         "polled I/O is not to be had here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \

@@ -9,9 +9,10 @@ use std::path::Path;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Job;
 use iotax_model::workload::{SyncMode, Workload};
-use rustix::fs::{AtFlags, StatxFlags, fstatfs, ioctl_blksszget, statx};
+use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
+use crate::backend::PUNCH;
 use crate::error::{EngineError, Refusal};
 use crate::queue;
 
@@ -75,6 +76,9 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         && let Some((key, value)) = misaligned(workload, unit)
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
+    }
+    if workload.rw.trims() {
+        target.check_trim().map_err(&refuse)?;
     }
     if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {
         return Err(refuse(Refusal::NoPolling(
@@ -160,6 +164,23 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 impl Target {
+    /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.
+    fn check_trim(&self) -> Result<(), Refusal> {
+        if self.is_device {
+            let most = queue::attribute(&self.file, "discard_max_bytes");
+            return if most == Some(0) {
+                Err(Refusal::NoTrim("its device discards nothing (queue/discard_max_bytes is 0)"))
+            } else {
+                Ok(())
+            };
+        }
+        // Beyond the end there is nothing to lose.
+        match fallocate(&self.file, PUNCH, self.length.next_multiple_of(1 << 20), 4096) {
+            Err(Errno::OPNOTSUPP) => Err(Refusal::NoTrim("its filesystem makes no holes in files")),
+            _ => Ok(()),
+        }
+    }
+
     /// What offsets and lengths of direct I/O must be multiples of: a device's logical block size, or what the filesystem
     /// says (Linux 6.1 and later). `None`: no direct I/O, or not known.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
@@ -310,7 +331,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         file.as_file().set_len(1 << 20).expect("sized");
         let keys = WorkloadKeys { direct: Some(true), hipri: Some(true), ..rw(Rw::RandRead) };
-        match (queue::attribute(file.as_file(), "io_poll"), for_job(&job(keys, 1 << 20, false), file.path())) {
+        match (queue::attribute(file.as_file(), "io_poll"), for_job(&job(keys, 1 << 20, false), file.path()))
+        {
             (Some(0), answer) => {
                 let error = answer.expect_err("refused").to_string();
                 assert!(error.contains("queue/io_poll is 0") && error.contains("hipri = false"), "{error}");

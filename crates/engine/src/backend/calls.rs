@@ -125,7 +125,7 @@ pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
 }
 
 /// Makes a hole and leaves the file's length.
-pub(super) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 /// From linux/fs.h; the libc crate has it not.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 

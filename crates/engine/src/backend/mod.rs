@@ -15,6 +15,7 @@ use std::io;
 use iotax_model::units::Bytes;
 use iotax_model::workload::{IoEngine, Workload};
 
+pub(crate) use self::calls::PUNCH;
 pub(crate) use self::choose::{Choice, choose};
 pub(crate) use self::io_uring::Uring;
 use self::libaio::Libaio;
