@@ -4,7 +4,7 @@
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// The right to use one buffer. It cannot be copied: whoever queues an I/O gives it away, and has it back with the
 /// completion, so nobody touches a buffer that the kernel is using.
@@ -34,24 +34,38 @@ impl Slot {
     }
 }
 
-/// Buffers of equal length, one for each slot, in one mapping that begins zeroed.
+/// Bytes of a huge page. Buffers that fill one begin at a multiple of it.
+const HUGE: usize = 2 << 20;
+
+/// Buffers of equal length, one for each slot, in one mapping that begins zeroed. From 2 MiB on they are in huge pages, as far
+/// as the kernel has some.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     memory: NonNull<u8>,
     slot_bytes: usize,
-    bytes: usize,
+    /// What is mapped: from where, and how many bytes.
+    mapping: (NonNull<u8>, usize),
 }
 
 impl Buffers {
     /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots.
     pub(crate) fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapped = if bytes < HUGE { bytes } else { bytes.saturating_add(HUGE) };
         // SAFETY: a fresh private mapping at an address of the kernel's choice affects no other memory.
-        let memory = unsafe {
-            mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        let begin = unsafe {
+            mmap_anonymous(ptr::null_mut(), mapped, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }?;
-        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok((Self { memory, slot_bytes, bytes }, (0..count).map(Slot).collect()))
+        let begin = NonNull::new(begin.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut memory = begin;
+        if bytes >= HUGE {
+            let misaligned = begin.addr().get() % HUGE;
+            // SAFETY: less than the huge page by which the mapping is longer than the buffers.
+            memory = unsafe { begin.add((HUGE - misaligned) % HUGE) };
+            // Without huge pages it works as well. SAFETY: the buffers' part of the mapping; its content stays as it is.
+            let _ = unsafe { madvise(memory.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Ok((Self { memory, slot_bytes, mapping: (begin, mapped) }, (0..count).map(Slot).collect()))
     }
 
     /// Where a slot's buffer begins; it is `slot_bytes` long.
@@ -76,15 +90,16 @@ impl Buffers {
 
     /// Keeps the memory mapped for good: for the case that the kernel may still write to it.
     pub(crate) const fn leak(&mut self) {
-        self.bytes = 0;
+        self.mapping.1 = 0;
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        if self.bytes > 0 {
+        let (begin, bytes) = self.mapping;
+        if bytes > 0 {
             // SAFETY: this mapping was made by new with this length, and no slice or I/O outlives self.
-            let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.bytes) };
+            let unmapped = unsafe { munmap(begin.as_ptr().cast(), bytes) };
             debug_assert_eq!(unmapped, Ok(()));
         }
     }
@@ -104,6 +119,19 @@ mod tests {
         }
         for (n, slot) in (1..).zip(&mut slots) {
             assert!(buffers.slice(slot).iter().all(|byte| *byte == n));
+        }
+    }
+
+    #[test]
+    fn long_buffers_begin_at_a_huge_page_and_end_within_the_mapping() {
+        for (count, slot_bytes) in [(2, HUGE), (3, 1 << 20), (1, HUGE + 512)] {
+            let (mut buffers, mut slots) = Buffers::new(count, slot_bytes).expect("mapped");
+            assert!(buffers.address(&slots[0]).addr().is_multiple_of(HUGE));
+            for slot in &mut slots {
+                let bytes = buffers.slice(slot);
+                assert!(bytes.iter().all(|byte| *byte == 0));
+                bytes.fill(7);
+            }
         }
     }
 

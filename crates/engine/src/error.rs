@@ -30,11 +30,25 @@ pub enum EngineError {
     /// The kernel has no io_uring or does not let us use it.
     #[error(
         "io_uring cannot be used here ({error}): the kernel lacks it, or the sysctl kernel.io_uring_disabled or a \
-         container's seccomp filter forbids it; use --ioengine psync"
+         container's seccomp filter forbids it; hipri and sqthread_poll need it: leave them out, and ioengine = auto \
+         takes what there is"
     )]
     NoIoUring {
         /// The system's answer.
         error: io::Error,
+    },
+    /// Nothing here keeps more than one I/O of a job in flight.
+    #[error(
+        "iodepth = {iodepth}: neither io_uring ({io_uring}) nor libaio ({libaio}) can be used here; use iodepth = 1, and \
+         numjobs = {iodepth} for as much at once"
+    )]
+    NotAsynchronous {
+        /// What was asked for.
+        iodepth: u32,
+        /// Why not this.
+        io_uring: String,
+        /// The system's answer.
+        libaio: io::Error,
     },
     /// The buffers would not fit into memory.
     #[error(
@@ -85,6 +99,15 @@ pub enum Refusal {
     /// Direct I/O was asked for and is not to be had.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),
+    /// Nothing can be discarded.
+    #[error("trims are not to be had here: {0}; use an rw that reads or writes")]
+    NoTrim(&'static str),
+    /// Nobody polls for completions.
+    #[error(
+        "polled I/O is not to be had here: {0}; it takes direct = true and a device with such queues, as NVMe has with the \
+         module parameter nvme.poll_queues=1; use hipri = false"
+    )]
+    NoPolling(String),
     /// Offsets or lengths would not suit direct I/O.
     #[error(
         "{key} = {value} is not a multiple of {unit}, the unit of direct I/O here; use such a {key}, or direct = false"

@@ -7,7 +7,7 @@ use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::backend::{Null, Setup};
+use crate::backend::{Null, Options, Setup};
 use crate::clock;
 use crate::live::Pulse;
 use crate::pattern::Pattern;
@@ -38,6 +38,7 @@ pub(crate) fn floor() -> u64 {
             file: memfd_create("floor", MemfdFlags::CLOEXEC).expect("an empty file in memory").into(),
             depth: job.workload.iodepth,
             slot_bytes: 4096,
+            options: Options::default(),
         },
         pattern: Pattern::new(&job.workload, size, 0, seed),
         seed,

@@ -22,6 +22,7 @@ mod pace;
 mod pattern;
 mod payload;
 mod prepare;
+mod queue;
 mod random;
 mod run;
 #[cfg(test)]

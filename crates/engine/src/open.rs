@@ -9,10 +9,12 @@ use std::path::Path;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Job;
 use iotax_model::workload::{SyncMode, Workload};
-use rustix::fs::{AtFlags, StatxFlags, fstatfs, ioctl_blksszget, statx};
+use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
+use crate::backend::PUNCH;
 use crate::error::{EngineError, Refusal};
+use crate::queue;
 
 /// `f_type` of tmpfs, see statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -74,6 +76,14 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         && let Some((key, value)) = misaligned(workload, unit)
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
+    }
+    if workload.rw.trims() {
+        target.check_trim().map_err(&refuse)?;
+    }
+    if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {
+        return Err(refuse(Refusal::NoPolling(
+            "its device has no queues for it (queue/io_poll is 0)".into(),
+        )));
     }
     Ok(target)
 }
@@ -154,6 +164,23 @@ fn is_tmpfs(file: &File) -> bool {
 }
 
 impl Target {
+    /// Refuses a target of which it can be known, without discarding anything, that it cannot discard.
+    fn check_trim(&self) -> Result<(), Refusal> {
+        if self.is_device {
+            let most = queue::attribute(&self.file, "discard_max_bytes");
+            return if most == Some(0) {
+                Err(Refusal::NoTrim("its device discards nothing (queue/discard_max_bytes is 0)"))
+            } else {
+                Ok(())
+            };
+        }
+        // Beyond the end there is nothing to lose.
+        match fallocate(&self.file, PUNCH, self.length.next_multiple_of(1 << 20), 4096) {
+            Err(Errno::OPNOTSUPP) => Err(Refusal::NoTrim("its filesystem makes no holes in files")),
+            _ => Ok(()),
+        }
+    }
+
     /// What offsets and lengths of direct I/O must be multiples of: a device's logical block size, or what the filesystem
     /// says (Linux 6.1 and later). `None`: no direct I/O, or not known.
     pub(crate) fn direct_unit(&self) -> Option<u64> {
@@ -296,6 +323,21 @@ mod tests {
             let workload = keys.complete(&WorkloadKeys::default());
             assert_eq!(misaligned(&workload, 4096), named.map(|value| (key, value.to_owned())));
             assert_eq!(misaligned(&workload, 512), None);
+        }
+    }
+
+    #[test]
+    fn a_device_without_queues_for_it_is_not_polled() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.as_file().set_len(1 << 20).expect("sized");
+        let keys = WorkloadKeys { direct: Some(true), hipri: Some(true), ..rw(Rw::RandRead) };
+        match (queue::attribute(file.as_file(), "io_poll"), for_job(&job(keys, 1 << 20, false), file.path()))
+        {
+            (Some(0), answer) => {
+                let error = answer.expect_err("refused").to_string();
+                assert!(error.contains("queue/io_poll is 0") && error.contains("hipri = false"), "{error}");
+            }
+            (known, _) => eprintln!("skipped: io_poll of the disk here: {known:?}"),
         }
     }
 

@@ -10,7 +10,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::SyncMode;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
-use crate::backend::{Backend, Completion, Io, Psync, Setup, Uring};
+use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
@@ -49,7 +49,7 @@ pub(crate) fn fill(
     let body = size.0 - size.0 % DIRECT_UNIT;
     let setup = |depth| -> Result<Setup, EngineError> {
         let file = target.reopen().map_err(trouble("opening it again"))?;
-        Ok(Setup { file, depth, slot_bytes: CHUNK as usize })
+        Ok(Setup { file, depth, slot_bytes: CHUNK as usize, options: Options::default() })
     };
     let written = match Uring::open(setup(DEPTH)?) {
         Ok((backend, slots)) => write_all(backend, slots, &content, body, progress),

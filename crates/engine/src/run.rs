@@ -1,5 +1,6 @@
 //! One measurement: starts the workers, collects what they report, and tells of it.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -8,10 +9,11 @@ use std::time::Duration;
 use iotax_model::record::{CpuTime, Outcome, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
+use iotax_model::workload::IoEngine;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-use crate::backend::{self, Setup};
+use crate::backend::{self, Choice, Note, Options, Setup};
 use crate::clock;
 use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
@@ -29,14 +31,16 @@ const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::fro
 
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+    let Choice { ioengine, note } = backend::choose(&job.workload)?;
     clock::calibrate();
-    let mut crew = Crew::muster(job, target)?;
+    let mut crew = Crew::muster(job, target, ioengine)?;
     let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
     crew.start(window);
     match watch(&mut crew, job, window, events) {
         Ok(mut outcome) => {
-            outcome.notes.extend(check.end());
+            outcome.ioengine = Some(ioengine);
+            outcome.notes.extend(note.into_iter().chain(check.end()));
             Ok(outcome)
         }
         Err(error) => {
@@ -142,6 +146,7 @@ fn watch(
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
         cpu: cpu.used(),
         notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
+        ioengine: None,
         pacing: pace::merge(finishes.iter().filter_map(|finish| finish.pacing)),
         stop: match (stalled, crew.common.has_failed()) {
             (true, _) => Some(Stop::Stalled),
@@ -152,12 +157,17 @@ fn watch(
     })
 }
 
-/// What the workers' backends remarked, each remark once.
+/// What the workers' backends remarked, each remark once, with the I/Os that it is about over all workers.
 fn notes(finishes: &[Finish]) -> Vec<String> {
-    let mut notes: Vec<String> = finishes.iter().filter_map(|finish| finish.note.clone()).collect();
-    notes.sort_unstable();
-    notes.dedup();
+    let mut notes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+    for Note { ios, words } in finishes.iter().filter_map(|finish| finish.note.as_ref()) {
+        let sum = notes.entry(words).or_default();
+        *sum = ios.map(|ios| ios + sum.unwrap_or(0));
+    }
     notes
+        .into_iter()
+        .map(|(words, ios)| ios.map_or_else(|| words.to_owned(), |ios| format!("{ios} I/Os {words}")))
+        .collect()
 }
 
 /// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
@@ -174,7 +184,7 @@ struct Crew {
 
 impl Crew {
     /// Starts the workers and waits until all are set up.
-    fn muster(job: &Job, target: &Target) -> Result<Self, EngineError> {
+    fn muster(job: &Job, target: &Target, ioengine: IoEngine) -> Result<Self, EngineError> {
         raise_file_limit(job.workload.numjobs);
         let (sender, reports) = mpsc::channel();
         let mut crew = Self {
@@ -187,7 +197,7 @@ impl Crew {
         };
         let mut mustered = Ok(());
         for number in 0..job.workload.numjobs {
-            mustered = crew.enlist(job, target, number, sender.clone());
+            mustered = crew.enlist(job, target, ioengine, number, sender.clone());
             if mustered.is_err() {
                 break;
             }
@@ -212,6 +222,7 @@ impl Crew {
         &mut self,
         job: &Job,
         target: &Target,
+        ioengine: IoEngine,
         number: u32,
         reports: Sender<Report>,
     ) -> Result<(), EngineError> {
@@ -232,6 +243,7 @@ impl Crew {
                 file: target.reopen().map_err(trouble("opening the target"))?,
                 depth: workload.iodepth,
                 slot_bytes: usize::try_from(workload.max_bs().0).unwrap_or(usize::MAX),
+                options: Options::new(workload),
             },
             pattern: Pattern::new(workload, job.size, number, job.seed),
             seed: job.seed,
@@ -241,11 +253,10 @@ impl Crew {
             spare: spares,
             reports: reports.clone(),
         };
-        let engine = workload.ioengine;
         std::thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| backend::run(engine, task)))
+                let result = catch_unwind(AssertUnwindSafe(|| backend::run(ioengine, task)))
                     .unwrap_or(Err(EngineError::Panicked(number)));
                 // The watcher may have given up on this worker.
                 let _ = reports.send(Report::Finished(result));
@@ -353,21 +364,24 @@ mod tests {
         }
     }
 
+    fn io_uring_is_missing() -> bool {
+        let note = backend::choose(&job(IoEngine::IoUring, Rw::Read).workload).expect("a backend").note;
+        note.is_some_and(|note| {
+            eprintln!("skipped: {note}");
+            true
+        })
+    }
+
     #[test]
     fn if_every_io_fails_the_outcome_comes_with_the_errors_and_at_an_easy_pace() {
-        for ioengine in [IoEngine::Psync, IoEngine::IoUring] {
+        for ioengine in [IoEngine::IoUring, IoEngine::Psync, IoEngine::Pvsync2] {
             let full =
                 File::options().read(true).write(true).open("/dev/full").expect("a device that is full");
             let mut samples = 0;
-            let outcome = match run(&job(ioengine, Rw::Write), &target(full, true), &mut |event| {
+            let outcome = run(&job(ioengine, Rw::Write), &target(full, true), &mut |event| {
                 samples += usize::from(matches!(event, Event::Sample(_)));
-            }) {
-                Err(error @ EngineError::NoIoUring { .. }) => {
-                    eprintln!("skipped: {error}");
-                    continue;
-                }
-                outcome => outcome.expect("an outcome"),
-            };
+            })
+            .expect("an outcome");
             assert_eq!((outcome.tallies.ios(), samples), (0, 2));
             assert_eq!(outcome.tallies.write.as_ref().map(|write| write.bytes), Some(0));
             let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
@@ -382,6 +396,9 @@ mod tests {
 
     #[test]
     fn an_io_that_does_not_return_holds_back_no_sample() {
+        if io_uring_is_missing() {
+            return;
+        }
         // Reading an empty pipe waits; a byte lets it return, once all samples are in.
         let (reader, mut writer) = std::io::pipe().expect("pipe");
         let reader = File::from(std::os::fd::OwnedFd::from(reader));
@@ -394,44 +411,36 @@ mod tests {
                 }
             }
         });
-        match outcome {
-            Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
-            outcome => {
-                let outcome = outcome.expect("an outcome");
-                assert_eq!(samples, [100_000_000, 200_000_000]);
-                assert_eq!(
-                    (outcome.tallies.ios(), outcome.notes),
-                    (0, vec![]),
-                    "nothing came, nothing was late"
-                );
-                assert_eq!(outcome.errors, [], "what ends after the window counts nowhere");
-            }
-        }
+        let outcome = outcome.expect("an outcome");
+        assert_eq!(samples, [100_000_000, 200_000_000]);
+        assert_eq!((outcome.tallies.ios(), outcome.notes), (0, vec![]), "nothing came, nothing was late");
+        assert_eq!(outcome.errors, [], "what ends after the window counts nowhere");
     }
 
     #[test]
     fn a_worker_whose_io_never_returns_is_left_behind() {
+        if io_uring_is_missing() {
+            return;
+        }
         let (reader, writer) = std::io::pipe().expect("pipe");
         let reader = File::from(std::os::fd::OwnedFd::from(reader));
         let mut samples = 0;
         let outcome = run(&job(IoEngine::IoUring, Rw::Read), &target(reader, false), &mut |event| {
             samples += usize::from(matches!(event, Event::Sample(_)));
         });
-        match outcome {
-            Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
-            outcome => {
-                let outcome = outcome.expect("an outcome");
-                assert_eq!((outcome.tallies.ios(), samples), (0, 2));
-                let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
-                assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
-            }
-        }
+        let outcome = outcome.expect("an outcome");
+        assert_eq!((outcome.tallies.ios(), samples), (0, 2));
+        let [note] = outcome.notes.as_slice() else { panic!("{:?}", outcome.notes) };
+        assert!(note.starts_with("1 worker(s) still waited 300ms after the end"), "{note}");
         // Now it may go.
         drop(writer);
     }
 
     #[test]
     fn an_io_that_never_returns_shows_its_age_and_ends_a_measurement_in_time() {
+        if io_uring_is_missing() {
+            return;
+        }
         let (reader, writer) = std::io::pipe().expect("pipe");
         let reader = File::from(std::os::fd::OwnedFd::from(reader));
         let mut job = job(IoEngine::IoUring, Rw::Read);
@@ -443,16 +452,11 @@ mod tests {
                 ages.push(sample.oldest_ns.expect("in flight") / 1_000_000);
             }
         });
-        match outcome {
-            Err(error @ EngineError::NoIoUring { .. }) => eprintln!("skipped: {error}"),
-            outcome => {
-                let outcome = outcome.expect("an outcome");
-                assert_eq!((outcome.stop, outcome.tallies.ios()), (Some(Stop::Stalled), 0));
-                // The third sample shows an age of 300 ms; then it is over.
-                assert!((300..900).contains(&(outcome.duration_ns / 1_000_000)), "{}", outcome.duration_ns);
-                assert!(ages.len() >= 3 && ages.is_sorted() && ages[0] >= 90 && ages[2] >= 290, "{ages:?}");
-            }
-        }
+        let outcome = outcome.expect("an outcome");
+        assert_eq!((outcome.stop, outcome.tallies.ios()), (Some(Stop::Stalled), 0));
+        // The third sample shows an age of 300 ms; then it is over.
+        assert!((300..900).contains(&(outcome.duration_ns / 1_000_000)), "{}", outcome.duration_ns);
+        assert!(ages.len() >= 3 && ages.is_sorted() && ages[0] >= 90 && ages[2] >= 290, "{ages:?}");
         drop(writer);
     }
 
@@ -471,6 +475,9 @@ mod tests {
 
     #[test]
     fn one_worker_that_cannot_start_ends_the_measurement() {
+        if io_uring_is_missing() {
+            return;
+        }
         let mut job = job(IoEngine::IoUring, Rw::RandRead);
         // More than a ring can have; Workload::check, which comes before, would refuse it.
         job.workload.iodepth = 1 << 20;

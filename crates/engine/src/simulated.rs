@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 
-use crate::backend::{Backend, Completion, Io, Setup};
+use crate::backend::{Backend, Completion, Io, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
 use crate::error::EngineError;
@@ -69,10 +69,6 @@ impl Backend for Simulated {
     fn reap(&mut self, done: &mut Vec<Completion>) {
         done.append(&mut self.done);
     }
-
-    fn note(&self) -> Option<&str> {
-        None
-    }
 }
 
 /// A worker's load on the device for 3 s, what it did, and the device's log.
@@ -87,7 +83,12 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
     let task = Task {
         number: 0,
         workload: workload.clone(),
-        setup: Setup { file: tempfile::tempfile().expect("file"), depth: 1, slot_bytes: 4096 },
+        setup: Setup {
+            file: tempfile::tempfile().expect("file"),
+            depth: 1,
+            slot_bytes: 4096,
+            options: Options::default(),
+        },
         pattern: Pattern::new(workload, size, 0, 1),
         seed: 1,
         common: Arc::default(),

@@ -8,7 +8,7 @@ use iotax_model::record::Pacing;
 use iotax_model::workload::{Stamps, Workload};
 use rustix::thread::set_current_timer_slack;
 
-use crate::backend::{Backend, Completion, Io, Setup};
+use crate::backend::{Backend, Completion, Io, Note, Setup};
 use crate::clock;
 use crate::error::EngineError;
 use crate::faults::Faults;
@@ -84,7 +84,7 @@ pub(crate) struct Finish {
     pub(crate) ramp_ios: u64,
     pub(crate) pacing: Option<Pacing>,
     pub(crate) faults: Faults,
-    pub(crate) note: Option<String>,
+    pub(crate) note: Option<Note>,
 }
 
 /// An I/O in flight.
@@ -218,7 +218,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     if ended_at.is_some() {
         ledger.close(now, oldest(&flights, &done));
     }
-    let note = backend.note().map(str::to_owned);
+    let note = backend.note();
     drain(&mut backend, depth - free.len(), done)?;
     let pacing = pace.and_then(|pace| pace.finish(now));
     Ok(Finish { ended_at, ramp_ios: ledger.ramp_ios, pacing, faults, note })

@@ -1,7 +1,7 @@
 //! Block devices: a loop device stands for all. Needs root and losetup.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -59,7 +59,15 @@ impl Drop for Loop {
     }
 }
 
+/// Those that do I/O.
+const ENGINES: [IoEngine; 5] =
+    [IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Pvsync2, IoEngine::Mmap];
+
 fn job(rw: Rw, bs: u64, direct: bool) -> Job {
+    job_of(IoEngine::Psync, rw, bs, direct)
+}
+
+fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
     let keys = WorkloadKeys {
         rw: Some(rw),
         bs: Some(Bytes(bs)),
@@ -67,7 +75,8 @@ fn job(rw: Rw, bs: u64, direct: bool) -> Job {
         ramp_time: Some(Nanos(0)),
         numjobs: Some(2),
         direct: Some(direct),
-        ioengine: Some(IoEngine::Psync),
+        ioengine: Some(ioengine),
+        iodepth: Some(if ioengine.is_synchronous() { 1 } else { 4 }),
         ..WorkloadKeys::default()
     };
     let workload = keys.complete(&WorkloadKeys::default());
@@ -96,9 +105,13 @@ fn a_device_is_filled_read_and_written_whole() {
     let filled = device.content();
     assert!(filled.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
     // Several workers hold a device that one of them claimed.
-    for direct in [false, true] {
-        let outcome = measure(&job(Rw::RandRw, 4096, direct), &device.path, &mut |_| {}).expect("measured");
-        assert_eq!(outcome.errors, []);
+    for (ioengine, direct) in ENGINES.into_iter().flat_map(|engine| [(engine, false), (engine, true)]) {
+        if direct && ioengine == IoEngine::Mmap {
+            continue;
+        }
+        let job = job_of(ioengine, Rw::RandRw, 4096, direct);
+        let outcome = measure(&job, &device.path, &mut |_| {}).expect("measured");
+        assert_eq!(outcome.errors, [], "{ioengine}");
         assert!(
             [outcome.tallies.read, outcome.tallies.write]
                 .into_iter()
@@ -131,4 +144,47 @@ fn a_device_in_use_is_read_but_not_written() {
     measure(&job(Rw::RandRead, 4096, true), &device.path, &mut |_| {}).expect("read all the same");
     drop(holder);
     measure(&job(Rw::RandWrite, 4096, true), &device.path, &mut |_| {}).expect("free again");
+}
+
+#[test]
+fn a_trim_gives_the_space_back() {
+    let Some(device) = Loop::new() else { return };
+    let held = || device.backing.as_file().metadata().expect("metadata").blocks() * 512;
+    for ioengine in ENGINES {
+        fill(&device.path, Bytes(SIZE), 1, &mut |_| {}).expect("filled");
+        device.backing.as_file().sync_all().expect("synced");
+        assert!(held() >= SIZE, "{ioengine}");
+        // Long ones: each is a change of the filesystem beneath, and a pass over the device must be had in the time.
+        let bs = SIZE / 8;
+        let mut job = job_of(ioengine, Rw::Trim, bs, ioengine != IoEngine::Mmap);
+        job.workload.runtime = Nanos::from_secs(1);
+        let outcome = measure(&job, &device.path, &mut |_| {}).expect("measured");
+        assert_eq!(outcome.errors, [], "{ioengine}");
+        let trim = outcome.tallies.trim.expect("trims");
+        assert!(
+            trim.ios > 0 && trim.bytes == trim.ios * bs,
+            "{ioengine}: {} of {} bytes",
+            trim.ios,
+            trim.bytes
+        );
+        assert!(held() < SIZE / 8, "{ioengine}: {} are left", held());
+        assert!(device.content().iter().all(|byte| *byte == 0), "{ioengine}");
+    }
+}
+
+#[test]
+fn a_device_that_discards_nothing_is_refused() {
+    // Files in ramfs have no holes. The mount is seen by the one process alone; the loop device keeps the file.
+    let dir = tempfile::tempdir().expect("directory");
+    let attach = "mount -t ramfs none \"$PWD\" && cd \"$PWD\" && truncate -s 8M file && exec losetup --find --show file";
+    let attached =
+        Command::new("unshare").args(["--mount", "sh", "-c", attach]).current_dir(dir.path()).output();
+    let output = match attached {
+        Ok(output) if output.status.success() => output,
+        failed => return eprintln!("skipped: no loop device over ramfs: {failed:?}"),
+    };
+    let path = String::from_utf8(output.stdout).expect("a path").trim().into();
+    let device = Loop { path, backing: tempfile::NamedTempFile::new().expect("file") };
+    let reason = refusal(measure(&job(Rw::RandTrim, 4096, false), &device.path, &mut |_| {}));
+    assert!(reason.to_string().contains("discard_max_bytes is 0"), "{reason}");
 }

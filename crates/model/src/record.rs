@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::target::Layer;
-use crate::workload::words;
+use crate::workload::{IoEngine, words};
 
 /// I/Os of one direction over some window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,6 +213,9 @@ pub struct Outcome {
     /// What was done otherwise than asked, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
+    /// What did the I/O: never `auto`. Absent in records of versions that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ioengine: Option<IoEngine>,
     /// Absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pacing: Option<Pacing>,

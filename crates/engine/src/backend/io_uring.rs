@@ -1,18 +1,21 @@
 //! Linux io_uring: a ring for each worker, with its file and buffers registered.
 #![expect(unsafe_code, reason = "the kernel is told addresses, and returns slots by number")]
 
+mod ring;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{Submitter, cqueue, opcode, squeue, types};
 
-use super::{Backend, Completion, Io, Setup};
+pub(super) use self::ring::Ring;
+use super::calls::{PUNCH, by_call, is_device};
+use super::{Backend, Completion, Io, Note, Setup};
 use crate::buffers::{Buffers, Slot};
-use crate::error::EngineError;
+use crate::error::{EngineError, Refusal};
 use crate::pattern::Direction;
 
-const SECOND: u64 = 1_000_000_000;
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
 
@@ -27,29 +30,64 @@ enum Memory {
     BySlot,
 }
 
+/// How a discard is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trim {
+    /// A hole in a file.
+    Hole,
+    /// A command to a device (Linux 6.12).
+    Command,
+    /// By a call that waits.
+    Call,
+}
+
 /// See the module.
 pub(crate) struct Uring {
-    ring: IoUring,
+    ring: Ring,
+    file: File,
+    is_device: bool,
     buffers: Buffers,
     memory: Memory,
-    file: File,
+    trim: Trim,
+    /// Whether the ring takes nothing but reads and writes, as one that polls does.
+    transfers_only: bool,
     in_flight: u32,
-    /// What was done without the ring.
-    at_once: Vec<Completion>,
-    note: Option<String>,
+    /// What is queued that the ring does not take.
+    aside: Vec<(Slot, Io)>,
+    /// And is done.
+    done: Vec<Completion>,
+    note: Option<Note>,
 }
 
 impl Backend for Uring {
     fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
         let (buffers, slots) = super::buffers(&setup)?;
-        let ring = ring(setup.depth)?;
-        // The ring keeps a reference of its own to the file.
+        let ring = Ring::new(setup.depth, setup.options)?;
         ring.submitter().register_files(&[setup.file.as_raw_fd()]).map_err(|error| EngineError::System {
             doing: "registering the file with io_uring".into(),
             error,
         })?;
-        let (memory, note) = register(&ring, &buffers, &slots);
-        Ok((Self { ring, buffers, memory, file: setup.file, in_flight: 0, at_once: Vec::new(), note }, slots))
+        let (memory, note) = register(ring.submitter(), &buffers, &slots);
+        let is_device = is_device(&setup.file);
+        let mut uring = Self {
+            ring,
+            file: setup.file,
+            is_device,
+            buffers,
+            memory,
+            trim: if is_device { Trim::Command } else { Trim::Hole },
+            transfers_only: setup.options.hipri,
+            in_flight: 0,
+            aside: Vec::with_capacity(slots.len()),
+            done: Vec::with_capacity(slots.len()),
+            note,
+        };
+        if setup.options.hipri {
+            uring.probe_polling(&slots)?;
+        } else if is_device {
+            uring.probe_discard()?;
+        }
+        Ok((uring, slots))
     }
 
     #[inline]
@@ -59,111 +97,148 @@ impl Backend for Uring {
 
     #[inline]
     fn queue(&mut self, slot: Slot, io: Io) {
-        if io.direction == Direction::Trim {
-            // The kernel begins no discard of a device without waiting (before Linux 6.12), so it is done here.
-            let result = super::result_of(super::trim(&self.file, io));
-            self.at_once.push(Completion { slot, result });
-            return;
-        }
-        let entry = self.entry(&slot, io).user_data(slot.number().into());
-        self.in_flight += 1;
-        self.push(&entry);
+        let entry = match io.direction {
+            Direction::Read | Direction::Write => self.transfer(&slot, io),
+            _ if self.transfers_only || (io.direction == Direction::Trim && self.trim == Trim::Call) => {
+                return self.aside.push((slot, io));
+            }
+            _ => self.other(io),
+        };
+        self.push(&entry.user_data(tag(&slot, io)));
     }
 
     #[inline]
     fn begin(&mut self) -> io::Result<()> {
-        Self::entered(self.ring.submit())
+        self.do_aside();
+        self.ring.begin()
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "less than a second")]
     fn submit(&mut self, wait_ns: u64) -> io::Result<()> {
-        if wait_ns == 0 || !self.at_once.is_empty() {
-            // Without an argument, which costs. The ring's flag tells of completions that are still to be worked off.
-            return self.begin();
-        }
-        let wait = types::Timespec::new().sec(wait_ns / SECOND).nsec((wait_ns % SECOND) as u32);
-        Self::entered(self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&wait)))
+        self.do_aside();
+        if self.done.is_empty() { self.ring.submit(wait_ns) } else { self.ring.begin() }
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "user data is a slot's number")]
     fn reap(&mut self, done: &mut Vec<Completion>) {
-        done.append(&mut self.at_once);
-        for entry in self.ring.completion() {
+        done.append(&mut self.done);
+        for entry in self.ring.completions() {
             self.in_flight -= 1;
-            // SAFETY: the number was taken from the slot that queue consumed, and an I/O completes once.
-            let slot = unsafe { Slot::returned(entry.user_data() as u32) };
-            done.push(Completion { slot, result: entry.result() });
+            done.push(completion(&entry));
         }
     }
 
-    fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    fn note(&self) -> Option<Note> {
+        self.note.clone()
     }
 }
 
-impl Uring {
-    /// What entering the kernel came to.
-    #[inline]
-    fn entered(result: io::Result<usize>) -> io::Result<()> {
-        match result {
-            Ok(_) => Ok(()),
-            Err(error) => match error.raw_os_error() {
-                // The time is up; a signal came; short of memory or of room for completions, so that the rest is submitted
-                // once some are reaped.
-                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
-                _ => Err(error),
-            },
-        }
-    }
+/// What comes back with the completion: the slot's number and, above it, how many bytes a result of 0 stands for.
+#[inline]
+fn tag(slot: &Slot, io: Io) -> u64 {
+    let moved_by_0 = if io.direction == Direction::Trim { io.length } else { 0 };
+    u64::from(slot.number()) | u64::from(moved_by_0) << 32
+}
 
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the tag is made of two halves")]
+fn completion(entry: &cqueue::Entry) -> Completion {
+    let (number, moved_by_0) = (entry.user_data() as u32, (entry.user_data() >> 32) as u32);
+    // SAFETY: the number was taken from the slot that queue consumed, and an I/O completes once.
+    let slot = unsafe { Slot::returned(number) };
+    let result = if entry.result() == 0 { moved_by_0.cast_signed() } else { entry.result() };
+    Completion { slot, result }
+}
+
+impl Uring {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a depth is at most 4096")]
-    fn entry(&self, slot: &Slot, io: Io) -> squeue::Entry {
-        let file = types::Fixed(0);
+    fn transfer(&self, slot: &Slot, io: Io) -> squeue::Entry {
         let address = self.buffers.address(slot);
-        match io.direction {
-            Direction::Sync => return opcode::Fsync::new(file).build(),
-            Direction::DataSync => {
-                return opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build();
-            }
-            Direction::Read | Direction::Write | Direction::Trim => {}
-        }
         let index = match self.memory {
             Memory::Plain => {
-                return match io.direction {
-                    Direction::Read => opcode::Read::new(file, address, io.length).offset(io.offset).build(),
-                    Direction::Write => {
-                        opcode::Write::new(file, address, io.length).offset(io.offset).build()
-                    }
-                    Direction::Trim | Direction::Sync | Direction::DataSync => {
-                        unreachable!("trims are done at once, flushes have returned")
-                    }
+                return if io.direction == Direction::Read {
+                    opcode::Read::new(FILE, address, io.length).offset(io.offset).build()
+                } else {
+                    opcode::Write::new(FILE, address, io.length).offset(io.offset).build()
                 };
             }
             Memory::OneStretch => 0,
             Memory::BySlot => slot.number() as u16,
         };
+        if io.direction == Direction::Read {
+            opcode::ReadFixed::new(FILE, address, io.length, index).offset(io.offset).build()
+        } else {
+            opcode::WriteFixed::new(FILE, address, io.length, index).offset(io.offset).build()
+        }
+    }
+
+    /// What moves no bytes. A sync is issued as everything else is, without waiting for the writes before it: it covers those
+    /// that are done by then.
+    #[cold]
+    fn other(&self, io: Io) -> squeue::Entry {
         match io.direction {
-            Direction::Read => {
-                opcode::ReadFixed::new(file, address, io.length, index).offset(io.offset).build()
-            }
-            Direction::Write => {
-                opcode::WriteFixed::new(file, address, io.length, index).offset(io.offset).build()
-            }
-            Direction::Trim | Direction::Sync | Direction::DataSync => {
-                unreachable!("trims are done at once, flushes have returned")
-            }
+            Direction::Sync => opcode::Fsync::new(FILE).build(),
+            Direction::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
+            _ if self.trim == Trim::Command => discard(io.offset, io.length.into()),
+            _ => opcode::Fallocate::new(FILE, io.length.into())
+                .offset(io.offset)
+                .mode(PUNCH.bits().cast_signed())
+                .build(),
         }
     }
 
     #[inline]
     fn push(&mut self, entry: &squeue::Entry) {
+        self.in_flight += 1;
         // SAFETY: the entry's buffer is the slot's, which its owner gave away until the completion; it lives in self, which
         // waits in drop for what is in flight.
-        let pushed = unsafe { self.ring.submission().push(entry) };
-        assert!(pushed.is_ok(), "the ring has a place for every slot");
+        unsafe { self.ring.push(entry) };
+    }
+
+    #[inline]
+    fn do_aside(&mut self) {
+        for (slot, io) in self.aside.drain(..) {
+            self.done.push(Completion { slot, result: by_call(&self.file, self.is_device, io) });
+        }
+    }
+
+    /// Learns whether the device is polled, by a read.
+    fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
+        #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
+        let io = Io { direction: Direction::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
+        let result = self.probe(&self.transfer(&slots[0], io))?;
+        if result == -libc::EOPNOTSUPP || result == -libc::EINVAL {
+            let answer = io::Error::from_raw_os_error(-result);
+            return Err(EngineError::Target {
+                path: path_of(&self.file),
+                reason: Refusal::NoPolling(format!("the kernel says {answer}")),
+            });
+        }
+        Ok(())
+    }
+
+    /// Learns whether the kernel takes discards through the ring, by one of no bytes. It refuses that one in any case.
+    fn probe_discard(&mut self) -> Result<(), EngineError> {
+        if self.probe(&discard(0, 0))? == -libc::EOPNOTSUPP {
+            self.trim = Trim::Call;
+        }
+        Ok(())
+    }
+
+    /// Does what the entry says while nothing else is in flight: the result.
+    fn probe(&mut self, entry: &squeue::Entry) -> Result<i32, EngineError> {
+        self.push(entry);
+        loop {
+            self.ring.submit(u64::MAX).map_err(|error| EngineError::System {
+                doing: "trying what the target can do".into(),
+                error,
+            })?;
+            if let Some(done) = self.ring.completions().next() {
+                self.in_flight = 0;
+                return Ok(done.result());
+            }
+        }
     }
 }
 
@@ -181,23 +256,24 @@ impl Drop for Uring {
     }
 }
 
-/// A ring for one thread, whose completions are worked off when that thread asks for them (Linux 6.1), else a plain one.
-fn ring(entries: u32) -> Result<IoUring, EngineError> {
-    let refuse = |error| refusal(error, entries);
-    match IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(entries) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => IoUring::new(entries).map_err(refuse),
-        ring => ring.map_err(refuse),
-    }
+/// The name of an open file, as far as it has one.
+fn path_of(file: &File) -> String {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .map_or_else(|_| "the target".into(), |path| path.display().to_string())
 }
 
-fn refusal(error: io::Error, entries: u32) -> EngineError {
-    match error.raw_os_error() {
-        Some(libc::ENOSYS | libc::EPERM) => EngineError::NoIoUring { error },
-        _ => EngineError::System { doing: format!("setting up an io_uring of {entries} entries"), error },
-    }
+/// The kernel's `BLOCK_URING_CMD_DISCARD` (linux/blkdev.h), which takes the length where a command's own data begin.
+fn discard(offset: u64, length: u64) -> squeue::Entry {
+    let mut data = [0; 16];
+    data[..8].copy_from_slice(&length.to_ne_bytes());
+    opcode::UringCmd16::new(FILE, BLOCK_DISCARD).addr(Some(offset)).cmd(data).build()
 }
 
-fn register(ring: &IoUring, buffers: &Buffers, slots: &[Slot]) -> (Memory, Option<String>) {
+const BLOCK_DISCARD: u32 = 0x1200;
+/// The registered file.
+const FILE: types::Fixed = types::Fixed(0);
+
+fn register(submitter: &Submitter<'_>, buffers: &Buffers, slots: &[Slot]) -> (Memory, Option<Note>) {
     let total = buffers.slot_bytes() * slots.len();
     let stretch = |slot: &Slot, iov_len| libc::iovec { iov_base: buffers.address(slot).cast(), iov_len };
     let (memory, table) = if total <= LONGEST_REGISTERED {
@@ -206,29 +282,14 @@ fn register(ring: &IoUring, buffers: &Buffers, slots: &[Slot]) -> (Memory, Optio
         (Memory::BySlot, slots.iter().map(|slot| stretch(slot, buffers.slot_bytes())).collect())
     };
     // SAFETY: the stretches are parts of the mapping, which outlives every I/O of this ring.
-    match unsafe { ring.submitter().register_buffers(&table) } {
+    match unsafe { submitter.register_buffers(&table) } {
         Ok(()) => (memory, None),
         Err(error) => {
-            let note = format!(
+            let words = format!(
                 "io_uring works with unregistered buffers, at some more CPU per I/O: registering was refused \
                  ({error}; see ulimit -l)"
             );
-            (Memory::Plain, Some(note))
+            (Memory::Plain, Some(Note { ios: None, words }))
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_io_uring_is_missing_or_forbidden_the_way_out_is_named() {
-        for errno in [libc::ENOSYS, libc::EPERM] {
-            let error = refusal(io::Error::from_raw_os_error(errno), 8).to_string();
-            assert!(error.contains("io_uring_disabled") && error.contains("--ioengine psync"), "{error}");
-        }
-        let error = refusal(io::Error::from_raw_os_error(libc::ENOMEM), 8).to_string();
-        assert!(!error.contains("psync") && error.contains("8 entries"), "{error}");
     }
 }

@@ -1,19 +1,28 @@
 //! Ways to hand I/O to the kernel. A further one is a file here and a line in [`run`].
 
+mod calls;
+mod choose;
 mod io_uring;
+mod libaio;
+mod mmap;
 mod null;
 mod psync;
+mod pvsync2;
 
 use std::fs::File;
 use std::io;
 
 use iotax_model::units::Bytes;
-use iotax_model::workload::IoEngine;
-use rustix::fs::{FallocateFlags, fallocate};
+use iotax_model::workload::{IoEngine, Workload};
 
+pub(crate) use self::calls::PUNCH;
+pub(crate) use self::choose::{Choice, choose};
 pub(crate) use self::io_uring::Uring;
+use self::libaio::Libaio;
+use self::mmap::Mmap;
 pub(crate) use self::null::Null;
 pub(crate) use self::psync::Psync;
+use self::pvsync2::Pvsync2;
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::pattern::Direction;
@@ -27,6 +36,23 @@ pub(crate) struct Setup {
     pub(crate) depth: u32,
     /// Bytes of the largest I/O.
     pub(crate) slot_bytes: usize,
+    pub(crate) options: Options,
+}
+
+/// How I/O is done, beyond the backend's name: the workload's keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Options {
+    pub(crate) hipri: bool,
+    pub(crate) nowait: bool,
+    pub(crate) sqthread_poll: bool,
+    pub(crate) sqthread_poll_cpu: Option<u32>,
+}
+
+impl Options {
+    pub(crate) const fn new(workload: &Workload) -> Self {
+        let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, .. } = *workload;
+        Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu }
+    }
 }
 
 /// One I/O to do.
@@ -72,8 +98,19 @@ pub(crate) trait Backend: Sized {
     /// Moves what is done to `done`, which has room for all slots.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
-    /// What is done otherwise than asked, in words.
-    fn note(&self) -> Option<&str>;
+    /// What is done otherwise than asked.
+    fn note(&self) -> Option<Note> {
+        None
+    }
+}
+
+/// What is done otherwise than asked, told once for all workers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// How many I/Os it is about, if they were counted.
+    pub(crate) ios: Option<u64>,
+    /// The sentence, after "... I/Os " if they were counted.
+    pub(crate) words: String,
 }
 
 /// The buffers of a setup.
@@ -84,32 +121,14 @@ fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
     })
 }
 
-/// The kernel's form of a result. The system calls behind a file give no errors but its own.
-#[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    reason = "an I/O is at most 64 MiB long"
-)]
-fn result_of(moved: io::Result<usize>) -> i32 {
-    match moved {
-        Ok(bytes) => bytes as i32,
-        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
-    }
-}
-
-/// Discards a range: its blocks are given back to the filesystem or the device. The bytes discarded.
-fn trim(file: &File, io: Io) -> io::Result<usize> {
-    let length = u64::from(io.length);
-    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, io.offset, length)?;
-    Ok(io.length as usize)
-}
-
 /// Does a worker's task with the backend of that name.
 pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     match engine {
-        IoEngine::IoUring => worker::work::<Uring>(task),
+        IoEngine::Auto | IoEngine::IoUring => worker::work::<Uring>(task),
+        IoEngine::Libaio => worker::work::<Libaio>(task),
         IoEngine::Psync => worker::work::<Psync>(task),
+        IoEngine::Pvsync2 => worker::work::<Pvsync2>(task),
+        IoEngine::Mmap => worker::work::<Mmap>(task),
         IoEngine::Null => worker::work::<Null>(task),
     }
 }
@@ -117,13 +136,34 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::FileExt;
+    use crate::error::Refusal;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    const BLOCK: u32 = 4096;
+
+    fn setup(file: &File, depth: u32) -> Setup {
+        let file = file.try_clone().expect("duplicated");
+        Setup { file, depth, slot_bytes: BLOCK as usize, options: Options::default() }
+    }
+
+    /// Does one I/O: its result.
+    fn carry_out(backend: &mut impl Backend, free: &mut Vec<Slot>, io: Io) -> i32 {
+        let mut done = Vec::with_capacity(1);
+        backend.queue(free.pop().expect("free"), io);
+        while done.is_empty() {
+            backend.submit(u64::MAX).expect("submitted");
+            backend.reap(&mut done);
+        }
+        let Completion { slot, result } = done.pop().expect("one");
+        free.push(slot);
+        result
+    }
 
     /// Writes eight blocks of their own content through a backend, a few at a time, and reads them back through it.
     fn writes_and_reads_what_was_asked<B: Backend>(depth: u32) {
         let file = tempfile::tempfile().expect("file");
-        let setup = Setup { file: file.try_clone().expect("duplicated"), depth, slot_bytes: 4096 };
-        let (mut backend, mut free) = B::open(setup).expect("opened");
+        file.set_len(8 * u64::from(BLOCK)).expect("sized");
+        let (mut backend, mut free) = B::open(setup(&file, depth)).expect("opened");
         let mut done = Vec::with_capacity(depth as usize);
         for direction in [Direction::Write, Direction::Read] {
             let mut of_slot = vec![0_u8; depth as usize];
@@ -133,13 +173,14 @@ mod tests {
                     let content = if direction == Direction::Write { next + 1 } else { 0 };
                     backend.buffer(&mut slot).fill(content);
                     of_slot[slot.index()] = next;
-                    backend.queue(slot, Io { direction, offset: u64::from(next) * 4096, length: 4096 });
+                    let offset = u64::from(next) * u64::from(BLOCK);
+                    backend.queue(slot, Io { direction, offset, length: BLOCK });
                     next += 1;
                 }
                 backend.submit(u64::MAX).expect("submitted");
                 backend.reap(&mut done);
                 for Completion { mut slot, result } in done.drain(..) {
-                    assert_eq!(result, 4096);
+                    assert_eq!(result, BLOCK.cast_signed());
                     let block = of_slot[slot.index()];
                     assert!(backend.buffer(&mut slot).iter().all(|byte| *byte == block + 1));
                     finished += 1;
@@ -148,36 +189,66 @@ mod tests {
             }
         }
         assert_eq!(free.len(), depth as usize, "every slot came back");
-        let mut content = vec![0; 8 * 4096];
+        let mut content = vec![0; 8 * BLOCK as usize];
         file.read_exact_at(&mut content, 0).expect("written");
-        assert!(content.chunks(4096).zip(1..).all(|(block, n)| block.iter().all(|byte| *byte == n)));
+        let blocks = content.chunks(BLOCK as usize);
+        assert!(blocks.zip(1..).all(|(block, n)| block.iter().all(|byte| *byte == n)));
     }
 
     /// Reads beyond the end, and writes to a file that is open for reading only.
     fn reports_what_the_kernel_says<B: Backend>() {
         let file = tempfile::NamedTempFile::new().expect("file");
         file.as_file().set_len(5000).expect("sized");
-        let setup = Setup { file: File::open(file.path()).expect("opened"), depth: 1, slot_bytes: 4096 };
-        let (mut backend, mut free) = B::open(setup).expect("opened");
-        let mut done = Vec::with_capacity(1);
+        let read_only = File::open(file.path()).expect("opened");
+        let (mut backend, mut free) = B::open(setup(&read_only, 1)).expect("opened");
         for (direction, offset, result) in
             [(Direction::Read, 4096, 904), (Direction::Read, 8192, 0), (Direction::Write, 0, -libc::EBADF)]
         {
-            let slot = free.pop().expect("free");
-            backend.queue(slot, Io { direction, offset, length: 4096 });
-            while done.is_empty() {
-                backend.submit(u64::MAX).expect("submitted");
-                backend.reap(&mut done);
-            }
-            let completion = done.pop().expect("one");
-            assert_eq!(completion.result, result, "{direction:?} at {offset}");
-            free.push(completion.slot);
+            let said = carry_out(&mut backend, &mut free, Io { direction, offset, length: BLOCK });
+            assert_eq!(said, result, "{direction:?} at {offset}");
+        }
+    }
+
+    /// Syncs what was written, and makes a hole in it.
+    fn syncs_and_trims<B: Backend>() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.write_all_at(&[7; 4 * BLOCK as usize], 0).expect("written");
+        let (mut backend, mut free) = B::open(setup(&file, 1)).expect("opened");
+        for direction in [Direction::Sync, Direction::DataSync] {
+            assert_eq!(carry_out(&mut backend, &mut free, Io { direction, offset: 0, length: 0 }), 0);
+        }
+        let before = file.metadata().expect("metadata");
+        let (direction, offset) = (Direction::Trim, u64::from(BLOCK));
+        let result = carry_out(&mut backend, &mut free, Io { direction, offset, length: BLOCK });
+        if result == -libc::EOPNOTSUPP {
+            return eprintln!("skipped: the filesystem here makes no holes");
+        }
+        assert_eq!(result, BLOCK.cast_signed());
+        let after = file.metadata().expect("metadata");
+        assert_eq!((after.len(), before.blocks() - after.blocks()), (before.len(), u64::from(BLOCK) / 512));
+        let mut content = [0; 4 * BLOCK as usize];
+        file.read_exact_at(&mut content, 0).expect("read");
+        let zeros = content.chunks(BLOCK as usize).map(|block| block.iter().all(|byte| *byte == 0));
+        assert_eq!(zeros.collect::<Vec<_>>(), [false, true, false, false]);
+    }
+
+    /// A wait without I/O in flight ends in time, and none is none.
+    fn waits_as_long_as_told<B: Backend>() {
+        let file = tempfile::tempfile().expect("file");
+        let (mut backend, _slots) = B::open(setup(&file, 1)).expect("opened");
+        let mut done = Vec::new();
+        for wait_ns in [0, 30_000_000] {
+            let begin = crate::clock::now();
+            backend.submit(wait_ns).expect("waited");
+            backend.reap(&mut done);
+            assert!(crate::clock::now() - begin >= wait_ns);
+            assert_eq!(done, []);
         }
     }
 
     fn uring_is_missing() -> bool {
         let file = tempfile::tempfile().expect("file");
-        match Uring::open(Setup { file, depth: 1, slot_bytes: 512 }) {
+        match Uring::open(setup(&file, 1)) {
             Err(EngineError::NoIoUring { error }) => {
                 eprintln!("skipped: no io_uring here: {error}");
                 true
@@ -190,6 +261,20 @@ mod tests {
     fn psync_does_what_was_asked() {
         writes_and_reads_what_was_asked::<Psync>(1);
         reports_what_the_kernel_says::<Psync>();
+        syncs_and_trims::<Psync>();
+    }
+
+    #[test]
+    fn pvsync2_does_what_was_asked() {
+        writes_and_reads_what_was_asked::<Pvsync2>(1);
+        reports_what_the_kernel_says::<Pvsync2>();
+        syncs_and_trims::<Pvsync2>();
+    }
+
+    #[test]
+    fn mmap_does_what_was_asked() {
+        writes_and_reads_what_was_asked::<Mmap>(1);
+        syncs_and_trims::<Mmap>();
     }
 
     #[test]
@@ -201,20 +286,97 @@ mod tests {
             writes_and_reads_what_was_asked::<Uring>(depth);
         }
         reports_what_the_kernel_says::<Uring>();
+        syncs_and_trims::<Uring>();
+        waits_as_long_as_told::<Uring>();
     }
 
     #[test]
-    fn a_wait_without_io_ends() {
+    fn libaio_does_what_was_asked() {
+        for depth in [1, 3, 8] {
+            writes_and_reads_what_was_asked::<Libaio>(depth);
+        }
+        reports_what_the_kernel_says::<Libaio>();
+        syncs_and_trims::<Libaio>();
+        waits_as_long_as_told::<Libaio>();
+    }
+
+    #[test]
+    fn an_io_that_may_not_wait_is_done_by_waiting_all_the_same_and_counted() {
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.write_all_at(&[7; BLOCK as usize], 0).expect("written");
+        file.sync_all().expect("synced");
+        let options = Options { nowait: true, ..Options::default() };
+        let (mut backend, mut free) = Pvsync2::open(Setup { options, ..setup(&file, 1) }).expect("opened");
+        let read = Io { direction: Direction::Read, offset: 0, length: BLOCK };
+        // In the cache.
+        assert_eq!(carry_out(&mut backend, &mut free, read), BLOCK.cast_signed());
+        assert_eq!(backend.note(), None);
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped");
+        assert_eq!(carry_out(&mut backend, &mut free, read), BLOCK.cast_signed());
+        assert!(backend.buffer(&mut free[0]).iter().all(|byte| *byte == 7));
+        assert_eq!(backend.note().and_then(|note| note.ios), Some(1));
+    }
+
+    #[test]
+    fn pages_that_a_mapped_file_has_no_more_are_missed_and_those_it_has_again_are_found() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        file.as_file().write_all_at(&[7; 4 * BLOCK as usize], 0).expect("written");
+        let (mut backend, mut free) = Mmap::open(setup(file.as_file(), 1)).expect("opened");
+        let mut io = |direction, block: u64| {
+            let result = carry_out(
+                &mut backend,
+                &mut free,
+                Io { direction, offset: block * u64::from(BLOCK), length: BLOCK },
+            );
+            (result, backend.buffer(&mut free[0])[0])
+        };
+        assert_eq!(io(Direction::Read, 3), (4096, 7));
+        assert_eq!(io(Direction::Read, 4).0, 0, "beyond the mapping");
+        file.as_file().set_len(2 * u64::from(BLOCK) + 10).expect("cut");
+        assert_eq!(io(Direction::Read, 1), (4096, 7));
+        assert_eq!(io(Direction::Read, 3), (0, 0));
+        assert_eq!(io(Direction::Write, 3).0, 0);
+        assert_eq!(io(Direction::Read, 1), (4096, 7));
+        file.as_file().write_all_at(&[9; 4 * BLOCK as usize], 0).expect("written");
+        assert_eq!(io(Direction::Read, 3), (4096, 9), "no empty page was left in its place");
+        let read_only = File::open(file.path()).expect("opened");
+        let (mut backend, mut free) = Mmap::open(setup(&read_only, 1)).expect("opened");
+        let write = Io { direction: Direction::Write, offset: 0, length: BLOCK };
+        assert_eq!(carry_out(&mut backend, &mut free, write), -libc::EBADF);
+    }
+
+    #[test]
+    fn the_kernel_s_thread_submits_if_asked() {
         if uring_is_missing() {
             return;
         }
-        let file = tempfile::tempfile().expect("file");
-        let (mut backend, _slots) = Uring::open(Setup { file, depth: 1, slot_bytes: 512 }).expect("opened");
-        let begin = crate::clock::now();
-        backend.submit(30_000_000).expect("waited");
-        assert!(crate::clock::now() - begin >= 30_000_000);
-        let mut done = Vec::new();
-        backend.reap(&mut done);
-        assert_eq!(done, []);
+        let file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        file.write_all_at(&vec![7; 8 * BLOCK as usize], 0).expect("written");
+        let options = Options { sqthread_poll: true, sqthread_poll_cpu: Some(0), ..Options::default() };
+        let (mut backend, mut free) = Uring::open(Setup { options, ..setup(&file, 2) }).expect("opened");
+        for block in (0..8).cycle().take(1000) {
+            let io = Io { direction: Direction::Read, offset: block * u64::from(BLOCK), length: BLOCK };
+            assert_eq!(carry_out(&mut backend, &mut free, io), BLOCK.cast_signed());
+        }
+        let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+        let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+        assert!(names.into_iter().any(|name| name.starts_with("iou-sqp")), "no thread of the kernel's");
+    }
+
+    #[test]
+    fn polled_io_is_done_or_refused_with_the_remedy_before_any_is_measured() {
+        if uring_is_missing() {
+            return;
+        }
+        let options = Options { hipri: true, ..Options::default() };
+        let buffered = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        buffered.write_all_at(&[7; BLOCK as usize], 0).expect("written");
+        match Uring::open(Setup { options, ..setup(&buffered, 1) }).err().expect("never polled") {
+            error @ EngineError::Target { reason: Refusal::NoPolling(_), .. } => {
+                let words = error.to_string();
+                assert!(words.contains("direct = true") && words.contains("hipri = false"), "{words}");
+            }
+            other => panic!("{other}"),
+        }
     }
 }

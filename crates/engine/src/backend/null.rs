@@ -39,8 +39,4 @@ impl Backend for Null {
     fn reap(&mut self, done: &mut Vec<Completion>) {
         done.append(&mut self.done);
     }
-
-    fn note(&self) -> Option<&str> {
-        None
-    }
 }

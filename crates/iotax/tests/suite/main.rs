@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod cli;
+mod fallback;
 mod fio;
 mod lab;
 mod ladder;

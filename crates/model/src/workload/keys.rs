@@ -172,14 +172,22 @@ keys! {
         direct "0|1": bool = true;
         /// Drop caches before the measurement
         invalidate "0|1": bool = true;
-        /// How I/O is handed to the kernel: io_uring, psync or null
-        ioengine "ENGINE": IoEngine = IoEngine::IoUring;
+        /// How I/O is handed to the kernel: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
+        ioengine "ENGINE": IoEngine = IoEngine::Auto;
+        /// Poll the device for completions instead of waiting for its interrupt: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
+        hipri "0|1": bool = false;
+        /// Ask first without waiting (RWF_NOWAIT) and count the I/Os that would have had to: pvsync2
+        nowait "0|1": bool = false;
+        /// Let a thread of the kernel submit (SQPOLL), without system calls, at the cost of a CPU: io_uring
+        sqthread_poll "0|1": bool = false;
         /// When the I/Os of a rate are due: linear (evenly) or poisson (at random)
         rate_process "PROCESS": RateProcess = RateProcess::Linear;
         /// What shares a time stamp: the I/Os of one call (batch), or none (io)
         stamps "WHAT": Stamps = Stamps::Batch;
     }
     optional {
+        /// The CPU that sqthread_poll's thread is bound to
+        sqthread_poll_cpu "CPU": u32;
         /// Length of the area [default: the whole of what exists, 1GiB of what is created]
         size "SIZE": Bytes;
         /// Lengths instead of bs, all equally likely: 4k-16k, or for reads, writes and trims 4k-16k,8k-32k

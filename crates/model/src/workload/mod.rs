@@ -78,12 +78,28 @@ impl Rw {
 words! {
     /// How I/O is handed to the kernel, under fio's names.
     IoEngine, "ioengine" {
-        /// Linux io_uring.
+        /// The best that works: io_uring, else libaio, or psync at an iodepth of 1.
+        Auto = "auto",
+        /// Linux io_uring; where it is missing or forbidden, what `auto` takes instead.
         IoUring = "io_uring",
+        /// Linux native asynchronous I/O, which is asynchronous for direct I/O only.
+        Libaio = "libaio",
         /// pread and pwrite, one at a time per job.
         Psync = "psync",
+        /// preadv2 and pwritev2, one at a time per job.
+        Pvsync2 = "pvsync2",
+        /// Copies from and to a memory-mapped file, one at a time per job.
+        Mmap = "mmap",
         /// No I/O at all: shows the tool's own cost.
         Null = "null",
+    }
+}
+
+impl IoEngine {
+    /// Whether each job has one I/O at a time.
+    #[must_use]
+    pub const fn is_synchronous(self) -> bool {
+        matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap)
     }
 }
 
@@ -152,12 +168,35 @@ impl Workload {
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
-        if self.ioengine == IoEngine::Psync && self.iodepth > 1 {
+        if self.ioengine.is_synchronous() && self.iodepth > 1 {
             return refuse(
                 "iodepth",
                 &self.iodepth,
-                "psync does one I/O at a time; use iodepth = 1, ioengine = io_uring, or numjobs".into(),
+                format!(
+                    "{} does one I/O at a time; use iodepth = 1, ioengine = io_uring, or numjobs",
+                    self.ioengine
+                ),
             );
+        }
+        if self.ioengine == IoEngine::Mmap && self.direct {
+            return refuse("direct", &true, "mmap goes through the page cache; use direct = false".into());
+        }
+        let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
+        if self.hipri && !(self.direct && takes(&[IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2])) {
+            return refuse(
+                "hipri",
+                &true,
+                "devices are polled for direct = true only, with ioengine = io_uring or pvsync2".into(),
+            );
+        }
+        if self.nowait && !takes(&[IoEngine::Pvsync2]) {
+            return refuse("nowait", &true, "needs ioengine = pvsync2".into());
+        }
+        if self.sqthread_poll && !takes(&[IoEngine::Auto, IoEngine::IoUring]) {
+            return refuse("sqthread_poll", &true, "needs ioengine = io_uring".into());
+        }
+        if let (Some(cpu), false) = (self.sqthread_poll_cpu, self.sqthread_poll) {
+            return refuse("sqthread_poll_cpu", &cpu, "needs sqthread_poll = true".into());
         }
         if self.numjobs == 0 || self.numjobs > 1024 {
             return refuse("numjobs", &self.numjobs, "accepted: 1 to 1024".into());
@@ -263,6 +302,12 @@ mod tests {
         for (bad, key) in [
             (Workload { iodepth: 0, ..good.clone() }, "iodepth"),
             (Workload { ioengine: IoEngine::Psync, iodepth: 2, ..good.clone() }, "iodepth"),
+            (Workload { ioengine: IoEngine::Mmap, ..good.clone() }, "direct"),
+            (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
+            (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
+            (Workload { nowait: true, ..good.clone() }, "nowait"),
+            (Workload { sqthread_poll: true, ioengine: IoEngine::Psync, ..good.clone() }, "sqthread_poll"),
+            (Workload { sqthread_poll_cpu: Some(0), ..good.clone() }, "sqthread_poll_cpu"),
             (Workload { numjobs: 0, ..good.clone() }, "numjobs"),
             (Workload { runtime: Nanos(1), ..good.clone() }, "runtime"),
         ] {

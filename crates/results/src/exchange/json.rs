@@ -74,6 +74,7 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
         ("order", Some(m.order.into())),
         ("started_at", Some(utc(m.started_at_ms).into())),
         ("duration_s", number(Some(duration_s))),
+        ("ioengine", m.outcome.ioengine.map(|engine| engine.word().into())),
         ("read", m.outcome.tallies.read.as_ref().map(direction)),
         ("write", m.outcome.tallies.write.as_ref().map(direction)),
         ("trim", m.outcome.tallies.trim.as_ref().map(direction)),

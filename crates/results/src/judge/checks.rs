@@ -237,11 +237,12 @@ fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning>
 }
 
 fn saturated(workload: &Workload, m: &Measurement) -> Option<Warning> {
-    // The null backend measures the generator itself; who keeps a schedule looks at the clock all the time.
+    // The null backend measures the generator itself; who keeps a schedule or polls looks all the time.
     let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
     let share = m.outcome.cpu.total_ns() as f64 / window;
     let waited = m.outcome.pacing.is_none_or(|pacing| pacing.delayed > 0);
-    let tells = workload.ioengine != IoEngine::Null && waited;
+    let polls = workload.hipri || workload.sqthread_poll;
+    let tells = workload.ioengine != IoEngine::Null && waited && !polls;
     (tells && window > 0.0 && share >= SATURATED).then(|| {
         let evidence = format!(
             "the generator used {:.0}% of the time of its {} thread{}",

@@ -1,0 +1,149 @@
+//! I/O by system calls that return when it is done, one at a time: what psync, pvsync2 and mmap have in common, and how the
+//! others do what their interface to the kernel has no form for.
+#![expect(unsafe_code, reason = "the crates in use have no BLKDISCARD")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use super::{Backend, Completion, Io, Note, Options, Setup};
+use crate::buffers::{Buffers, Slot};
+use crate::error::EngineError;
+use crate::pattern::Direction;
+
+/// How bytes get from the file into a buffer and back, and all of them to stable storage.
+pub(crate) trait Transfer: Sized {
+    /// Gets ready for this file.
+    fn new(file: &File, options: Options) -> Result<Self, EngineError>;
+
+    /// How many bytes at this offset were read.
+    fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// How many bytes were written at this offset.
+    fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
+
+    /// Makes what was written stable; of the metadata only what reading it back needs, if `data_only`.
+    fn sync(&mut self, file: &File, data_only: bool) -> io::Result<()> {
+        if data_only { file.sync_data() } else { file.sync_all() }
+    }
+
+    /// See [`Backend::note`].
+    fn note(&self) -> Option<Note> {
+        None
+    }
+}
+
+/// A backend that carries out what is queued within [`Backend::submit`], one after the other.
+#[derive(Debug)]
+pub(crate) struct OneByOne<T> {
+    transfer: T,
+    file: File,
+    is_device: bool,
+    buffers: Buffers,
+    queued: Vec<(Slot, Io)>,
+    done: Vec<Completion>,
+}
+
+impl<T: Transfer> Backend for OneByOne<T> {
+    fn open(setup: Setup) -> Result<(Self, Vec<Slot>), EngineError> {
+        let (buffers, slots) = super::buffers(&setup)?;
+        let room = slots.len();
+        let backend = Self {
+            transfer: T::new(&setup.file, setup.options)?,
+            is_device: is_device(&setup.file),
+            file: setup.file,
+            buffers,
+            queued: Vec::with_capacity(room),
+            done: Vec::with_capacity(room),
+        };
+        Ok((backend, slots))
+    }
+
+    #[inline]
+    fn buffer(&mut self, slot: &mut Slot) -> &mut [u8] {
+        self.buffers.slice(slot)
+    }
+
+    #[inline]
+    fn queue(&mut self, slot: Slot, io: Io) {
+        self.queued.push((slot, io));
+    }
+
+    #[inline]
+    fn submit(&mut self, _wait_ns: u64) -> io::Result<()> {
+        for (mut slot, io) in self.queued.drain(..) {
+            let buffer = &mut self.buffers.slice(&mut slot)[..io.length as usize];
+            let moved = match io.direction {
+                Direction::Read => self.transfer.read(&self.file, buffer, io.offset),
+                Direction::Write => self.transfer.write(&self.file, buffer, io.offset),
+                Direction::Trim => trim(&self.file, self.is_device, io),
+                Direction::Sync => self.transfer.sync(&self.file, false).map(|()| 0),
+                Direction::DataSync => self.transfer.sync(&self.file, true).map(|()| 0),
+            };
+            self.done.push(Completion { slot, result: result_of(moved) });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        done.append(&mut self.done);
+    }
+
+    fn note(&self) -> Option<Note> {
+        self.transfer.note()
+    }
+}
+
+/// Discards what lies in the range of an I/O: the device is told that it may forget it, a file gets a hole there. How many
+/// bytes.
+fn trim(file: &File, is_device: bool, io: Io) -> io::Result<usize> {
+    let (offset, length) = (io.offset, u64::from(io.length));
+    if is_device {
+        let range = [offset, length];
+        // SAFETY: BLKDISCARD reads two numbers of 64 bits, offset and length in bytes, at the address given.
+        let answer = unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD, &raw const range) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    } else {
+        fallocate(file, PUNCH, offset, length)?;
+    }
+    Ok(io.length as usize)
+}
+
+/// A trim or a sync, in the kernel's form of a result.
+pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
+    result_of(match io.direction {
+        Direction::Trim => trim(file, is_device, io),
+        Direction::DataSync => file.sync_data().map(|()| 0),
+        _ => file.sync_all().map(|()| 0),
+    })
+}
+
+/// Makes a hole and leaves the file's length.
+pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
+/// From linux/fs.h; the libc crate has it not.
+const BLKDISCARD: libc::Ioctl = 0x1277;
+
+/// Whether an open file is a block device.
+pub(super) fn is_device(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// The kernel's form of a result. The system calls behind a file give no errors but its own.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "an I/O is at most 64 MiB long"
+)]
+fn result_of(moved: io::Result<usize>) -> i32 {
+    match moved {
+        Ok(bytes) => bytes as i32,
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+    }
+}

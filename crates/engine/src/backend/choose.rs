@@ -1,0 +1,78 @@
+//! Which backend does a workload here.
+
+use std::io;
+
+use iotax_model::workload::{IoEngine, Workload};
+
+use super::Options;
+use super::io_uring::Ring;
+use super::libaio::Context;
+use crate::error::EngineError;
+
+/// The backend that does a workload, and, if that is not what was asked for, a note.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// Never `auto`.
+    pub(crate) ioengine: IoEngine,
+    pub(crate) note: Option<String>,
+}
+
+/// Takes io_uring for `auto`. Where that, or io_uring itself, cannot be had, takes the next best, whose I/O is the same as
+/// seen from the device: libaio, or psync where only one I/O is in flight, which costs less.
+pub(crate) fn choose(workload: &Workload) -> Result<Choice, EngineError> {
+    if !matches!(workload.ioengine, IoEngine::Auto | IoEngine::IoUring) {
+        return Ok(Choice { ioengine: workload.ioengine, note: None });
+    }
+    let plain = Options::default();
+    let Err(error) = Ring::new(1, plain) else {
+        return Ok(Choice { ioengine: IoEngine::IoUring, note: None });
+    };
+    match error {
+        EngineError::NoIoUring { error } if !workload.hipri && !workload.sqthread_poll => {
+            instead(workload.iodepth, &error)
+        }
+        error => Err(error),
+    }
+}
+
+fn instead(iodepth: u32, missing: &io::Error) -> Result<Choice, EngineError> {
+    let ioengine = if iodepth == 1 { IoEngine::Psync } else { IoEngine::Libaio };
+    if ioengine == IoEngine::Libaio {
+        Context::new(1).map_err(|error| EngineError::NotAsynchronous {
+            iodepth,
+            io_uring: missing.to_string(),
+            libaio: error,
+        })?;
+    }
+    let note = format!(
+        "io_uring cannot be used here ({missing}): the kernel lacks it, or the sysctl kernel.io_uring_disabled or a \
+         container's seccomp filter forbids it; {ioengine} did the I/O"
+    );
+    Ok(Choice { ioengine, note: Some(note) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::workload::WorkloadKeys;
+
+    #[test]
+    fn what_can_be_had_is_taken_as_it_is_named() {
+        for ioengine in [IoEngine::Libaio, IoEngine::Psync, IoEngine::Null] {
+            let keys = WorkloadKeys { ioengine: Some(ioengine), ..WorkloadKeys::default() };
+            let choice = choose(&keys.complete(&WorkloadKeys::default())).expect("a choice");
+            assert_eq!(choice, Choice { ioengine, note: None });
+        }
+    }
+
+    #[test]
+    fn in_place_of_io_uring_stands_what_keeps_the_iodepth() {
+        let forbidden = io::Error::from_raw_os_error(libc::EPERM);
+        for (iodepth, ioengine) in [(1, IoEngine::Psync), (2, IoEngine::Libaio)] {
+            let choice = instead(iodepth, &forbidden).expect("a choice");
+            let note = choice.note.expect("a note");
+            assert_eq!(choice.ioengine, ioengine);
+            assert!(note.contains("not permitted") && note.contains(&format!("{ioengine} did")), "{note}");
+        }
+    }
+}

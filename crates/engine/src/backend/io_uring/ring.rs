@@ -1,0 +1,198 @@
+//! A ring for one thread, set up as its kernel knows best.
+#![expect(unsafe_code, reason = "the ring's queues borrow from it for as long as it lives")]
+
+use std::io;
+use std::ptr::NonNull;
+
+use io_uring::squeue::{Entry, SubmissionQueue};
+use io_uring::{Builder, IoUring, Submitter, cqueue, types};
+
+use crate::backend::Options;
+use crate::clock;
+use crate::error::EngineError;
+
+const SECOND: u64 = 1_000_000_000;
+/// So many milliseconds without I/O put the kernel's submitting thread to sleep.
+const IDLE: u32 = 1000;
+
+/// A ring with its queues held open. Their ends are thus written once for each call instead of once for each I/O, and the
+/// kernel need not look the ring up by its file descriptor.
+pub(in crate::backend) struct Ring {
+    submitter: Submitter<'static>,
+    submissions: SubmissionQueue<'static>,
+    completions: cqueue::CompletionQueue<'static>,
+    /// Whether waiting is looking: nothing interrupts it.
+    polled: bool,
+    /// The others borrow from it, so it is dropped last.
+    _owner: Owner,
+}
+
+/// The ring itself, at a fixed address, owned as a box is.
+struct Owner(NonNull<IoUring>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: made from a box in Ring::new, and all that borrowed from it is gone.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl Ring {
+    /// A ring for so many I/Os in flight.
+    pub(in crate::backend) fn new(depth: u32, options: Options) -> Result<Self, EngineError> {
+        let ring = build(depth, options).map_err(|error| refusal(error, depth))?;
+        if !ring.params().is_feature_ext_arg() {
+            let error = io::Error::new(io::ErrorKind::Unsupported, "its io_uring is older than Linux 5.11's");
+            return Err(EngineError::NoIoUring { error });
+        }
+        let owner = Owner(NonNull::from(Box::leak(Box::new(ring))));
+        // SAFETY: the one reference ever made of it; what borrows from it is in the same Ring and dropped before it.
+        let (mut submitter, submissions, completions) = unsafe { &mut *owner.0.as_ptr() }.split();
+        // Before Linux 5.18 the ring is looked up at each call.
+        let _ = submitter.register_ring_fd();
+        Ok(Self {
+            submitter,
+            submissions,
+            completions,
+            polled: options.hipri || options.sqthread_poll,
+            _owner: owner,
+        })
+    }
+
+    /// To register files and buffers with.
+    pub(super) const fn submitter(&self) -> &Submitter<'static> {
+        &self.submitter
+    }
+
+    /// Adds an entry, which the next call submits.
+    ///
+    /// # Safety
+    /// What the entry names stays valid until its completion.
+    #[inline]
+    pub(super) unsafe fn push(&mut self, entry: &Entry) {
+        // SAFETY: the caller answers for it.
+        let pushed = unsafe { self.submissions.push(entry) };
+        assert!(pushed.is_ok(), "the ring has a place for every slot");
+    }
+
+    /// Submits what was pushed, without waiting.
+    #[inline]
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        self.submissions.sync();
+        let entered = self.submitter.submit();
+        self.entered(entered)
+    }
+
+    /// Submits what was pushed and waits for a completion, at most so many nanoseconds.
+    #[inline]
+    pub(super) fn submit(&mut self, wait_ns: u64) -> io::Result<()> {
+        if self.polled {
+            return self.poll(wait_ns);
+        }
+        if wait_ns == 0 {
+            // Without an argument, which costs. The ring's flag tells of completions that are still to be worked off.
+            return self.begin();
+        }
+        self.submissions.sync();
+        let wait = types::Timespec::new().sec(wait_ns / SECOND).nsec((wait_ns % SECOND) as u32);
+        let entered = self.submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&wait));
+        self.entered(entered)
+    }
+
+    /// The same without ever sleeping. Where the kernel's thread submits and no device is to be polled, these are no system
+    /// calls.
+    fn poll(&mut self, wait_ns: u64) -> io::Result<()> {
+        let give_up = clock::now().saturating_add(wait_ns);
+        loop {
+            self.begin()?;
+            self.completions.sync();
+            if !self.completions.is_empty() || clock::now() >= give_up {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What entering the kernel came to.
+    #[inline]
+    fn entered(&mut self, result: io::Result<usize>) -> io::Result<()> {
+        // What the kernel has taken makes room.
+        self.submissions.sync();
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // The time is up; a signal came; short of memory or of room for completions, so that the rest is submitted
+                // once some are reaped.
+                Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// What is done, as far as it was there when this was called.
+    #[inline]
+    pub(super) fn completions(&mut self) -> impl Iterator<Item = cqueue::Entry> {
+        self.completions.sync();
+        &mut self.completions
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // A thread that goes on would keep the ring.
+        let _ = self.submitter.unregister_ring_fd();
+    }
+}
+
+/// With all that is to its good, or, where the kernel does not know that yet, without.
+fn build(depth: u32, options: Options) -> io::Result<IoUring> {
+    let mut plain = IoUring::builder();
+    if options.hipri {
+        plain.setup_iopoll();
+    }
+    let mut entries = depth;
+    if options.sqthread_poll {
+        plain.setup_sqpoll(IDLE);
+        if let Some(cpu) = options.sqthread_poll_cpu {
+            plain.setup_sqpoll_cpu(cpu);
+        }
+        // A completion may be there before its place in the queue is given free.
+        entries *= 2;
+    }
+    // Linux 6.1.
+    let mut lean = plain.clone();
+    lean.setup_single_issuer();
+    if !options.sqthread_poll {
+        lean.setup_defer_taskrun().setup_taskrun_flag();
+    }
+    // Linux 6.6.
+    let mut leanest = lean.clone();
+    leanest.setup_no_sqarray();
+    let unknown = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    [leanest, lean]
+        .iter()
+        .map(|builder: &Builder| builder.build(entries))
+        .find(|built| !built.as_ref().is_err_and(unknown))
+        .unwrap_or_else(|| plain.build(entries))
+}
+
+fn refusal(error: io::Error, depth: u32) -> EngineError {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EPERM) => EngineError::NoIoUring { error },
+        _ => EngineError::System { doing: format!("setting up an io_uring for {depth} I/Os"), error },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_or_forbidden_is_told_from_other_trouble() {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            let error = refusal(io::Error::from_raw_os_error(errno), 8);
+            assert!(matches!(error, EngineError::NoIoUring { .. }), "{error}");
+        }
+        let error = refusal(io::Error::from_raw_os_error(libc::ENOMEM), 8);
+        assert!(matches!(&error, EngineError::System { doing, .. } if doing.contains("8 I/Os")), "{error}");
+    }
+}

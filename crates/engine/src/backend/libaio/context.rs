@@ -1,0 +1,175 @@
+//! The kernel's interface to native asynchronous I/O: linux/aio_abi.h and the ring behind it.
+#![expect(unsafe_code, reason = "the kernel is told addresses and shares a ring")]
+
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `struct iocb`, of which the fields without use here are 0.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct ControlBlock {
+    /// Comes back in the event.
+    pub(super) data: u64,
+    /// The key, which is the kernel's, and the flags of preadv2, in an order that depends on the machine's.
+    pub(super) key_and_flags: u64,
+    pub(super) opcode: u16,
+    pub(super) priority: i16,
+    pub(super) file: u32,
+    pub(super) buffer: u64,
+    /// In bytes.
+    pub(super) length: u64,
+    /// In bytes.
+    pub(super) offset: u64,
+    pub(super) reserved: u64,
+    pub(super) flags_and_eventfd: u64,
+}
+
+/// `IOCB_CMD_PREAD` and its like.
+pub(super) const PREAD: u16 = 0;
+pub(super) const PWRITE: u16 = 1;
+pub(super) const FSYNC: u16 = 2;
+pub(super) const FDSYNC: u16 = 3;
+
+/// `struct io_event`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub(super) data: u64,
+    /// Address of the control block.
+    pub(super) block: u64,
+    /// Bytes moved, or an errno below zero.
+    pub(super) result: i64,
+    pub(super) result2: i64,
+}
+
+/// `struct aio_ring` of the kernel's fs/aio.c, which the events follow. No documented interface, but unchanged since Linux
+/// 2.6 and marked as what it is.
+#[repr(C)]
+struct Ring {
+    id: u32,
+    places: u32,
+    /// The next event to take; moved by whoever takes it.
+    head: AtomicU32,
+    /// Where the next event will be; moved by the kernel.
+    tail: AtomicU32,
+    magic: u32,
+    compatible_features: u32,
+    incompatible_features: u32,
+    header_bytes: u32,
+}
+
+const MAGIC: u32 = 0xa10a_10a1;
+
+/// A queue of I/Os in flight. The kernel's name for it is the address at which it has mapped a ring of events into this
+/// process; taking them from there spares a system call.
+#[derive(Debug)]
+pub(in crate::backend) struct Context {
+    ring: NonNull<Ring>,
+    /// Places in the ring; 0 if it is of a form not known here, and system calls are used alone.
+    places: u32,
+}
+
+impl Context {
+    /// For so many I/Os in flight.
+    pub(in crate::backend) fn new(depth: u32) -> io::Result<Self> {
+        let mut name: libc::c_ulong = 0;
+        // SAFETY: io_setup reads the depth and writes a name to the address given.
+        answer(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut name) })?;
+        let address = usize::try_from(name).map_err(|_| io::ErrorKind::InvalidData)?;
+        let ring = NonNull::new(ptr::with_exposed_provenance_mut::<Ring>(address))
+            .ok_or(io::ErrorKind::InvalidData)?;
+        let mut context = Self { ring, places: 0 };
+        let Ring { places, magic, incompatible_features, header_bytes, .. } = *context.ring();
+        if magic == MAGIC && incompatible_features == 0 && header_bytes as usize == size_of::<Ring>() {
+            context.places = places;
+        }
+        Ok(context)
+    }
+
+    #[inline]
+    fn ring(&self) -> &Ring {
+        // SAFETY: mapped by io_setup until drop; what changes meanwhile is atomic.
+        unsafe { self.ring.as_ref() }
+    }
+
+    #[inline]
+    fn name(&self) -> libc::c_ulong {
+        self.ring.as_ptr().expose_provenance() as libc::c_ulong
+    }
+
+    /// Begins I/Os, at least one unless it fails: how many.
+    ///
+    /// # Safety
+    /// The control blocks are valid, and what they name stays so until the I/O's event is there.
+    #[inline]
+    pub(super) unsafe fn submit(&self, blocks: &[NonNull<ControlBlock>]) -> io::Result<usize> {
+        // SAFETY: as many addresses of control blocks as it is told; the caller answers for the rest.
+        answer(unsafe { libc::syscall(libc::SYS_io_submit, self.name(), blocks.len(), blocks.as_ptr()) })
+    }
+
+    /// Whether [`Self::take`] has something.
+    #[inline]
+    pub(super) fn has_event(&self) -> bool {
+        let ring = self.ring();
+        self.places > 0 && ring.head.load(Ordering::Relaxed) != ring.tail.load(Ordering::Acquire)
+    }
+
+    /// Takes an event from the ring.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Event> {
+        if !self.has_event() {
+            return None;
+        }
+        let head = self.ring().head.load(Ordering::Relaxed) % self.places;
+        // SAFETY: the events begin where the header ends, in the same mapping.
+        let events = unsafe { self.ring.add(1) }.cast::<Event>();
+        // SAFETY: head is below the number of places.
+        let place = unsafe { events.add(head as usize) };
+        // SAFETY: the kernel wrote this event before it moved the tail beyond it, and will not reuse the place before
+        // the head has moved.
+        let event = unsafe { place.read() };
+        self.ring().head.store((head + 1) % self.places, Ordering::Release);
+        Some(event)
+    }
+
+    /// Waits for an event, at most so many nanoseconds, and adds what there is to `events` up to its capacity.
+    pub(super) fn wait(&self, wait_ns: u64, events: &mut Vec<Event>) -> io::Result<()> {
+        if wait_ns == 0 && self.places > 0 {
+            // The ring tells all there is to tell.
+            return Ok(());
+        }
+        let timeout = libc::timespec {
+            tv_sec: (wait_ns / 1_000_000_000).cast_signed(),
+            tv_nsec: (wait_ns % 1_000_000_000).cast_signed(),
+        };
+        let room = events.spare_capacity_mut();
+        // SAFETY: io_getevents writes at most as many events as there is room for.
+        let count = answer(unsafe {
+            libc::syscall(
+                libc::SYS_io_getevents,
+                self.name(),
+                1,
+                room.len(),
+                room.as_mut_ptr(),
+                &raw const timeout,
+            )
+        })?;
+        // SAFETY: it has written so many.
+        unsafe { events.set_len(events.len() + count) };
+        Ok(())
+    }
+}
+
+impl Drop for Context {
+    /// Waits for what is in flight.
+    fn drop(&mut self) {
+        // SAFETY: the name is that of io_setup; no reference into the ring is alive.
+        let destroyed = unsafe { libc::syscall(libc::SYS_io_destroy, self.name()) };
+        debug_assert_eq!(destroyed, 0);
+    }
+}
+
+fn answer(value: libc::c_long) -> io::Result<usize> {
+    usize::try_from(value).map_err(|_| io::Error::last_os_error())
+}

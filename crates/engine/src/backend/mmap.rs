@@ -1,0 +1,128 @@
+//! Copies from and to a memory-mapped file, one I/O at a time: what a program pays that maps its data, page faults included.
+//! A sync is msync(2).
+#![expect(unsafe_code, reason = "memory that is a file's")]
+
+mod fault;
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use rustix::param::page_size;
+
+use self::fault::Watch;
+use super::Options;
+use super::calls::{OneByOne, Transfer};
+use crate::error::EngineError;
+
+/// See the module.
+pub(crate) type Mmap = OneByOne<Mapping>;
+
+/// A whole file or device, mapped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    memory: NonNull<u8>,
+    length: usize,
+    protection: ProtFlags,
+    watch: Watch,
+    /// Pages of the file could not be put back after a fault.
+    torn: bool,
+}
+
+impl Transfer for Mapping {
+    fn new(file: &File, _options: Options) -> Result<Self, EngineError> {
+        Self::map(file).map_err(|error| EngineError::System { doing: "mapping the target".into(), error })
+    }
+
+    #[inline]
+    fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (place, length) = self.place(offset, buffer.len());
+        // SAFETY: the place is mapped for so many bytes, and the buffer, which is that long, lies elsewhere. Others may
+        // change the file meanwhile, as with any read: the bytes are only moved. A page that the file does not have (any
+        // more) is replaced under way.
+        unsafe { ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), length) };
+        self.moved(file, offset, length)
+    }
+
+    #[inline]
+    fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        if !self.protection.contains(ProtFlags::WRITE) {
+            return Err(Errno::BADF.into());
+        }
+        let (place, length) = self.place(offset, buffer.len());
+        // SAFETY: as in read, and the mapping may be written.
+        unsafe { ptr::copy_nonoverlapping(buffer.as_ptr(), place, length) };
+        self.moved(file, offset, length)
+    }
+
+    fn sync(&mut self, _file: &File, _data_only: bool) -> io::Result<()> {
+        // SAFETY: the whole mapping; its content stays as it is.
+        Ok(unsafe { msync(self.memory.as_ptr().cast(), self.length, MsyncFlags::SYNC) }?)
+    }
+}
+
+impl Mapping {
+    fn map(mut file: &File) -> io::Result<Self> {
+        let length =
+            usize::try_from(file.seek(SeekFrom::End(0))?).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let writable = fcntl_getfl(file)?.contains(OFlags::RDWR);
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: a new mapping at an address of the kernel's choice affects no other memory.
+        let memory = unsafe { mmap(ptr::null_mut(), length, protection, MapFlags::SHARED, file, 0) }?;
+        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let watch = Watch::over(memory, length)?;
+        Ok(Self { memory, length, protection, watch, torn: false })
+    }
+
+    /// Where an offset lies, and how many of so many bytes are mapped there.
+    #[inline]
+    fn place(&self, offset: u64, wanted: usize) -> (*mut u8, usize) {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
+        // SAFETY: within the mapping, or its end.
+        let place = unsafe { self.memory.add(offset) };
+        (place.as_ptr(), wanted.min(self.length - offset))
+    }
+
+    /// The result of a copy.
+    #[inline]
+    fn moved(&mut self, file: &File, offset: u64, length: usize) -> io::Result<usize> {
+        if self.watch.faulted() || self.torn { self.mend(file, offset, length) } else { Ok(length) }
+    }
+
+    /// Puts the file's pages back where a fault had them replaced, and says what is known of the fault: pages beyond a file
+    /// that has shrunk count as not moved; what else the kernel has against it, it does not tell.
+    #[cold]
+    fn mend(&mut self, mut file: &File, offset: u64, length: usize) -> io::Result<usize> {
+        let page = page_size();
+        let (place, _) = self.place(offset, 0);
+        let within = place.addr() % page;
+        let first = place.wrapping_sub(within);
+        self.torn = true;
+        // SAFETY: these pages are part of the mapping, and no reference to them is alive.
+        unsafe {
+            mmap(
+                first.cast(),
+                length + within,
+                self.protection,
+                MapFlags::SHARED | MapFlags::FIXED,
+                file,
+                offset - within as u64,
+            )
+        }?;
+        self.torn = false;
+        let end = file.seek(SeekFrom::End(0))?;
+        let there = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        if there < length { Ok(there) } else { Err(Errno::IO.into()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made by map with this length, and no reference to it is alive.
+        let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.length) };
+        debug_assert_eq!(unmapped, Ok(()));
+    }
+}

@@ -1,0 +1,87 @@
+//! Where io_uring is missing or forbidden, as in containers, something else does the I/O, and it is said.
+
+use std::process::Output;
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use serde_json::Value;
+
+use crate::lab::{Lab, text};
+
+/// Runs iotax where these system calls end in an errno: a filter holds for a thread and what it starts.
+fn without(calls: &[i64], errno: i32, lab: &Lab, arguments: &[&str]) -> Output {
+    let filter = SeccompFilter::new(
+        calls.iter().map(|call| (*call, vec![])).collect(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno.unsigned_abs()),
+        std::env::consts::ARCH.try_into().expect("a machine that seccomp knows"),
+    )
+    .expect("a filter");
+    let program = BpfProgram::try_from(filter).expect("a program");
+    std::thread::scope(|scope| {
+        let filtered = scope.spawn(|| {
+            apply_filter(&program).expect("filtered");
+            lab.run(arguments)
+        });
+        filtered.join().expect("ran")
+    })
+}
+
+fn bench<'a>(path: &'a str, ioengine: &'a str, iodepth: &'a str) -> Vec<&'a str> {
+    let job = ["--rw=randread", "--size=1m", "--direct=0", "--runtime=200ms", "--ramp-time=0s"];
+    let mut arguments = vec!["bench", path, "--ioengine", ioengine, "--iodepth", iodepth, "--json", "-"];
+    arguments.extend(job);
+    arguments
+}
+
+#[test]
+fn without_io_uring_another_engine_does_the_work_and_a_note_says_so() {
+    for (errno, words) in [(libc::EPERM, "not permitted"), (libc::ENOSYS, "not implemented")] {
+        for (asked, iodepth, taken) in [("auto", "1", "psync"), ("io_uring", "4", "libaio")] {
+            let lab = Lab::new();
+            let path = lab.path("file");
+            let arguments = bench(path.to_str().expect("utf-8"), asked, iodepth);
+            let output = without(&[libc::SYS_io_uring_setup], errno, &lab, &arguments);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let measurement = &document["measurements"][0];
+            assert_eq!(document["workloads"][0]["ioengine"], asked);
+            assert_eq!(measurement["ioengine"], taken);
+            assert!(measurement["read"]["ios"].as_u64().is_some_and(|ios| ios > 0));
+            assert_eq!(measurement["errors"], Value::Array(vec![]));
+            let notes = measurement["notes"].to_string();
+            assert!(notes.contains(words) && notes.contains(&format!("{taken} did the I/O")), "{notes}");
+        }
+    }
+}
+
+#[test]
+fn what_only_io_uring_can_do_is_refused_without_it() {
+    let lab = Lab::new();
+    let path = lab.path("file");
+    let path = path.to_str().expect("utf-8");
+    let mut polled = bench(path, "auto", "4");
+    polled.push("--sqthread_poll=1");
+    let both = [libc::SYS_io_uring_setup, libc::SYS_io_setup];
+    for (calls, arguments, words) in
+        [(&both[..1], polled, "sqthread_poll need it"), (&both, bench(path, "auto", "4"), "use iodepth = 1")]
+    {
+        let output = without(calls, libc::EPERM, &lab, &arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn with_io_uring_the_engine_that_auto_took_is_in_the_json() {
+    let lab = Lab::new();
+    let path = lab.path("file");
+    let document = lab.json(&bench(path.to_str().expect("utf-8"), "auto", "4"));
+    let measurement = &document["measurements"][0];
+    if measurement["ioengine"] != "io_uring" {
+        return eprintln!("skipped: {}", measurement["notes"]);
+    }
+    assert_eq!(
+        (&document["workloads"][0]["ioengine"], &measurement["notes"]),
+        (&"auto".into(), &Value::Array(vec![]))
+    );
+}
