@@ -31,6 +31,7 @@ mod worker;
 
 use std::path::Path;
 
+use iotax_model::content::Content;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
@@ -71,14 +72,20 @@ fn check_memory(job: &Job) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Writes the first `size` bytes of an existing file or device once with incompressible data, no two blocks of which are
-/// alike, and flushes. The seed decides the data. A file that is shorter grows. `progress` gets the bytes written so far, a
-/// few times a second and at the end.
+/// Writes the first `size` bytes of an existing file or device once with such content, in duplicates of 1 MiB where it asks
+/// for any, and flushes. The seed decides the data. A file that is shorter grows. `progress` gets the bytes written so
+/// far, a few times a second and at the end.
 ///
 /// # Errors
 /// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
-pub fn fill(path: &Path, size: Bytes, seed: u64, progress: &mut dyn FnMut(Bytes)) -> Result<(), EngineError> {
-    prepare::fill(path, size, seed, progress)
+pub fn fill(
+    path: &Path,
+    size: Bytes,
+    content: &Content,
+    seed: u64,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<(), EngineError> {
+    prepare::fill(path, size, content, seed, progress)
 }
 
 /// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.

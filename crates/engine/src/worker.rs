@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
+use iotax_model::content::Content;
 use iotax_model::record::Pacing;
 use iotax_model::workload::{Stamps, Workload};
 use rustix::thread::set_current_timer_slack;
@@ -103,7 +104,8 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
     let Task { number, workload, setup, mut pattern, seed, common, pulse, start, spare, reports } = task;
     let depth = setup.depth as usize;
     let mut payload = workload.rw.writes().then(|| {
-        Payload::new(setup.slot_bytes, depth, SplitMix64::new(seed, Purpose::Payload, number.into()))
+        let random = SplitMix64::new(seed, Purpose::Payload, number.into());
+        Payload::new(&Content::default(), depth, workload.rw.reads(), random)
     });
     let (mut backend, mut free) = B::open(setup)?;
     let none = Io { direction: Direction::Read, offset: 0, length: 0 };
@@ -150,7 +152,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                 flight.intended_at = pace.take(now, io.length);
             }
             if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
-                payload.refresh(slot.index(), &mut backend.buffer(&mut slot)[..io.length as usize]);
+                payload.refresh(slot.index(), &io, &mut backend.buffer(&mut slot)[..io.length as usize]);
             }
             if stamp_each {
                 flights[slot.index()].submitted_at = clock::now();

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
+use iotax_model::content::Content;
 use iotax_model::exit::Exit;
 use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
 
@@ -84,9 +85,11 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
         // The listener has ended the process on a shutdown.
         Request::Ping | Request::Shutdown => Ok(Event::Pong),
         Request::Fill { path, size, seed } => target(path, disk).and_then(|path| {
-            iotax_engine::fill(&path, size, seed, &mut |done| emit(Event::Progress { done, total: size }))
-                .map(|()| Event::Filled)
-                .map_err(|error| error.to_string())
+            iotax_engine::fill(&path, size, &Content::default(), seed, &mut |done| {
+                emit(Event::Progress { done, total: size })
+            })
+            .map(|()| Event::Filled)
+            .map_err(|error| error.to_string())
         }),
         Request::DropCaches { path } => {
             target(path, disk).map(|path| Event::CachesDropped(iotax_engine::drop_caches(&path)))

@@ -1,0 +1,168 @@
+//! What writes consist of.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::units::Bytes;
+
+/// Longest pattern in bytes, as in fio.
+const LONGEST: usize = 512;
+
+/// What the data of writes is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Content {
+    /// Share of each chunk, in percent, that is filler; the rest, before it, cannot be compressed.
+    pub filler_percentage: u8,
+    /// A multiple of 512.
+    pub chunk: Bytes,
+    /// What the filler consists of; absent: zeros.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub filler: Option<BufferPattern>,
+    /// Share of writes, in percent, whose data is that of an earlier one.
+    pub dedupe_percentage: u8,
+}
+
+/// Nothing that could be compressed or found twice.
+impl Default for Content {
+    fn default() -> Self {
+        Self { filler_percentage: 0, chunk: Bytes(512), filler: None, dedupe_percentage: 0 }
+    }
+}
+
+/// Bytes that are repeated, 1 to 512 of them. Text form: fio's, of which these are read: `"abc"` in its quotes, `0xdeadbeef`
+/// (bytes in the order in which they stand), and a decimal number of 32 bits (its bytes from the lowest, without leading
+/// zeros).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferPattern(Vec<u8>);
+
+/// A text that is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a pattern; accepted: a text in double quotes such as \"abc\", bytes in hex such as 0xdeadbeef (of either up \
+     to {LONGEST} bytes), or a decimal number from -2147483648 to 2147483647"
+)]
+pub struct PatternError(String);
+
+impl BufferPattern {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for BufferPattern {
+    type Err = PatternError;
+
+    fn from_str(text: &str) -> Result<Self, PatternError> {
+        let quoted = || text.strip_prefix('"')?.strip_suffix('"').filter(|inner| !inner.contains('"'));
+        let bytes = if let Some(inner) = quoted() {
+            Some(inner.as_bytes().to_vec())
+        } else if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            hex(digits)
+        } else {
+            text.parse().ok().map(decimal)
+        };
+        bytes
+            .filter(|bytes| (1..=LONGEST).contains(&bytes.len()))
+            .map(Self)
+            .ok_or_else(|| PatternError(text.to_owned()))
+    }
+}
+
+/// Two digits a byte; of an odd number the first stands alone.
+fn hex(digits: &str) -> Option<Vec<u8>> {
+    let values: Option<Vec<u8>> =
+        digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();
+    Some(values?.rchunks(2).rev().map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
+}
+
+fn decimal(number: i32) -> Vec<u8> {
+    let bytes = number.to_le_bytes();
+    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(1, |last| last + 1);
+    bytes[..length].to_vec()
+}
+
+/// As text in quotes if it is that, else in hex.
+impl fmt::Display for BufferPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) if !text.chars().any(|c| c.is_control() || c == '"') => write!(f, "\"{text}\""),
+            _ => {
+                f.write_str("0x")?;
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+impl Serialize for BufferPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for BufferPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn patterns_read_as_fio_reads_them() {
+        for (text, bytes) in [
+            ("\"abcd\"", &b"abcd"[..]),
+            ("\"0x12\"", b"0x12"),
+            ("0xdeadBEEF", b"\xde\xad\xbe\xef"),
+            ("0Xabc", b"\x0a\xbc"),
+            ("0x00", b"\0"),
+            ("-1024", b"\x00\xfc\xff\xff"),
+            ("66", b"\x42"),
+            ("256", b"\0\x01"),
+            ("0", b"\0"),
+        ] {
+            assert_eq!(text.parse::<BufferPattern>().expect(text).bytes(), bytes, "{text}");
+        }
+        let long = format!("0x{}", "00".repeat(513));
+        for text in [
+            "",
+            "abc",
+            "\"",
+            "\"\"",
+            "\"a\"b\"",
+            "\"abc",
+            "'file'",
+            "%o",
+            "0x",
+            "0xgg",
+            "4294967296",
+            "1.5",
+            &long,
+        ] {
+            let error = text.parse::<BufferPattern>().expect_err(text).to_string();
+            assert!(error.contains(&format!("{text:?}")) && error.contains("0xdeadbeef"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_forms_read_back(bytes in prop::collection::vec(any::<u8>(), 1..=LONGEST)) {
+            let pattern = BufferPattern(bytes);
+            prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
+        }
+
+        #[test]
+        fn texts_read_back(text in "[ -~]{1,20}") {
+            let pattern = BufferPattern(text.into_bytes());
+            prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
+        }
+    }
+}
