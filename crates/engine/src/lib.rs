@@ -26,6 +26,7 @@ mod random;
 mod run;
 #[cfg(test)]
 mod simulated;
+mod verify;
 mod window;
 mod worker;
 
@@ -64,12 +65,17 @@ fn check_memory(job: &Job) -> Result<(), EngineError> {
     let workload = &job.workload;
     // At most 1024 x 4096 x 64 MiB = 2^48, by Workload::check.
     let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(system.mem_unit.into());
+    let memory = memory();
     if asked > memory / 2 {
         return Err(EngineError::Memory { asked: Bytes(asked), memory: Bytes(memory) });
     }
     Ok(())
+}
+
+/// Bytes of memory of this machine.
+fn memory() -> u64 {
+    let system = rustix::system::sysinfo();
+    system.totalram.saturating_mul(system.mem_unit.into())
 }
 
 /// Writes the first `size` bytes of an existing file or device once with such content, in duplicates of 1 MiB where it asks

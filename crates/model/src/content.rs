@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::units::Bytes;
+use crate::workload::words;
 
 /// Longest pattern in bytes, as in fio.
 const LONGEST: usize = 512;
@@ -29,6 +30,18 @@ pub struct Content {
 impl Default for Content {
     fn default() -> Self {
         Self { filler_percentage: 0, chunk: Bytes(512), filler: None, dedupe_percentage: 0 }
+    }
+}
+
+words! {
+    /// Whether blocks say of themselves what they are, so that they can be checked, and by which checksum.
+    Verify, "verify" {
+        /// They do not.
+        None = "none",
+        /// CRC-32C (Castagnoli).
+        Crc32c = "crc32c",
+        /// XXH3, 64 bits.
+        Xxh3 = "xxh3",
     }
 }
 

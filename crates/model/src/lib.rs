@@ -6,6 +6,7 @@
 pub mod content;
 pub mod contract;
 pub mod exit;
+pub mod findings;
 pub mod histogram;
 pub mod plan;
 pub mod record;
