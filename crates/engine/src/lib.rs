@@ -33,6 +33,7 @@ mod worker;
 use std::path::Path;
 
 use iotax_model::content::Content;
+use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
@@ -92,6 +93,15 @@ pub fn fill(
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
     prepare::fill(path, size, content, seed, progress)
+}
+
+/// Compares what a target holds with the journal of the writes that it acknowledged ([`Job::journal`]). Only reads. A block
+/// may hold a later write than the last one on record, or a part of it: that was in flight when the machine stopped.
+///
+/// # Errors
+/// A file that is no journal, and a target that cannot be opened. What cannot be read of the target is a finding.
+pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
+    verify::audit(path, journal)
 }
 
 /// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.

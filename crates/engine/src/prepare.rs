@@ -8,7 +8,6 @@ use std::path::Path;
 use iotax_model::content::Content;
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::SyncMode;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Psync, Setup, Uring};
@@ -16,7 +15,7 @@ use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
 use crate::faults::errno_name;
-use crate::open::{self, Access, Target};
+use crate::open;
 use crate::pattern::Direction;
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
@@ -38,7 +37,8 @@ pub(crate) fn fill(
     seed: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
-    let target = open_to_fill(path)?;
+    // Directly, so that the page cache is not filled with what was written.
+    let target = open::directly_if_possible(path, true)?;
     if target.is_device && size.0 > target.length {
         let reason = Refusal::TooLong { size, offset: Bytes(0), length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
@@ -66,16 +66,6 @@ pub(crate) fn fill(
     target.file.sync_data().map_err(trouble("flushing"))?;
     progress(size);
     Ok(())
-}
-
-/// Directly, so that the page cache is not filled with what was written, if the filesystem does that.
-fn open_to_fill(path: &Path) -> Result<Target, EngineError> {
-    let access = Access { write: true, direct: true, sync: SyncMode::None };
-    match open::open(path, access) {
-        Err(Refusal::NoDirect(_)) => open::open(path, Access { direct: false, ..access }),
-        target => target,
-    }
-    .map_err(open::at_path(path))
 }
 
 /// Writes `bytes` from the start in chunks; the content of each is given by its number.
@@ -160,11 +150,14 @@ pub(crate) fn drop_caches(path: &Path) -> CacheDrop {
     if drop_file(path).is_ok() { CacheDrop::FileOnly } else { CacheDrop::Nothing }
 }
 
-/// Drops the clean pages of one file, after cleaning them.
 fn drop_file(path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
+    drop_pages(&File::open(path)?)
+}
+
+/// Drops the clean pages of one file, after cleaning them.
+pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     file.sync_data()?;
-    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Fill,
     /// What makes one content differ from the others.
     Content,
+    /// What tells a measurement from all others.
+    Run,
     /// What makes the pieces of one content differ.
     Piece,
     /// When a worker's I/Os are due.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::units::Bytes;
 use crate::workload::words;
 
 words! {
@@ -90,6 +91,22 @@ impl Findings {
     }
 }
 
+/// What a target still holds of what it acknowledged, by the journal of its writes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recovery {
+    /// Acknowledged writes on record.
+    pub writes: u64,
+    /// Those of them that a later flush, acknowledged too, made durable.
+    pub durable_writes: u64,
+    /// Bytes at the journal's end that were being written when the machine stopped: they tell nothing.
+    pub torn_tail: Bytes,
+    /// The blocks of all those writes, judged by the last acknowledged write of each.
+    pub findings: Findings,
+    /// The blocks that hold durable writes, judged by the last durable write of each: what is missing here was promised.
+    pub durable: Findings,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,7 +135,10 @@ mod tests {
             Findings {
                 checked: 9,
                 uncertain: 2,
-                faults: vec![fault(FaultKind::Corrupt, 1, &[4], 4), fault(FaultKind::Torn, 7, &[1, 3, 5, 7], 12)],
+                faults: vec![
+                    fault(FaultKind::Corrupt, 1, &[4], 4),
+                    fault(FaultKind::Torn, 7, &[1, 3, 5, 7], 12)
+                ],
             }
         );
         assert_eq!(one.faulty(), 8);

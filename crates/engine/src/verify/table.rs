@@ -92,6 +92,12 @@ impl Table {
         self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
     }
 
+    /// What is known of the block at `offset`.
+    pub(crate) fn at(&self, offset: u64) -> Known {
+        let place = usize::try_from(offset / self.block).unwrap_or(usize::MAX);
+        Self::known(self.entries[place].load(Ordering::Acquire))
+    }
+
     /// What a state means.
     pub(crate) const fn known(state: u64) -> Known {
         match state {
@@ -129,7 +135,10 @@ mod tests {
         assert_eq!(known(&table), [Known::Uncertain, Known::Uncertain, Known::Unwritten, Known::Unwritten]);
         table.release(&write(4096, 4096), Some(first));
         table.release(&write(0, 4096), None);
-        assert_eq!(known(&table), [Known::Uncertain, Known::Holds(first), Known::Unwritten, Known::Unwritten]);
+        assert_eq!(
+            known(&table),
+            [Known::Uncertain, Known::Holds(first), Known::Unwritten, Known::Unwritten]
+        );
         let wide = table.claim(&write(0, 16384)).expect("free");
         table.release(&write(0, 16384), Some(wide));
         assert_eq!(known(&table), [Known::Holds(wide); 4]);
