@@ -32,11 +32,11 @@ mod worker;
 
 use std::path::Path;
 
-use iotax_model::content::Content;
 use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Content;
 
 pub use crate::error::{EngineError, Refusal};
 

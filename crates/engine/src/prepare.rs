@@ -5,9 +5,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use iotax_model::content::Content;
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{Content, Verify};
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Psync, Setup, Uring};
@@ -19,6 +19,7 @@ use crate::open;
 use crate::pattern::Direction;
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
+use crate::verify::{Mark, seal};
 
 /// Bytes of one write: long enough for the device's full speed.
 const CHUNK: u32 = 1 << 20;
@@ -47,32 +48,57 @@ pub(crate) fn fill(
         let doing = format!("{}: {doing}", path.display());
         move |error| EngineError::System { doing, error }
     };
-    let source = Source::new(content, SplitMix64::new(seed, Purpose::Fill, 0));
+    let filling = Filling::new(content, seed);
     let body = size.0 - size.0 % DIRECT_UNIT;
     let setup = |depth| -> Result<Setup, EngineError> {
         let file = target.reopen().map_err(trouble("opening it again"))?;
         Ok(Setup { file, depth, slot_bytes: CHUNK as usize })
     };
     let written = match Uring::open(setup(DEPTH)?) {
-        Ok((backend, slots)) => write_all(backend, slots, &source, body, progress),
+        Ok((backend, slots)) => write_all(backend, slots, &filling, body, progress),
         Err(EngineError::NoIoUring { .. }) => {
             let (backend, slots) = Psync::open(setup(1)?)?;
-            write_all(backend, slots, &source, body, progress)
+            write_all(backend, slots, &filling, body, progress)
         }
         Err(error) => return Err(error),
     };
     written.map_err(trouble("filling"))?;
-    write_tail(&target.file, &source, body, size.0).map_err(trouble("filling its last bytes"))?;
+    write_tail(&target.file, &filling, body, size.0).map_err(trouble("filling its last bytes"))?;
     target.file.sync_data().map_err(trouble("flushing"))?;
     progress(size);
     Ok(())
+}
+
+/// What an area is filled with: the seed and a write's offset decide its content, whichever buffer it goes through.
+struct Filling {
+    source: Source,
+    mark: Mark,
+    verify: Verify,
+}
+
+impl Filling {
+    fn new(content: &Content, seed: u64) -> Self {
+        let random = |number| SplitMix64::new(seed, Purpose::Fill, number);
+        // Older than every write of a measurement.
+        let mark = Mark { run: random(1).next(), generation: 0 };
+        Self { source: Source::new(content, random(0)), mark, verify: content.verify }
+    }
+
+    /// Fills `buffer`, whole sectors, with the content of a write.
+    fn put(&self, io: Io, buffer: &mut [u8]) {
+        // What direct I/O leaves over comes after the last chunk.
+        self.source.put(io.offset.div_ceil(CHUNK.into()), buffer);
+        if self.verify != Verify::None {
+            seal(buffer, &io, self.mark, self.verify);
+        }
+    }
 }
 
 /// Writes `bytes` from the start in chunks; the content of each is given by its number.
 fn write_all<B: Backend>(
     mut backend: B,
     mut free: Vec<Slot>,
-    source: &Source,
+    filling: &Filling,
     bytes: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> io::Result<()> {
@@ -86,7 +112,7 @@ fn write_all<B: Backend>(
         {
             let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
             let io = Io { direction: Direction::Write, offset: queued, length };
-            source.put(queued / u64::from(CHUNK), backend.buffer(&mut slot));
+            filling.put(io, &mut backend.buffer(&mut slot)[..length as usize]);
             pending[slot.index()] = io;
             backend.queue(slot, io);
             queued += u64::from(length);
@@ -126,17 +152,19 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
 }
 
 /// Writes what direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
-fn write_tail(file: &File, source: &Source, body: u64, size: u64) -> io::Result<()> {
+fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());
     }
     let flags = fcntl_getfl(file)?;
     fcntl_setfl(file, flags - OFlags::DIRECT)?;
-    let mut chunk = vec![0; CHUNK as usize];
-    source.put(body / u64::from(CHUNK), &mut chunk);
-    let place = usize::try_from(body % u64::from(CHUNK)).unwrap_or(0);
-    let length = usize::try_from(size - body).unwrap_or(0);
-    file.write_all_at(&chunk[place..place + length], body)?;
+    let io =
+        Io { direction: Direction::Write, offset: body, length: u32::try_from(size - body).unwrap_or(0) };
+    let length = io.length as usize;
+    // Content is put in whole sectors.
+    let mut buffer = vec![0; length.next_multiple_of(512)];
+    filling.put(io, &mut buffer);
+    file.write_all_at(&buffer[..length], body)?;
     fcntl_setfl(file, flags)?;
     Ok(())
 }

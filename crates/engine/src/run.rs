@@ -21,6 +21,7 @@ use crate::live::{Common, Pulse};
 use crate::open::Target;
 use crate::pace;
 use crate::pattern::Pattern;
+use crate::verify::Proof;
 use crate::window::Window;
 use crate::worker::{Finish, Report, Task};
 
@@ -30,13 +31,17 @@ const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::fro
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     clock::calibrate();
-    let mut crew = Crew::muster(job, target)?;
+    let proof = Proof::new(job)?.map(Arc::new);
+    let mut crew = Crew::muster(job, target, proof.as_ref())?;
     let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
     crew.start(window);
     match watch(&mut crew, job, window, events) {
         Ok(mut outcome) => {
             outcome.notes.extend(check.end());
+            if let Some(proof) = proof {
+                outcome.verify.get_or_insert_default().merge(proof.conclude(target)?);
+            }
             Ok(outcome)
         }
         Err(error) => {
@@ -148,6 +153,12 @@ fn watch(
             (false, true) => Some(Stop::Errors),
             (false, false) => None,
         },
+        verify: finishes.iter_mut().filter_map(|finish| finish.findings.take()).reduce(
+            |mut all, findings| {
+                all.merge(findings);
+                all
+            },
+        ),
         errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
     })
 }
@@ -174,7 +185,7 @@ struct Crew {
 
 impl Crew {
     /// Starts the workers and waits until all are set up.
-    fn muster(job: &Job, target: &Target) -> Result<Self, EngineError> {
+    fn muster(job: &Job, target: &Target, proof: Option<&Arc<Proof>>) -> Result<Self, EngineError> {
         raise_file_limit(job.workload.numjobs);
         let (sender, reports) = mpsc::channel();
         let mut crew = Self {
@@ -187,7 +198,7 @@ impl Crew {
         };
         let mut mustered = Ok(());
         for number in 0..job.workload.numjobs {
-            mustered = crew.enlist(job, target, number, sender.clone());
+            mustered = crew.enlist(job, target, proof, number, sender.clone());
             if mustered.is_err() {
                 break;
             }
@@ -212,6 +223,7 @@ impl Crew {
         &mut self,
         job: &Job,
         target: &Target,
+        proof: Option<&Arc<Proof>>,
         number: u32,
         reports: Sender<Report>,
     ) -> Result<(), EngineError> {
@@ -235,6 +247,7 @@ impl Crew {
             },
             pattern: Pattern::new(workload, job.size, number, job.seed),
             seed: job.seed,
+            proof: proof.cloned(),
             common: Arc::clone(&self.common),
             pulse: Arc::clone(&pulse),
             start: started,

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use iotax_engine::{EngineError, Refusal, fill, measure};
-use iotax_model::content::Content;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
+use iotax_model::workload::Content;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
 const SIZE: u64 = 8 << 20;

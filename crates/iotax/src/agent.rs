@@ -11,7 +11,6 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
-use iotax_model::content::Content;
 use iotax_model::exit::Exit;
 use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
 
@@ -84,8 +83,8 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
         Request::Hello { .. } => Ok(Event::Hello(hello(disk))),
         // The listener has ended the process on a shutdown.
         Request::Ping | Request::Shutdown => Ok(Event::Pong),
-        Request::Fill { path, size, seed } => target(path, disk).and_then(|path| {
-            iotax_engine::fill(&path, size, &Content::default(), seed, &mut |done| {
+        Request::Fill { path, size, content, seed } => target(path, disk).and_then(|path| {
+            iotax_engine::fill(&path, size, &content, seed, &mut |done| {
                 emit(Event::Progress { done, total: size })
             })
             .map(|()| Event::Filled)

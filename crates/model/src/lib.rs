@@ -3,7 +3,6 @@
 //! Nothing here opens a file, reads a clock or starts a process: parsing works on text that the caller
 //! read, [`wire`] on byte streams that the caller opened. Workload keys are fio's, guest keys are QEMU's.
 
-pub mod content;
 pub mod contract;
 pub mod exit;
 pub mod findings;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::{CacheDrop, Outcome, Sample};
 use crate::units::{Bytes, Nanos};
-use crate::workload::Workload;
+use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
 pub const PROTOCOL: u16 = 2;
@@ -31,12 +31,14 @@ pub enum Request {
     },
     /// Answered by [`Event::Pong`].
     Ping,
-    /// Write the area once with incompressible data, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
+    /// Write the area once, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
     Fill {
         /// An existing file or device; absent: the guest's disk.
         path: Option<String>,
         /// From the start.
         size: Bytes,
+        /// What to write.
+        content: Content,
         /// Decides the data.
         seed: u64,
     },

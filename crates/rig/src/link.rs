@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::workload::Content;
 
 /// Set by Ctrl-C: whoever waits gives up.
 pub type Interrupt = Arc<AtomicBool>;
@@ -245,17 +246,18 @@ impl Link {
         })
     }
 
-    /// Has the first `size` bytes of a file or device (absent: the guest's disk) written once with incompressible
-    /// data. `progress` gets the bytes done so far; `deadline` is for the whole.
+    /// Has the first `size` bytes of a file or device (absent: the guest's disk) written once with such
+    /// content. `progress` gets the bytes done so far; `deadline` is for the whole.
     pub fn fill(
         &mut self,
         path: Option<&Path>,
         size: Bytes,
+        content: &Content,
         seed: u64,
         deadline: Duration,
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<(), LinkError> {
-        let request = Request::Fill { path: text(path), size, seed };
+        let request = Request::Fill { path: text(path), size, content: content.clone(), seed };
         self.follow("fill", &request, deadline, |event| match event {
             Event::Progress { done, .. } => {
                 progress(done);

@@ -3,7 +3,7 @@
 mod keys;
 mod shape;
 
-use iotax_model::content::Content;
+use iotax_model::workload::Content;
 
 use self::keys::Keys;
 use self::shape::Shape;

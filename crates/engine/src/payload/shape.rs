@@ -1,6 +1,6 @@
 //! The bytes of one content: which are random and which are filler.
 
-use iotax_model::content::Content;
+use iotax_model::workload::Content;
 
 use crate::random::{Purpose, SplitMix64};
 

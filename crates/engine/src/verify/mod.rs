@@ -13,18 +13,19 @@ mod stamp;
 mod table;
 mod witness;
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use iotax_model::content::Verify;
 use iotax_model::findings::{FaultKind, Findings};
-use iotax_model::units::Bytes;
+use iotax_model::wire::Job;
+use iotax_model::workload::Verify;
 
 pub(crate) use self::audit::audit;
-use self::journal::Journal;
+use self::journal::{Header, Journal};
 use self::judge::{Expected, judge};
 pub(crate) use self::stamp::{Mark, seal};
 use self::table::{Known, Table};
-pub(crate) use self::witness::Witness;
+pub(crate) use self::witness::{Next, Witness};
 use crate::error::EngineError;
 use crate::open::Target;
 use crate::prepare::drop_pages;
@@ -43,30 +44,38 @@ pub(crate) struct Proof {
 }
 
 impl Proof {
-    /// For the first `size` bytes. `block`: what all offsets and lengths of writes are multiples of; absent: there are none.
-    pub(crate) fn new(
-        verify: Verify,
-        size: Bytes,
-        block: Option<u64>,
-        seed: u64,
-    ) -> Result<Self, EngineError> {
+    /// What a job is to prove; `None` if it does not verify. Begins its journal.
+    pub(crate) fn new(job: &Job) -> Result<Option<Self>, EngineError> {
+        let workload = &job.workload;
+        if workload.verify == Verify::None {
+            return Ok(None);
+        }
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         #[expect(clippy::cast_possible_truncation, reason = "the low bits tell times apart")]
-        let run = SplitMix64::new(seed, Purpose::Run, started as u64).next();
-        Ok(Self {
-            run,
-            verify,
-            table: block.map(|block| Table::new(size, block)).transpose()?,
-            journal: None,
-        })
+        let run = SplitMix64::new(job.seed, Purpose::Run, started as u64).next();
+        let table = workload.rw.writes().then(|| Table::new(job.size, workload.bs.0)).transpose()?;
+        let journal = |path: &String| {
+            let header = Header { run, block: workload.bs.0, size: job.size.0 };
+            Journal::create(Path::new(path), header).map_err(|error| EngineError::System {
+                doing: format!("beginning the journal {path}"),
+                error,
+            })
+        };
+        let journal = workload.write_journal.as_ref().map(journal).transpose()?;
+        Ok(Some(Self { run, verify: workload.verify, table, journal }))
     }
 
     const fn mark(&self, generation: u64) -> Mark {
         Mark { run: self.run, generation }
     }
 
-    /// Reads back everything that was acknowledged: from the target, and not from the page cache.
-    pub(crate) fn read_back(&self, target: &Target) -> Result<Findings, EngineError> {
+    /// Has the journal on disk, and reads back everything that was acknowledged: from the target, and not from the page
+    /// cache.
+    pub(crate) fn conclude(&self, target: &Target) -> Result<Findings, EngineError> {
+        if let Some(journal) = &self.journal {
+            let doing = "writing the journal of acknowledged writes";
+            journal.finish().map_err(|error| EngineError::System { doing: doing.into(), error })?;
+        }
         let mut findings = Findings::default();
         let Some(table) = &self.table else { return Ok(findings) };
         drop_pages(&target.file).map_err(|error| EngineError::System {

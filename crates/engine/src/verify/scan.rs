@@ -90,7 +90,7 @@ fn read_all<B: Backend, I: Iterator<Item = u64>>(
         if free.len() == slots {
             return Ok(());
         }
-        backend.submit()?;
+        backend.submit(u64::MAX)?;
         backend.reap(&mut done);
         for Completion { mut slot, result } in done.drain(..) {
             let io = pending[slot.index()];

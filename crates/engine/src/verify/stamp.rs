@@ -13,7 +13,7 @@
 //! All are little-endian. A stamp in each sector rather than one for the block: storage promises no more than whole sectors,
 //! so any of them may be old, astray or damaged, and each can be told apart and on its own.
 
-use iotax_model::content::Verify;
+use iotax_model::workload::Verify;
 
 use crate::backend::Io;
 

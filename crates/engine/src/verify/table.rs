@@ -57,6 +57,11 @@ impl Table {
         self.block
     }
 
+    /// The same, as the length of a buffer.
+    pub(crate) fn block_length(&self) -> usize {
+        usize::try_from(self.block).unwrap_or(usize::MAX)
+    }
+
     /// The blocks that an I/O touches.
     fn of(&self, io: &Io) -> &[AtomicU64] {
         let place = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
@@ -110,7 +115,7 @@ impl Table {
     /// Every block: its offset and what is known of it.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Known)> {
         let states = self.entries.iter().map(|entry| Self::known(entry.load(Ordering::Acquire)));
-        (0..).step_by(usize::try_from(self.block).unwrap_or(usize::MAX)).zip(states)
+        (0..).step_by(self.block_length()).zip(states)
     }
 }
 

@@ -6,10 +6,10 @@ use iotax_model::findings::Findings;
 
 use super::Proof;
 use super::judge::{Expected, judge};
-use super::stamp::{Mark, seal};
+use super::stamp::seal;
 use super::table::{Known, Table};
 use crate::backend::Io;
-use crate::pattern::Direction;
+use crate::pattern::{Direction, Pattern};
 
 /// See the module.
 #[derive(Debug)]
@@ -18,31 +18,56 @@ pub(crate) struct Witness {
     /// By slot, `per_slot` each. Of a write: its generation, then nothing. Of a read: the states of its blocks when it began.
     noted: Vec<u64>,
     per_slot: usize,
+    /// An I/O that waits for its blocks.
+    held: Option<Io>,
     findings: Findings,
+}
+
+/// What a worker is to do next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// This; nothing if all is done.
+    Io(Option<Io>),
+    /// The next I/O is to write a block that another write has: ask again.
+    Wait,
 }
 
 impl Witness {
     /// For a worker of `slots` slots whose longest I/O has `longest` bytes.
-    pub(crate) fn new(proof: Arc<Proof>, slots: usize, longest: u32) -> Self {
-        let blocks = proof.table.as_ref().map_or(0, |table| u64::from(longest).div_ceil(table.block()));
-        let per_slot = usize::try_from(blocks).unwrap_or(usize::MAX).max(1);
-        Self { proof, noted: vec![0; slots * per_slot], per_slot, findings: Findings::default() }
+    pub(crate) fn new(proof: Arc<Proof>, slots: usize, longest: usize) -> Self {
+        let per_slot = proof.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));
+        Self { proof, noted: vec![0; slots * per_slot], per_slot, held: None, findings: Findings::default() }
     }
 
-    /// Whether the I/O may begin. If not, another has one of its blocks: ask again when I/O was done.
-    pub(crate) fn admits(&mut self, slot: usize, io: &Io) -> bool {
-        let noted = &mut self.noted[slot * self.per_slot..][..self.per_slot];
+    /// The next I/O of the pattern for a slot. It may begin.
+    pub(crate) fn next(&mut self, slot: usize, pattern: &mut Pattern) -> Next {
+        let Some(io) = self.held.take().or_else(|| pattern.next()) else { return Next::Io(None) };
+        if self.admits(slot, &io) {
+            Next::Io(Some(io))
+        } else {
+            self.held = Some(io);
+            Next::Wait
+        }
+    }
+
+    fn admits(&mut self, slot: usize, io: &Io) -> bool {
         let Some(table) = &self.proof.table else { return true };
+        let noted = &mut self.noted[slot * self.per_slot..][..self.per_slot];
         match io.direction {
-            Direction::Write => table.claim(io).is_some_and(|generation| {
+            Direction::Write | Direction::Trim => {
+                let Some(generation) = table.claim(io) else { return false };
                 noted[0] = generation;
-                true
-            }),
+            }
             Direction::Read => {
                 noted.iter_mut().zip(table.look(io)).for_each(|(noted, state)| *noted = state);
-                true
+            }
+            Direction::Sync | Direction::DataSync => {
+                if let Some(journal) = &self.proof.journal {
+                    noted[0] = journal.writes();
+                }
             }
         }
+        true
     }
 
     /// Stamps a write that was admitted.
@@ -51,20 +76,27 @@ impl Witness {
         seal(buffer, io, self.proof.mark(generation), self.proof.verify);
     }
 
-    /// Takes note of how an admitted I/O ended; `buffer` is cut to its length.
-    pub(crate) fn done(&mut self, slot: usize, io: &Io, success: bool, buffer: &[u8]) {
-        match io.direction {
-            Direction::Write => {
-                let Some(table) = &self.proof.table else { return };
-                let generation = success.then_some(self.noted[slot * self.per_slot]);
-                if let (Some(journal), Some(generation)) = (&self.proof.journal, generation) {
+    /// Takes note of how an I/O ended: `result` is the kernel's.
+    pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
+        let success = result.cast_unsigned() == io.length;
+        let noted = self.noted[slot * self.per_slot];
+        match (io.direction, &self.proof.table) {
+            (Direction::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
+            (Direction::Write, Some(table)) if success => {
+                if let Some(journal) = &self.proof.journal {
                     // Before the next write of the block can begin: the journal has the writes of a block in order.
-                    journal.write(io, generation);
+                    journal.write(io, noted);
                 }
-                table.release(io, generation);
+                table.release(io, Some(noted));
             }
-            Direction::Read if success => self.check(slot, io, buffer),
-            Direction::Read => {}
+            // What was trimmed may read as anything.
+            (Direction::Write | Direction::Trim, Some(table)) => table.release(io, None),
+            (Direction::Sync | Direction::DataSync, _) if success => {
+                if let Some(journal) = &self.proof.journal {
+                    journal.flush(noted);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -74,7 +106,7 @@ impl Witness {
         let Some(table) = &self.proof.table else {
             return self.findings.add(judge(buffer, io.offset, Expected::Anything), io.offset);
         };
-        let block = usize::try_from(table.block()).unwrap_or(usize::MAX);
+        let block = table.block_length();
         let noted = &self.noted[slot * self.per_slot..];
         let places = (io.offset..).step_by(block).zip(buffer.chunks(block));
         for (((offset, content), then), now) in places.zip(noted).zip(table.look(io)) {

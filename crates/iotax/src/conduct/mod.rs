@@ -140,7 +140,7 @@ impl<'a> Conductor<'a> {
             guests.boot(&mut targets, ledger, stop)?;
         }
         for target in &mut targets {
-            target.fill(&mut local, order.seed, progress)?;
+            target.fill(&mut local, &order.plan.content(), order.seed, progress)?;
             store.put_target(order.run, &target.record()?)?;
         }
         if order.keep {

@@ -3,8 +3,8 @@ use crate::backend::Io;
 use crate::pattern::Direction;
 use crate::verify::journal::{Header, Journal};
 use crate::verify::stamp::seal;
-use iotax_model::content::Verify;
 use iotax_model::findings::{Fault, Findings};
+use iotax_model::workload::Verify;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

@@ -3,7 +3,7 @@ use crate::backend::Io;
 use crate::pattern::Direction;
 use crate::random::{Purpose, SplitMix64};
 use crate::verify::stamp::seal;
-use iotax_model::content::Verify;
+use iotax_model::workload::Verify;
 use proptest::prelude::*;
 
 const BLOCK: usize = 4096;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::{IoEngine, Workload, WorkloadError, words};
 use crate::units::Bytes;
-use crate::workload::words;
 
 /// Longest pattern in bytes, as in fio.
 const LONGEST: usize = 512;
@@ -24,12 +24,88 @@ pub struct Content {
     pub filler: Option<BufferPattern>,
     /// Share of writes, in percent, whose data is that of an earlier one.
     pub dedupe_percentage: u8,
+    /// Whether each sector is stamped.
+    pub verify: Verify,
 }
 
-/// Nothing that could be compressed or found twice.
+/// Nothing that could be compressed, found twice or recognized.
 impl Default for Content {
     fn default() -> Self {
-        Self { filler_percentage: 0, chunk: Bytes(512), filler: None, dedupe_percentage: 0 }
+        Self {
+            filler_percentage: 0,
+            chunk: Bytes(512),
+            filler: None,
+            dedupe_percentage: 0,
+            verify: Verify::None,
+        }
+    }
+}
+
+impl Workload {
+    /// What its writes consist of.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        // As in fio, a pattern without a share is all there is.
+        let is_constant =
+            self.zero_buffers || (self.buffer_pattern.is_some() && self.buffer_compress_percentage == 0);
+        Content {
+            filler_percentage: if is_constant { 100 } else { self.buffer_compress_percentage },
+            chunk: self.buffer_compress_chunk,
+            filler: self.buffer_pattern.clone(),
+            dedupe_percentage: self.dedupe_percentage,
+            verify: self.verify,
+        }
+    }
+
+    /// Refuses content that no engine can write.
+    pub(super) fn check_content(&self) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
+        for (key, percent) in [
+            ("buffer_compress_percentage", self.buffer_compress_percentage),
+            ("dedupe_percentage", self.dedupe_percentage),
+        ] {
+            if percent > 100 {
+                return refuse(key, &percent, "accepted: 0 to 100 (percent)");
+            }
+        }
+        let chunk = self.buffer_compress_chunk;
+        if chunk.0 == 0 || chunk.0 > 1 << 20 || !chunk.0.is_multiple_of(512) {
+            return refuse("buffer_compress_chunk", &chunk, "accepted: a multiple of 512 up to 1m");
+        }
+        if let (true, Some(pattern)) = (self.zero_buffers, &self.buffer_pattern) {
+            return refuse("buffer_pattern", pattern, "zero_buffers is given too; use one of them");
+        }
+        if self.zero_buffers && self.buffer_compress_percentage > 0 {
+            let accepted = "zero_buffers leaves nothing that cannot be compressed; use one of them";
+            return refuse("buffer_compress_percentage", &self.buffer_compress_percentage, accepted);
+        }
+        if self.dedupe_percentage > 0 && self.content().filler_percentage == 100 {
+            let accepted = "every write is the same already; leave it out, or have a share of it random";
+            return refuse("dedupe_percentage", &self.dedupe_percentage, accepted);
+        }
+        self.check_verify()
+    }
+
+    fn check_verify(&self) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
+        let verifies = self.verify != Verify::None;
+        if verifies && self.dedupe_percentage > 0 {
+            let accepted = "the stamps of verify make every block unique; use one of them";
+            return refuse("dedupe_percentage", &self.dedupe_percentage, accepted);
+        }
+        if verifies && self.ioengine == IoEngine::Null {
+            return refuse("verify", &self.verify, "ioengine = null stores nothing that could be checked");
+        }
+        match &self.write_journal {
+            Some(path) if !verifies => {
+                let accepted = "written blocks must be recognizable; add verify = xxh3 or crc32c";
+                refuse("write_journal", path, accepted)
+            }
+            Some(path) if !self.rw.writes() => {
+                refuse("write_journal", path, &format!("rw = {} writes nothing", self.rw))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
