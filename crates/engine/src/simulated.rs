@@ -90,6 +90,7 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
         setup: Setup { file: tempfile::tempfile().expect("file"), depth: 1, slot_bytes: 4096 },
         pattern: Pattern::new(workload, size, 0, 1),
         seed: 1,
+        proof: None,
         common: Arc::default(),
         pulse: Pulse::new(),
         start: started,
