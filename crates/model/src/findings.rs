@@ -1,5 +1,7 @@
 //! What checking the blocks of a target found.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
@@ -38,6 +40,21 @@ pub struct Fault {
     pub first_offsets: Vec<u64>,
     /// Byte offset of the last block on the target that has it.
     pub last_offset: u64,
+}
+
+/// `3 x torn, at bytes 0, 4096 and 8192`; of more, the first and the last.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let offsets: Vec<String> = self.first_offsets.iter().map(u64::to_string).collect();
+        write!(f, "{} x {}, at byte{} ", self.count, self.kind, if offsets.len() > 1 { "s" } else { "" })?;
+        match offsets.as_slice() {
+            known if self.first_offsets.last() < Some(&self.last_offset) => {
+                write!(f, "{} ... {}", known.join(", "), self.last_offset)
+            }
+            [all @ .., last] if !all.is_empty() => write!(f, "{} and {last}", all.join(", ")),
+            known => f.write_str(&known.join(", ")),
+        }
+    }
 }
 
 /// What was checked and what was found. A block that is read twice is checked twice.
@@ -142,5 +159,9 @@ mod tests {
             }
         );
         assert_eq!(one.faulty(), 8);
+        let words: Vec<String> = one.faults.iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["1 x corrupt, at byte 4", "7 x torn, at bytes 1, 3, 5, 7 ... 12"]);
+        let few = fault(FaultKind::LostWrite, 3, &[1, 2, 3], 3);
+        assert_eq!(few.to_string(), "3 x lost_write, at bytes 1, 2 and 3");
     }
 }
