@@ -94,6 +94,9 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
             target(path, disk).map(|path| Event::CachesDropped(iotax_engine::drop_caches(&path)))
         }
         Request::Run(job) => run(&job, disk, emit),
+        Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
+            .map(Event::Audited)
+            .map_err(|error| error.to_string()),
         Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
     };
     outcome.unwrap_or_else(|message| Event::Failed { message })

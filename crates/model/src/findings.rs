@@ -108,6 +108,9 @@ impl Findings {
     }
 }
 
+/// Bytes 8 to 15 of a journal of acknowledged writes.
+pub const JOURNAL_MAGIC: [u8; 8] = *b"iotaxjl1";
+
 /// What a target still holds of what it acknowledged, by the journal of its writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -246,6 +246,36 @@ iodepth = 16
     }
 
     #[test]
+    fn created_targets_are_filled_with_what_is_written_to_them() {
+        let plan = |first: &str, second: &str| {
+            let text = format!(
+                "repeat = 1\n[[target]]\nname = \"a\"\nfile = {{ dir = \"/srv\" }}\n\
+                 [[workload]]\nname = \"one\"\n{first}\n[[workload]]\nname = \"two\"\n{second}"
+            );
+            Plan::from_toml(&text).expect("valid").content()
+        };
+        let compressible = "buffer_compress_percentage = 40";
+        assert_eq!(plan(compressible, compressible).filler_percentage, 40);
+        assert_eq!(plan(compressible, ""), Content::default());
+    }
+
+    #[test]
+    fn a_journal_is_one_measurements() {
+        let journal = "iodepth = 16\nverify = \"xxh3\"\nwrite_journal = \"/mnt/j\"";
+        let text = GOOD.replace("rw = \"randread\"", "rw = \"write\"").replace("iodepth = 16", journal);
+        let refused = |text: &str| Plan::from_toml(text).expect_err("refused").to_string();
+        assert!(
+            refused(&text).contains("write_journal = /mnt/j: a guest has no storage"),
+            "{}",
+            refused(&text)
+        );
+        let host = "[[target]]\nname = \"a\"\nfile = { dir = \"/srv\" }\n[[workload]]\nrw = \"write\"\n";
+        let text = format!("repeat = 2\n{host}{journal}");
+        assert!(refused(&text).contains("repeat = 1"), "{}", refused(&text));
+        assert!(Plan::from_toml(&format!("repeat = 1\n{host}{journal}")).is_ok());
+    }
+
+    #[test]
     fn a_plan_without_cells_is_refused() {
         assert!(Plan::from_toml("").expect_err("empty").to_string().contains("[[target]]"));
         assert!(

@@ -9,6 +9,7 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::findings::Recovery;
 use crate::record::{CacheDrop, Outcome, Sample};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
@@ -49,6 +50,13 @@ pub enum Request {
     },
     /// Measure. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
     Run(Box<Job>),
+    /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
+    Audit {
+        /// An existing file or device.
+        path: String,
+        /// The journal.
+        journal: String,
+    },
     /// Measure the engine's own cost. Answered by [`Event::Floor`].
     Floor,
     /// End the agent; a guest powers off.
@@ -103,6 +111,8 @@ pub enum Event {
         /// The figure.
         ns_per_io: u64,
     },
+    /// What the target holds of what the journal tells.
+    Audited(Recovery),
     /// The request could not be carried out.
     Failed {
         /// Why, with the path and the system's error.

@@ -5,3 +5,4 @@ mod cli;
 mod fio;
 mod lab;
 mod ladder;
+mod verify;

@@ -203,6 +203,7 @@ impl<'de> Deserialize<'de> for BufferPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::WorkloadKeys;
     use proptest::prelude::*;
 
     #[test]
@@ -238,6 +239,66 @@ mod tests {
         ] {
             let error = text.parse::<BufferPattern>().expect_err(text).to_string();
             assert!(error.contains(&format!("{text:?}")) && error.contains("0xdeadbeef"), "{error}");
+        }
+    }
+
+    fn workload(keys: &[(&str, &str)]) -> Workload {
+        let mut own = WorkloadKeys::default();
+        keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
+        own.complete(&WorkloadKeys::default())
+    }
+
+    #[test]
+    fn keys_say_what_is_written() {
+        let plain = Content::default();
+        let abc = Some("\"abc\"".parse().expect("a pattern"));
+        for (keys, content) in [
+            (&[][..], plain.clone()),
+            (&[("zero_buffers", "1")], Content { filler_percentage: 100, ..plain.clone() }),
+            (
+                &[("buffer_pattern", "\"abc\"")],
+                Content { filler_percentage: 100, filler: abc.clone(), ..plain.clone() },
+            ),
+            (
+                &[("buffer_pattern", "\"abc\""), ("buffer_compress_percentage", "30")],
+                Content { filler_percentage: 30, filler: abc, ..plain.clone() },
+            ),
+            (
+                &[("dedupe_percentage", "20"), ("buffer_compress_chunk", "4k")],
+                Content { dedupe_percentage: 20, chunk: Bytes(4096), ..plain },
+            ),
+        ] {
+            let workload = workload(keys);
+            assert_eq!((workload.check(), workload.content()), (Ok(()), content), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        for (keys, refusal) in [
+            (
+                &[("buffer_compress_percentage", "101")][..],
+                "buffer_compress_percentage = 101: accepted: 0 to 100",
+            ),
+            (&[("dedupe_percentage", "200")], "dedupe_percentage = 200: accepted"),
+            (&[("buffer_compress_chunk", "100")], "buffer_compress_chunk = 100: accepted: a multiple of 512"),
+            (&[("buffer_compress_chunk", "2m")], "buffer_compress_chunk = 2m: accepted"),
+            (&[("zero_buffers", "1"), ("buffer_pattern", "0x1")], "zero_buffers is given too"),
+            (&[("zero_buffers", "1"), ("buffer_compress_percentage", "5")], "buffer_compress_percentage = 5"),
+            (&[("zero_buffers", "1"), ("dedupe_percentage", "5")], "every write is the same already"),
+            (&[("verify", "crc32c"), ("dedupe_percentage", "5")], "make every block unique"),
+            (&[("verify", "xxh3"), ("ioengine", "null")], "verify = xxh3: ioengine = null stores nothing"),
+            (
+                &[("rw", "write"), ("write_journal", "j")],
+                "write_journal = j: written blocks must be recognizable",
+            ),
+            (
+                &[("verify", "xxh3"), ("write_journal", "j")],
+                "write_journal = j: rw = randread writes nothing",
+            ),
+        ] {
+            let error = workload(keys).check().expect_err(refusal).to_string();
+            assert!(error.contains(refusal), "{error}");
         }
     }
 

@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use iotax_model::findings::JOURNAL_MAGIC;
+
 /// Bytes of the header and of each record.
 const LENGTH: usize = 40;
-const MAGIC: [u8; 8] = *b"iotaxjl1";
 
 /// What the records are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(crate) enum Record {
 
 impl Header {
     pub(super) fn encode(self) -> [u8; LENGTH] {
-        encode([u64::from_le_bytes(MAGIC), self.run, self.block, self.size])
+        encode([u64::from_le_bytes(JOURNAL_MAGIC), self.run, self.block, self.size])
     }
 }
 
@@ -84,10 +85,11 @@ pub(crate) fn read(path: &Path, each: &mut dyn FnMut(Record)) -> io::Result<(Hea
     let length = file.metadata()?.len();
     let mut file = BufReader::with_capacity(1 << 20, file);
     let mut bytes = [0; LENGTH];
-    let foreign = || io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --journal");
+    let foreign =
+        || io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal");
     file.read_exact(&mut bytes).map_err(|_| foreign())?;
     let header = match decode(&bytes) {
-        Some([magic, run, block, size]) if magic == u64::from_le_bytes(MAGIC) && block > 0 => {
+        Some([magic, run, block, size]) if magic == u64::from_le_bytes(JOURNAL_MAGIC) && block > 0 => {
             Header { run, block, size }
         }
         _ => return Err(foreign()),
