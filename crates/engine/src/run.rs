@@ -31,7 +31,7 @@ const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::fro
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     clock::calibrate();
-    let proof = Proof::new(job)?.map(Arc::new);
+    let proof = Proof::new(job, target)?.map(Arc::new);
     let mut crew = Crew::muster(job, target, proof.as_ref())?;
     let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
@@ -40,6 +40,7 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
         Ok(mut outcome) => {
             outcome.notes.extend(check.end());
             if let Some(proof) = proof {
+                outcome.notes.extend(proof.note());
                 outcome.verify.get_or_insert_default().merge(proof.conclude(target)?);
             }
             Ok(outcome)

@@ -214,6 +214,7 @@ fn the_journal_of_a_measurement_agrees_with_its_target() {
     let job = job(workload);
     let Some(outcome) = outcome(&job, temp.path(), &mut |_| {}) else { return };
     assert_eq!(outcome.verify.expect("verified").faults, []);
+    assert!(outcome.notes.iter().any(|note| note.contains("own filesystem")), "{:?}", outcome.notes);
     let writes = outcome.tallies.write.expect("writes").ios + outcome.ramp_ios;
     let recovery = audit(temp.path(), &journal).expect("audited");
     // Those in flight at the end were acknowledged and are on record, but count nowhere.

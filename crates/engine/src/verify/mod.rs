@@ -41,11 +41,13 @@ pub(crate) struct Proof {
     table: Option<Table>,
     /// Where acknowledged writes are put on record.
     journal: Option<Journal>,
+    /// The journal lies where the target does.
+    together: bool,
 }
 
 impl Proof {
     /// What a job is to prove; `None` if it does not verify. Begins its journal.
-    pub(crate) fn new(job: &Job) -> Result<Option<Self>, EngineError> {
+    pub(crate) fn new(job: &Job, target: &Target) -> Result<Option<Self>, EngineError> {
         let workload = &job.workload;
         if workload.verify == Verify::None {
             return Ok(None);
@@ -62,7 +64,15 @@ impl Proof {
             })
         };
         let journal = workload.write_journal.as_ref().map(journal).transpose()?;
-        Ok(Some(Self { run, verify: workload.verify, table, journal }))
+        let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
+        Ok(Some(Self { run, verify: workload.verify, table, journal, together }))
+    }
+
+    /// What a reader must know of the proof.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.together.then(|| {
+            "the journal lies on the target's own filesystem: what harms the one may harm the other".into()
+        })
     }
 
     const fn mark(&self, generation: u64) -> Mark {

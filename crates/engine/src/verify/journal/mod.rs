@@ -14,6 +14,7 @@ mod format;
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -29,6 +30,8 @@ const MOST_PENDING: usize = 4 << 20;
 pub(crate) struct Journal {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<io::Result<()>>>>,
+    /// The filesystem that it lies on.
+    device: u64,
 }
 
 #[derive(Debug)]
@@ -62,6 +65,7 @@ impl Journal {
         file.sync_all()?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        let device = file.metadata()?.dev();
         let shared =
             Arc::new(Shared { state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() });
         let writer = std::thread::Builder::new().name("journal".into()).spawn({
@@ -73,7 +77,14 @@ impl Journal {
                 written
             }
         })?;
-        Ok(Self { shared, writer: Mutex::new(Some(writer)) })
+        Ok(Self { shared, writer: Mutex::new(Some(writer)), device })
+    }
+
+    /// Whether it lies on the filesystem of another file, or on a block device that is that filesystem's.
+    pub(super) fn shares_filesystem(&self, other: &File) -> bool {
+        other.metadata().is_ok_and(|of| {
+            self.device == if of.file_type().is_block_device() { of.rdev() } else { of.dev() }
+        })
     }
 
     /// Puts an acknowledged write on record.
