@@ -9,7 +9,7 @@ use iotax_model::findings::{FaultKind, Findings};
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::{IoEngine, Rw, Verify, Workload, WorkloadKeys};
+use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;
 
 const BLOCK: usize = 4096;
@@ -200,6 +200,52 @@ fn a_mix_finds_damage_when_it_reads_it() {
     });
     let found = outcome.expect("psync").verify.expect("verified");
     assert_eq!(found.faults.iter().map(|f| f.kind).collect::<Vec<_>>(), [FaultKind::Corrupt]);
+}
+
+#[test]
+fn writes_of_any_length_and_place_are_told_apart() {
+    let base = || workload(Rw::RandRw, IoEngine::IoUring, Verify::Xxh3);
+    let lengths = |text: &str| Some(text.parse().expect("a range"));
+    for workload in [
+        Workload { bsrange: lengths("512-16k"), ..base() },
+        Workload { bsrange: lengths("4k-8k,2k-32k"), rw: Rw::ReadWrite, ..base() },
+        Workload { offset: Bytes(1536), ..base() },
+        Workload { io_size: Some(Bytes(150_528)), rw: Rw::Write, ramp_time: Nanos(0), ..base() },
+        Workload { stride: Some("6k".parse().expect("a stride")), rw: Rw::Write, ..base() },
+    ] {
+        let file = filled(&workload);
+        let job = Job { size: Bytes(SIZE.0 - 8192), ..job(workload) };
+        let Some(outcome) = outcome(&job, file.path(), &mut |_| {}) else { continue };
+        let findings = outcome.verify.expect("verified");
+        assert!(findings.checked > 0, "{:?}", job.workload);
+        assert_eq!((findings.uncertain, findings.faults), (0, vec![]), "{:?}", job.workload);
+    }
+}
+
+#[test]
+fn what_was_flushed_is_on_record_as_durable() {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
+    let base = || workload(Rw::RandWrite, IoEngine::Psync, Verify::Crc32c);
+    for (name, workload) in [
+        ("fsync", Workload { fsync: Some(8), ..base() }),
+        ("fdatasync", Workload { fdatasync: Some(1), ..base() }),
+        ("sync", Workload { sync: SyncMode::DSync, ..base() }),
+    ] {
+        let journal = dir.path().join(name);
+        let workload = Workload { write_journal: Some(journal.display().to_string()), ..workload };
+        let file = filled(&workload);
+        outcome(&job(workload), file.path(), &mut |_| {}).expect("psync");
+        let recovery = audit(file.path(), &journal).expect("audited");
+        // Of each of two jobs fewer than so many writes were never flushed.
+        let most = match name {
+            "fsync" => 2 * 8,
+            "fdatasync" => 2,
+            _ => 0,
+        };
+        assert!(recovery.durable_writes > 0, "{name}");
+        assert!(recovery.writes - recovery.durable_writes <= most, "{name}: {recovery:?}");
+        assert_eq!((recovery.findings.faulty(), recovery.durable.faulty()), (0, 0), "{name}");
+    }
 }
 
 #[test]

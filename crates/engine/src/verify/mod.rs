@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use iotax_model::findings::{FaultKind, Findings};
 use iotax_model::wire::Job;
-use iotax_model::workload::Verify;
+use iotax_model::workload::{SyncMode, Verify};
 
 pub(crate) use self::audit::audit;
 use self::journal::{Header, Journal};
@@ -41,6 +41,8 @@ pub(crate) struct Proof {
     table: Option<Table>,
     /// Where acknowledged writes are put on record.
     journal: Option<Journal>,
+    /// A write is acknowledged when it is durable.
+    safe: bool,
     /// The journal lies where the target does.
     together: bool,
 }
@@ -55,9 +57,10 @@ impl Proof {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         #[expect(clippy::cast_possible_truncation, reason = "the low bits tell times apart")]
         let run = SplitMix64::new(job.seed, Purpose::Run, started as u64).next();
-        let table = workload.rw.writes().then(|| Table::new(job.size, workload.bs.0)).transpose()?;
+        let unit = workload.unit().0;
+        let table = workload.rw.writes().then(|| Table::new(workload.offset, job.size, unit)).transpose()?;
         let journal = |path: &String| {
-            let header = Header { run, block: workload.bs.0, size: job.size.0 };
+            let header = Header { run, block: unit };
             Journal::create(Path::new(path), header).map_err(|error| EngineError::System {
                 doing: format!("beginning the journal {path}"),
                 error,
@@ -65,7 +68,8 @@ impl Proof {
         };
         let journal = workload.write_journal.as_ref().map(journal).transpose()?;
         let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
-        Ok(Some(Self { run, verify: workload.verify, table, journal, together }))
+        let safe = workload.sync != SyncMode::None;
+        Ok(Some(Self { run, verify: workload.verify, table, journal, together, safe }))
     }
 
     /// What a reader must know of the proof.

@@ -32,24 +32,26 @@ pub(crate) enum Known {
 /// makes the write of a block the last one acknowledged, whatever the pattern and however many jobs work on one area.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// Where the area begins.
+    start: u64,
     block: u64,
     entries: Box<[AtomicU64]>,
     generation: AtomicU64,
 }
 
 impl Table {
-    /// For an area of `size` bytes of which I/Os cover whole blocks of `block` bytes.
+    /// For the area of `size` bytes from `start` on, of which I/Os cover whole blocks of `block` bytes.
     ///
     /// # Errors
     /// An area for which the table would take more than a quarter of this machine's memory.
-    pub(crate) fn new(size: Bytes, block: u64) -> Result<Self, EngineError> {
+    pub(crate) fn new(start: Bytes, size: Bytes, block: u64) -> Result<Self, EngineError> {
         let blocks = size.0.div_ceil(block);
         let (asked, memory) = (blocks.saturating_mul(ENTRY), crate::memory());
         if asked > memory / 4 {
             return Err(EngineError::VerifyMemory { size, asked: Bytes(asked), memory: Bytes(memory) });
         }
         let entries = (0..blocks).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { block, entries, generation: AtomicU64::new(0) })
+        Ok(Self { start: start.0, block, entries, generation: AtomicU64::new(0) })
     }
 
     /// Bytes of a block.
@@ -62,12 +64,14 @@ impl Table {
         usize::try_from(self.block).unwrap_or(usize::MAX)
     }
 
+    fn place(&self, offset: u64) -> usize {
+        usize::try_from((offset - self.start) / self.block).unwrap_or(usize::MAX)
+    }
+
     /// The blocks that an I/O touches.
     fn of(&self, io: &Io) -> &[AtomicU64] {
-        let place = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let first = place(io.offset / self.block);
-        let end = place((io.offset + u64::from(io.length)).div_ceil(self.block));
-        &self.entries[first..end]
+        let first = self.place(io.offset);
+        &self.entries[first..first + (io.length as usize).div_ceil(self.block_length())]
     }
 
     /// Claims the blocks of a write and numbers it; `None` if another has one of them.
@@ -99,8 +103,7 @@ impl Table {
 
     /// What is known of the block at `offset`.
     pub(crate) fn at(&self, offset: u64) -> Known {
-        let place = usize::try_from(offset / self.block).unwrap_or(usize::MAX);
-        Self::known(self.entries[place].load(Ordering::Acquire))
+        Self::known(self.entries[self.place(offset)].load(Ordering::Acquire))
     }
 
     /// What a state means.
@@ -115,7 +118,7 @@ impl Table {
     /// Every block: its offset and what is known of it.
     pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Known)> {
         let states = self.entries.iter().map(|entry| Self::known(entry.load(Ordering::Acquire)));
-        (0..).step_by(self.block_length()).zip(states)
+        (self.start..).step_by(self.block_length()).zip(states)
     }
 }
 
@@ -125,12 +128,12 @@ mod tests {
     use crate::pattern::Direction;
 
     fn write(offset: u64, length: u32) -> Io {
-        Io { direction: Direction::Write, offset, length }
+        Io { direction: Direction::Write, offset: 8192 + offset, length }
     }
 
     #[test]
     fn a_block_has_one_write_in_flight_and_holds_the_last_acknowledged() {
-        let table = Table::new(Bytes(16384), 4096).expect("small");
+        let table = Table::new(Bytes(8192), Bytes(16384), 4096).expect("small");
         let known = |table: &Table| table.all().map(|(_, known)| known).collect::<Vec<_>>();
         let first = table.claim(&write(4096, 4096)).expect("free");
         assert_eq!(table.claim(&write(4096, 4096)), None);
@@ -147,12 +150,12 @@ mod tests {
         let wide = table.claim(&write(0, 16384)).expect("free");
         table.release(&write(0, 16384), Some(wide));
         assert_eq!(known(&table), [Known::Holds(wide); 4]);
-        assert_eq!(table.all().map(|(offset, _)| offset).collect::<Vec<_>>(), [0, 4096, 8192, 12288]);
+        assert_eq!(table.all().map(|(offset, _)| offset).collect::<Vec<_>>(), [8192, 12288, 16384, 20480]);
     }
 
     #[test]
     fn an_area_whose_table_does_not_fit_is_refused_with_the_remedy() {
-        let error = Table::new(Bytes(1 << 60), 512).expect_err("refused").to_string();
+        let error = Table::new(Bytes(0), Bytes(1 << 60), 512).expect_err("refused").to_string();
         assert!(error.contains("1024PiB") && error.contains("lower size"), "{error}");
     }
 }

@@ -86,6 +86,9 @@ impl Witness {
                 if let Some(journal) = &self.proof.journal {
                     // Before the next write of the block can begin: the journal has the writes of a block in order.
                     journal.write(io, noted);
+                    if self.proof.safe {
+                        journal.flush(journal.writes());
+                    }
                 }
                 table.release(io, Some(noted));
             }

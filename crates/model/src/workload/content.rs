@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use super::text::text_form;
 use super::{IoEngine, Workload, WorkloadError, words};
 use crate::units::Bytes;
 
@@ -95,6 +96,9 @@ impl Workload {
         }
         if verifies && self.ioengine == IoEngine::Null {
             return refuse("verify", &self.verify, "ioengine = null stores nothing that could be checked");
+        }
+        if verifies && self.rw.trims() {
+            return refuse("verify", &self.verify, &format!("rw = {} neither reads nor writes", self.rw));
         }
         match &self.write_journal {
             Some(path) if !verifies => {
@@ -188,17 +192,7 @@ impl fmt::Display for BufferPattern {
     }
 }
 
-impl Serialize for BufferPattern {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for BufferPattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
+text_form!(BufferPattern);
 
 #[cfg(test)]
 mod tests {
@@ -287,6 +281,10 @@ mod tests {
             (&[("zero_buffers", "1"), ("buffer_compress_percentage", "5")], "buffer_compress_percentage = 5"),
             (&[("zero_buffers", "1"), ("dedupe_percentage", "5")], "every write is the same already"),
             (&[("verify", "crc32c"), ("dedupe_percentage", "5")], "make every block unique"),
+            (
+                &[("verify", "xxh3"), ("rw", "randtrim")],
+                "verify = xxh3: rw = randtrim neither reads nor writes",
+            ),
             (&[("verify", "xxh3"), ("ioengine", "null")], "verify = xxh3: ioengine = null stores nothing"),
             (
                 &[("rw", "write"), ("write_journal", "j")],

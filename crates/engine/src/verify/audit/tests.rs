@@ -23,7 +23,7 @@ impl Scene {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
         let target = File::create_new(dir.path().join("target")).expect("created");
         target.set_len(64 * BLOCK).expect("sized");
-        let header = Header { run: RUN, block: BLOCK, size: 64 * BLOCK };
+        let header = Header { run: RUN, block: BLOCK };
         let journal = Journal::create(&dir.path().join("journal"), header).expect("created");
         Self { dir, target, journal }
     }

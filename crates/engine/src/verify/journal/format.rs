@@ -6,7 +6,7 @@
 //! | 8 | `iotaxjl1` | number of the record, from 0 | the same |
 //! | 16 | the measurement | byte offset | writes that it covers |
 //! | 24 | bytes of a block | generation | 0 |
-//! | 32 | bytes of the area | bytes | 0 |
+//! | 32 | 0 | bytes | 0 |
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -24,8 +24,6 @@ pub(crate) struct Header {
     pub(crate) run: u64,
     /// What offsets and lengths of writes are multiples of.
     pub(crate) block: u64,
-    /// Length of the area that was written.
-    pub(crate) size: u64,
 }
 
 /// Something that the target acknowledged.
@@ -44,7 +42,7 @@ pub(crate) enum Record {
 
 impl Header {
     pub(super) fn encode(self) -> [u8; LENGTH] {
-        encode([u64::from_le_bytes(JOURNAL_MAGIC), self.run, self.block, self.size])
+        encode([u64::from_le_bytes(JOURNAL_MAGIC), self.run, self.block, 0])
     }
 }
 
@@ -89,8 +87,8 @@ pub(crate) fn read(path: &Path, each: &mut dyn FnMut(Record)) -> io::Result<(Hea
         || io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal");
     file.read_exact(&mut bytes).map_err(|_| foreign())?;
     let header = match decode(&bytes) {
-        Some([magic, run, block, size]) if magic == u64::from_le_bytes(JOURNAL_MAGIC) && block > 0 => {
-            Header { run, block, size }
+        Some([magic, run, block, _]) if magic == u64::from_le_bytes(JOURNAL_MAGIC) && block > 0 => {
+            Header { run, block }
         }
         _ => return Err(foreign()),
     };

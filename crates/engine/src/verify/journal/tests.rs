@@ -2,7 +2,7 @@ use super::*;
 use crate::pattern::Direction;
 use std::fs;
 
-const HEADER: Header = Header { run: 9, block: 4096, size: 1 << 20 };
+const HEADER: Header = Header { run: 9, block: 4096 };
 
 fn write(generation: u64) -> Io {
     Io { direction: Direction::Write, offset: generation * 4096, length: 4096 }
