@@ -61,6 +61,19 @@ pub enum EngineError {
         /// What the machine has.
         memory: Bytes,
     },
+    /// The table of what was written would not fit into memory.
+    #[error(
+        "verify keeps 8 bytes for each block of size = {size}, {asked} in all, which is more than a quarter of this \
+         machine's {memory} of memory; lower size or raise bs"
+    )]
+    VerifyMemory {
+        /// The area.
+        size: Bytes,
+        /// What the table would take.
+        asked: Bytes,
+        /// What the machine has.
+        memory: Bytes,
+    },
     /// The system refused something that the load needs.
     #[error("{doing} failed: {error}")]
     System {

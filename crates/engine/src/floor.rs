@@ -42,6 +42,7 @@ pub(crate) fn floor() -> u64 {
         },
         pattern: Pattern::new(&job.workload, size, 0, seed),
         seed,
+        proof: None,
         common: Arc::default(),
         pulse: Pulse::new(),
         start: started,

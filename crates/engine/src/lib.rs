@@ -27,14 +27,17 @@ mod random;
 mod run;
 #[cfg(test)]
 mod simulated;
+mod verify;
 mod window;
 mod worker;
 
 use std::path::Path;
 
+use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Content;
 
 pub use crate::error::{EngineError, Refusal};
 
@@ -64,22 +67,42 @@ fn check_memory(job: &Job) -> Result<(), EngineError> {
     let workload = &job.workload;
     // At most 1024 x 4096 x 64 MiB = 2^48, by Workload::check.
     let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
-    let system = rustix::system::sysinfo();
-    let memory = system.totalram.saturating_mul(system.mem_unit.into());
+    let memory = memory();
     if asked > memory / 2 {
         return Err(EngineError::Memory { asked: Bytes(asked), memory: Bytes(memory) });
     }
     Ok(())
 }
 
-/// Writes the first `size` bytes of an existing file or device once with incompressible data, no two blocks of which are
-/// alike, and flushes. The seed decides the data. A file that is shorter grows. `progress` gets the bytes written so far, a
-/// few times a second and at the end.
+/// Bytes of memory of this machine.
+fn memory() -> u64 {
+    let system = rustix::system::sysinfo();
+    system.totalram.saturating_mul(system.mem_unit.into())
+}
+
+/// Writes the first `size` bytes of an existing file or device once with such content, in duplicates of 1 MiB where it asks
+/// for any, and flushes. The seed decides the data. A file that is shorter grows. `progress` gets the bytes written so
+/// far, a few times a second and at the end.
 ///
 /// # Errors
 /// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
-pub fn fill(path: &Path, size: Bytes, seed: u64, progress: &mut dyn FnMut(Bytes)) -> Result<(), EngineError> {
-    prepare::fill(path, size, seed, progress)
+pub fn fill(
+    path: &Path,
+    size: Bytes,
+    content: &Content,
+    seed: u64,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<(), EngineError> {
+    prepare::fill(path, size, content, seed, progress)
+}
+
+/// Compares what a target holds with the journal of the writes that it acknowledged ([`Job::journal`]). Only reads. A block
+/// may hold a later write than the last one on record, or a part of it: that was in flight when the machine stopped.
+///
+/// # Errors
+/// A file that is no journal, and a target that cannot be opened. What cannot be read of the target is a finding.
+pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
+    verify::audit(path, journal)
 }
 
 /// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.

@@ -132,6 +132,16 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
     Ok(Target { file, access, is_device, length })
 }
 
+/// Opens past the page cache if the filesystem does that.
+pub(crate) fn directly_if_possible(path: &Path, write: bool) -> Result<Target, EngineError> {
+    let access = Access { write, direct: true, sync: SyncMode::None };
+    match open(path, access) {
+        Err(Refusal::NoDirect(_)) => open(path, Access { direct: false, ..access }),
+        target => target,
+    }
+    .map_err(at_path(path))
+}
+
 /// Whether the path is a block device (or else a file). Looked at before opening: opening a pipe would wait for ever.
 fn kind(path: &Path) -> Result<bool, Refusal> {
     let metadata = path.metadata().map_err(|error| match error.kind() {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::SyncMode;
+use iotax_model::workload::{Content, Verify};
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
@@ -15,10 +15,11 @@ use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
 use crate::faults::errno_name;
-use crate::open::{self, Access, Target};
+use crate::open;
 use crate::pattern::Direction;
-use crate::payload::Payload;
+use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
+use crate::verify::{Mark, seal};
 
 /// Bytes of one write: long enough for the device's full speed.
 const CHUNK: u32 = 1 << 20;
@@ -33,10 +34,12 @@ const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 pub(crate) fn fill(
     path: &Path,
     size: Bytes,
+    content: &Content,
     seed: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
-    let target = open_to_fill(path)?;
+    // Directly, so that the page cache is not filled with what was written.
+    let target = open::directly_if_possible(path, true)?;
     if target.is_device && size.0 > target.length {
         let reason = Refusal::TooLong { size, offset: Bytes(0), length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
@@ -45,58 +48,57 @@ pub(crate) fn fill(
         let doing = format!("{}: {doing}", path.display());
         move |error| EngineError::System { doing, error }
     };
-    let content = Content::new(seed);
+    let filling = Filling::new(content, seed);
     let body = size.0 - size.0 % DIRECT_UNIT;
     let setup = |depth| -> Result<Setup, EngineError> {
         let file = target.reopen().map_err(trouble("opening it again"))?;
         Ok(Setup { file, depth, slot_bytes: CHUNK as usize, options: Options::default() })
     };
     let written = match Uring::open(setup(DEPTH)?) {
-        Ok((backend, slots)) => write_all(backend, slots, &content, body, progress),
+        Ok((backend, slots)) => write_all(backend, slots, &filling, body, progress),
         Err(EngineError::NoIoUring { .. }) => {
             let (backend, slots) = Psync::open(setup(1)?)?;
-            write_all(backend, slots, &content, body, progress)
+            write_all(backend, slots, &filling, body, progress)
         }
         Err(error) => return Err(error),
     };
     written.map_err(trouble("filling"))?;
-    write_tail(&target.file, &content, body, size.0).map_err(trouble("filling its last bytes"))?;
+    write_tail(&target.file, &filling, body, size.0).map_err(trouble("filling its last bytes"))?;
     target.file.sync_data().map_err(trouble("flushing"))?;
     progress(size);
     Ok(())
 }
 
-/// What an area is filled with: the seed and a chunk's number decide its content, whichever buffer it goes through.
-struct Content {
-    seed: u64,
-    payload: Payload,
+/// What an area is filled with: the seed and a write's offset decide its content, whichever buffer it goes through.
+struct Filling {
+    source: Source,
+    mark: Mark,
+    verify: Verify,
 }
 
-impl Content {
-    fn new(seed: u64) -> Self {
-        Self { seed, payload: Payload::new(CHUNK as usize, 0, SplitMix64::new(seed, Purpose::Fill, 0)) }
+impl Filling {
+    fn new(content: &Content, seed: u64) -> Self {
+        let random = |number| SplitMix64::new(seed, Purpose::Fill, number);
+        // Older than every write of a measurement.
+        let mark = Mark { run: random(1).next(), generation: 0 };
+        Self { source: Source::new(content, random(0)), mark, verify: content.verify }
     }
 
-    fn put(&self, chunk: u64, buffer: &mut [u8]) {
-        self.payload.keyed(SplitMix64::new(self.seed, Purpose::FillChunk, chunk).next(), buffer);
+    /// Fills `buffer`, whole sectors, with the content of a write.
+    fn put(&self, io: Io, buffer: &mut [u8]) {
+        // What direct I/O leaves over comes after the last chunk.
+        self.source.put(io.offset.div_ceil(CHUNK.into()), buffer);
+        if self.verify != Verify::None {
+            seal(buffer, &io, self.mark, self.verify);
+        }
     }
-}
-
-/// Directly, so that the page cache is not filled with what was written, if the filesystem does that.
-fn open_to_fill(path: &Path) -> Result<Target, EngineError> {
-    let access = Access { write: true, direct: true, sync: SyncMode::None };
-    match open::open(path, access) {
-        Err(Refusal::NoDirect(_)) => open::open(path, Access { direct: false, ..access }),
-        target => target,
-    }
-    .map_err(open::at_path(path))
 }
 
 /// Writes `bytes` from the start in chunks; the content of each is given by its number.
 fn write_all<B: Backend>(
     mut backend: B,
     mut free: Vec<Slot>,
-    content: &Content,
+    filling: &Filling,
     bytes: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> io::Result<()> {
@@ -110,7 +112,7 @@ fn write_all<B: Backend>(
         {
             let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
             let io = Io { direction: Direction::Write, offset: queued, length };
-            content.put(queued / u64::from(CHUNK), backend.buffer(&mut slot));
+            filling.put(io, &mut backend.buffer(&mut slot)[..length as usize]);
             pending[slot.index()] = io;
             backend.queue(slot, io);
             queued += u64::from(length);
@@ -150,17 +152,19 @@ fn check_written(result: i32, io: Io) -> io::Result<()> {
 }
 
 /// Writes what direct I/O cannot: the bytes from `body`, a multiple of the unit, to `size`.
-fn write_tail(file: &File, content: &Content, body: u64, size: u64) -> io::Result<()> {
+fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Result<()> {
     if body == size {
         return Ok(());
     }
     let flags = fcntl_getfl(file)?;
     fcntl_setfl(file, flags - OFlags::DIRECT)?;
-    let mut chunk = vec![0; CHUNK as usize];
-    content.put(body / u64::from(CHUNK), &mut chunk);
-    let place = usize::try_from(body % u64::from(CHUNK)).unwrap_or(0);
-    let length = usize::try_from(size - body).unwrap_or(0);
-    file.write_all_at(&chunk[place..place + length], body)?;
+    let io =
+        Io { direction: Direction::Write, offset: body, length: u32::try_from(size - body).unwrap_or(0) };
+    let length = io.length as usize;
+    // Content is put in whole sectors.
+    let mut buffer = vec![0; length.next_multiple_of(512)];
+    filling.put(io, &mut buffer);
+    file.write_all_at(&buffer[..length], body)?;
     fcntl_setfl(file, flags)?;
     Ok(())
 }
@@ -174,11 +178,14 @@ pub(crate) fn drop_caches(path: &Path) -> CacheDrop {
     if drop_file(path).is_ok() { CacheDrop::FileOnly } else { CacheDrop::Nothing }
 }
 
-/// Drops the clean pages of one file, after cleaning them.
 fn drop_file(path: &Path) -> io::Result<()> {
-    let file = File::open(path)?;
+    drop_pages(&File::open(path)?)
+}
+
+/// Drops the clean pages of one file, after cleaning them.
+pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
     file.sync_data()?;
-    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
 }
 
 #[cfg(test)]
@@ -190,7 +197,8 @@ mod tests {
     fn filled(size: u64, seed: u64, dir: &Path) -> Vec<u8> {
         let file = tempfile::NamedTempFile::new_in(dir).expect("file");
         let mut told = Vec::new();
-        fill(file.path(), Bytes(size), seed, &mut |done| told.push(done.0)).expect("filled");
+        fill(file.path(), Bytes(size), &Content::default(), seed, &mut |done| told.push(done.0))
+            .expect("filled");
         assert!(told.is_sorted() && told.last() == Some(&size), "{told:?}");
         std::fs::read(file.path()).expect("read")
     }
@@ -216,7 +224,7 @@ mod tests {
     fn keeps_to_its_area() {
         let file = tempfile::NamedTempFile::new().expect("file");
         std::fs::write(file.path(), vec![9; 16384]).expect("written");
-        fill(file.path(), Bytes(8000), 1, &mut |_| {}).expect("filled");
+        fill(file.path(), Bytes(8000), &Content::default(), 1, &mut |_| {}).expect("filled");
         let content = std::fs::read(file.path()).expect("read");
         assert_eq!(content.len(), 16384);
         assert!(content[8000..].iter().all(|byte| *byte == 9));
@@ -227,7 +235,7 @@ mod tests {
     fn leaves_no_hole() {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         file.as_file().set_len(4 << 20).expect("sized");
-        fill(file.path(), Bytes(4 << 20), 1, &mut |_| {}).expect("filled");
+        fill(file.path(), Bytes(4 << 20), &Content::default(), 1, &mut |_| {}).expect("filled");
         assert!(file.as_file().metadata().expect("metadata").blocks() * 512 >= 4 << 20);
     }
 
@@ -235,7 +243,8 @@ mod tests {
     fn what_is_not_there_is_not_created() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("absent");
-        let error = fill(&path, Bytes(4096), 1, &mut |_| {}).expect_err("refused").to_string();
+        let error =
+            fill(&path, Bytes(4096), &Content::default(), 1, &mut |_| {}).expect_err("refused").to_string();
         assert!(error.contains("does not exist") && !path.exists(), "{error}");
     }
 

@@ -19,8 +19,12 @@ pub(crate) enum Purpose {
     Payload,
     /// What an area is filled with.
     Fill,
-    /// What makes one chunk of a fill differ from the others.
-    FillChunk,
+    /// What makes one content differ from the others.
+    Content,
+    /// What tells a measurement from all others.
+    Run,
+    /// What makes the pieces of one content differ.
+    Piece,
     /// When a worker's I/Os are due.
     Arrivals,
     /// How long a worker's I/Os are.

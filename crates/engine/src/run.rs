@@ -23,6 +23,7 @@ use crate::live::{Common, Pulse};
 use crate::open::Target;
 use crate::pace;
 use crate::pattern::Pattern;
+use crate::verify::Proof;
 use crate::window::Window;
 use crate::worker::{Finish, Report, Task};
 
@@ -33,7 +34,8 @@ const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::fro
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     let Choice { ioengine, note } = backend::choose(&job.workload)?;
     clock::calibrate();
-    let mut crew = Crew::muster(job, target, ioengine)?;
+    let proof = Proof::new(job, target)?.map(Arc::new);
+    let mut crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
     let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
     crew.start(window);
@@ -41,6 +43,10 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
         Ok(mut outcome) => {
             outcome.ioengine = Some(ioengine);
             outcome.notes.extend(note.into_iter().chain(check.end()));
+            if let Some(proof) = proof {
+                outcome.notes.extend(proof.note());
+                outcome.verify.get_or_insert_default().merge(proof.conclude(target)?);
+            }
             Ok(outcome)
         }
         Err(error) => {
@@ -153,6 +159,12 @@ fn watch(
             (false, true) => Some(Stop::Errors),
             (false, false) => None,
         },
+        verify: finishes.iter_mut().filter_map(|finish| finish.findings.take()).reduce(
+            |mut all, findings| {
+                all.merge(findings);
+                all
+            },
+        ),
         errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
     })
 }
@@ -184,7 +196,12 @@ struct Crew {
 
 impl Crew {
     /// Starts the workers and waits until all are set up.
-    fn muster(job: &Job, target: &Target, ioengine: IoEngine) -> Result<Self, EngineError> {
+    fn muster(
+        job: &Job,
+        target: &Target,
+        ioengine: IoEngine,
+        proof: Option<&Arc<Proof>>,
+    ) -> Result<Self, EngineError> {
         raise_file_limit(job.workload.numjobs);
         let (sender, reports) = mpsc::channel();
         let mut crew = Self {
@@ -197,7 +214,7 @@ impl Crew {
         };
         let mut mustered = Ok(());
         for number in 0..job.workload.numjobs {
-            mustered = crew.enlist(job, target, ioengine, number, sender.clone());
+            mustered = crew.enlist(job, target, ioengine, proof, number, sender.clone());
             if mustered.is_err() {
                 break;
             }
@@ -223,6 +240,7 @@ impl Crew {
         job: &Job,
         target: &Target,
         ioengine: IoEngine,
+        proof: Option<&Arc<Proof>>,
         number: u32,
         reports: Sender<Report>,
     ) -> Result<(), EngineError> {
@@ -247,6 +265,7 @@ impl Crew {
             },
             pattern: Pattern::new(workload, job.size, number, job.seed),
             seed: job.seed,
+            proof: proof.cloned(),
             common: Arc::clone(&self.common),
             pulse: Arc::clone(&pulse),
             start: started,

@@ -91,6 +91,7 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
         },
         pattern: Pattern::new(workload, size, 0, 1),
         seed: 1,
+        proof: None,
         common: Arc::default(),
         pulse: Pulse::new(),
         start: started,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
+use iotax_model::findings::Findings;
 use iotax_model::record::Pacing;
 use iotax_model::workload::{Stamps, Workload};
 use rustix::thread::set_current_timer_slack;
@@ -18,6 +19,7 @@ use crate::pace::Pace;
 use crate::pattern::{Direction, Pattern};
 use crate::payload::Payload;
 use crate::random::{Purpose, SplitMix64};
+use crate::verify::{Next, Proof, Witness};
 use crate::window::Window;
 
 /// So many failures in a row, and no success, make a worker pause: an error is often quicker than any I/O.
@@ -35,6 +37,9 @@ const AT_ONCE: usize = 64;
 /// Before an I/O is due a worker spins for so long: a sleeper wakes up late.
 const SPIN_NS: u64 = 20_000;
 
+/// How often is looked again whether another worker is done with a block.
+const CLAIMED_NS: u64 = 50_000;
+
 /// What one worker is to do, and how it talks.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -43,6 +48,8 @@ pub(crate) struct Task {
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
     pub(crate) seed: u64,
+    /// If what is written and read is to be verified.
+    pub(crate) proof: Option<Arc<Proof>>,
     pub(crate) common: Arc<Common>,
     pub(crate) pulse: Arc<Pulse>,
     /// The window, once all workers are ready. Closed: there is nothing to do after all.
@@ -84,6 +91,7 @@ pub(crate) struct Finish {
     pub(crate) ramp_ios: u64,
     pub(crate) pacing: Option<Pacing>,
     pub(crate) faults: Faults,
+    pub(crate) findings: Option<Findings>,
     pub(crate) note: Option<Note>,
 }
 
@@ -100,11 +108,14 @@ struct Flight {
 /// Sets up a backend, waits for the start, works until the window ends or there is no more to do, and waits for what is in
 /// flight then.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    let Task { number, workload, setup, mut pattern, seed, common, pulse, start, spare, reports } = task;
+    let Task { number, workload, setup, mut pattern, seed, proof, common, pulse, start, spare, reports } =
+        task;
     let depth = setup.depth as usize;
     let mut payload = workload.rw.writes().then(|| {
-        Payload::new(setup.slot_bytes, depth, SplitMix64::new(seed, Purpose::Payload, number.into()))
+        let random = SplitMix64::new(seed, Purpose::Payload, number.into());
+        Payload::new(&workload.content(), depth, workload.rw.reads(), random)
     });
+    let mut witness = proof.map(|proof| Witness::new(proof, depth, setup.slot_bytes));
     let (mut backend, mut free) = B::open(setup)?;
     let none = Io { direction: Direction::Read, offset: 0, length: 0 };
     let mut flights = vec![Flight { io: none, submitted_at: 0, intended_at: 0 }; depth];
@@ -139,7 +150,18 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                 free.push(slot);
                 break;
             }
-            let Some(io) = pattern.next() else {
+            let next = match &mut witness {
+                None => pattern.next(),
+                Some(witness) => match witness.next(slot.index(), &mut pattern) {
+                    Next::Io(io) => io,
+                    Next::Wait => {
+                        wake = wake.min(now + CLAIMED_NS);
+                        free.push(slot);
+                        break;
+                    }
+                },
+            };
+            let Some(io) = next else {
                 exhausted = true;
                 free.push(slot);
                 break;
@@ -150,7 +172,12 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                 flight.intended_at = pace.take(now, io.length);
             }
             if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
-                payload.refresh(slot.index(), &mut backend.buffer(&mut slot)[..io.length as usize]);
+                let index = slot.index();
+                let buffer = &mut backend.buffer(&mut slot)[..io.length as usize];
+                payload.refresh(index, &io, buffer);
+                if let Some(witness) = &witness {
+                    witness.seal(index, &io, buffer);
+                }
             }
             if stamp_each {
                 flights[slot.index()].submitted_at = clock::now();
@@ -188,9 +215,12 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         if now >= ledger.boundary && ledger.turn(now, oldest(&flights, &done)) == Turn::Over {
             break;
         }
-        for Completion { slot, result } in done.drain(..) {
+        for Completion { mut slot, result } in done.drain(..) {
             let Flight { io, submitted_at, intended_at } = flights[slot.index()];
             flights[slot.index()].submitted_at = 0;
+            if let Some(witness) = &mut witness {
+                witness.done(slot.index(), &io, result, backend.buffer(&mut slot));
+            }
             if result.cast_unsigned() == io.length {
                 let seen_at = if stamp_each { clock::now() } else { now };
                 ledger.latencies.add(
@@ -219,9 +249,16 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         ledger.close(now, oldest(&flights, &done));
     }
     let note = backend.note();
-    drain(&mut backend, depth - free.len(), done)?;
+    drain(&mut backend, &flights, depth - free.len(), done, &mut witness)?;
     let pacing = pace.and_then(|pace| pace.finish(now));
-    Ok(Finish { ended_at, ramp_ios: ledger.ramp_ios, pacing, faults, note })
+    Ok(Finish {
+        ended_at,
+        ramp_ios: ledger.ramp_ios,
+        pacing,
+        faults,
+        findings: witness.map(Witness::finish),
+        note,
+    })
 }
 
 /// I/Os of a batch enter the kernel together and are seen together: one time stamp for each side loses nothing. The time, after
@@ -265,14 +302,22 @@ fn oldest(flights: &[Flight], done: &[Completion]) -> Option<u64> {
         .max()
 }
 
-/// Waits for the I/Os in flight; they are not counted.
+/// Waits for the I/Os in flight; they are not counted. What is acknowledged is to be found all the same.
 fn drain(
     backend: &mut impl Backend,
+    flights: &[Flight],
     mut outstanding: usize,
     mut done: Vec<Completion>,
+    witness: &mut Option<Witness>,
 ) -> Result<(), EngineError> {
     loop {
-        outstanding -= done.drain(..).count();
+        outstanding -= done.len();
+        for Completion { mut slot, result } in done.drain(..) {
+            if let Some(witness) = witness {
+                let io = flights[slot.index()].io;
+                witness.done(slot.index(), &io, result, backend.buffer(&mut slot));
+            }
+        }
         if outstanding == 0 {
             return Ok(());
         }

@@ -8,6 +8,7 @@ use std::process::Command;
 use iotax_engine::{EngineError, Refusal, fill, measure};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
+use iotax_model::workload::Content;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
 const SIZE: u64 = 8 << 20;
@@ -101,7 +102,7 @@ fn refusal(result: Result<impl Sized, EngineError>) -> Refusal {
 #[test]
 fn a_device_is_filled_read_and_written_whole() {
     let Some(device) = Loop::new() else { return };
-    fill(&device.path, Bytes(SIZE), 1, &mut |_| {}).expect("filled");
+    fill(&device.path, Bytes(SIZE), &Content::default(), 1, &mut |_| {}).expect("filled");
     let filled = device.content();
     assert!(filled.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
     // Several workers hold a device that one of them claimed.
@@ -119,7 +120,7 @@ fn a_device_is_filled_read_and_written_whole() {
         );
     }
     assert_ne!(device.content(), filled);
-    let too_long = refusal(fill(&device.path, Bytes(SIZE + 4096), 1, &mut |_| {}));
+    let too_long = refusal(fill(&device.path, Bytes(SIZE + 4096), &Content::default(), 1, &mut |_| {}));
     assert!(matches!(too_long, Refusal::TooLong { length: Bytes(SIZE), .. }), "{too_long}");
 }
 
@@ -138,7 +139,7 @@ fn a_device_in_use_is_read_but_not_written() {
     let before = device.content();
     let in_use = refusal(measure(&job(Rw::RandWrite, 4096, true), &device.path, &mut |_| {}));
     assert!(matches!(in_use, Refusal::InUse), "{in_use}");
-    let in_use = refusal(fill(&device.path, Bytes(SIZE), 1, &mut |_| {}));
+    let in_use = refusal(fill(&device.path, Bytes(SIZE), &Content::default(), 1, &mut |_| {}));
     assert!(matches!(in_use, Refusal::InUse), "{in_use}");
     assert_eq!(device.content(), before);
     measure(&job(Rw::RandRead, 4096, true), &device.path, &mut |_| {}).expect("read all the same");

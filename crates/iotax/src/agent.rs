@@ -83,15 +83,20 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
         Request::Hello { .. } => Ok(Event::Hello(hello(disk))),
         // The listener has ended the process on a shutdown.
         Request::Ping | Request::Shutdown => Ok(Event::Pong),
-        Request::Fill { path, size, seed } => target(path, disk).and_then(|path| {
-            iotax_engine::fill(&path, size, seed, &mut |done| emit(Event::Progress { done, total: size }))
-                .map(|()| Event::Filled)
-                .map_err(|error| error.to_string())
+        Request::Fill { path, size, content, seed } => target(path, disk).and_then(|path| {
+            iotax_engine::fill(&path, size, &content, seed, &mut |done| {
+                emit(Event::Progress { done, total: size })
+            })
+            .map(|()| Event::Filled)
+            .map_err(|error| error.to_string())
         }),
         Request::DropCaches { path } => {
             target(path, disk).map(|path| Event::CachesDropped(iotax_engine::drop_caches(&path)))
         }
         Request::Run(job) => run(&job, disk, emit),
+        Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
+            .map(Event::Audited)
+            .map_err(|error| error.to_string()),
         Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
     };
     outcome.unwrap_or_else(|message| Event::Failed { message })

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, Event, PROTOCOL, Request};
+use iotax_model::workload::Content;
 use iotax_rig::link::{Interrupt, Link, LinkError};
 
 const EXE: &str = env!("CARGO_BIN_EXE_iotax");
@@ -52,13 +53,15 @@ fn a_local_agent_says_who_it_is_and_ends_when_told() {
 #[test]
 fn what_cannot_be_done_is_told_with_its_reason_and_the_agent_lives() {
     let mut link = link();
-    let error = link.fill(None, Bytes(4096), 1, LONG, &mut |_| {}).expect_err("no disk here");
+    let error =
+        link.fill(None, Bytes(4096), &Content::default(), 1, LONG, &mut |_| {}).expect_err("no disk here");
     assert!(
         matches!(&error, LinkError::Failed { .. }) && error.to_string().contains("names no path"),
         "{error}"
     );
-    let error =
-        link.fill(Some(Path::new("/no/file")), Bytes(4096), 1, LONG, &mut |_| {}).expect_err("no file");
+    let error = link
+        .fill(Some(Path::new("/no/file")), Bytes(4096), &Content::default(), 1, LONG, &mut |_| {})
+        .expect_err("no file");
     assert!(error.to_string().contains("/no/file"), "{error}");
     link.ping().expect("lives");
 }

@@ -14,7 +14,7 @@ use iotax_model::record::CacheDrop;
 use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::{Rw, WorkloadKeys};
+use iotax_model::workload::{Content, Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{Guest, GuestConfig, GuestError, accel, find_qemu, image, initramfs, qemu_version};
 use iotax_rig::link::{Interrupt, LinkError};
@@ -114,7 +114,8 @@ fn a_guest_boots_finds_its_disk_and_ends() {
     println!("boot to agent-ready: {:.2} s", guest.boot_ns().expect("known") as f64 / 1e9);
 
     guest.link().ping().expect("answers");
-    let error = text(guest.link().fill(Some(Path::new("/no/disk")), SIZE, 1, BOOT, &mut |_| {}));
+    let error =
+        text(guest.link().fill(Some(Path::new("/no/disk")), SIZE, &Content::default(), 1, BOOT, &mut |_| {}));
     assert!(error.contains("/no/disk"), "{error}");
     guest.link().ping().expect("goes on after a failure");
 
@@ -368,7 +369,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     guest.wait_ready(BOOT).expect("ready");
     let mut done = Bytes(0);
-    guest.link().fill(None, SIZE, 1, BOOT, &mut |bytes| done = bytes).expect("filled");
+    guest.link().fill(None, SIZE, &Content::default(), 1, BOOT, &mut |bytes| done = bytes).expect("filled");
     assert!(fs::metadata(&base).expect("there").len() > SIZE.0, "the fill reached the image");
 
     let written = fs::read(&base).expect("readable");

@@ -6,7 +6,7 @@
 pub enum Exit {
     /// The work was done.
     Fine = 0,
-    /// The work was done and a gate that the user asked for tripped.
+    /// The work was done and a gate that the user asked for tripped, or blocks that were verified do not hold what was written.
     Gate = 1,
     /// The command line, a plan or another input was refused.
     Usage = 2,

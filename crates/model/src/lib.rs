@@ -5,6 +5,7 @@
 
 pub mod contract;
 pub mod exit;
+pub mod findings;
 pub mod histogram;
 pub mod plan;
 pub mod record;

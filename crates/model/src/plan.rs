@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::target::{TargetError, TargetSpec};
 use crate::units::Bytes;
-use crate::workload::{DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys, nearest};
+use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys, nearest};
 
 /// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,7 +117,33 @@ impl Plan {
         for workload in &self.workloads {
             workload.check()?;
         }
-        Ok(())
+        self.check_journals()
+    }
+
+    /// A journal tells of one measurement, and in a guest there is nowhere to put it.
+    fn check_journals(&self) -> Result<(), PlanError> {
+        let Some((workload, path)) =
+            self.workloads.iter().find_map(|w| Some((&w.name, w.write_journal.as_ref()?)))
+        else {
+            return Ok(());
+        };
+        let reason = if self.targets.iter().any(|target| target.guest.is_some()) {
+            "a guest has no storage but its target"
+        } else if self.workloads.len() * self.targets.len() * self.repeat as usize > 1 {
+            "a journal is one measurement's: plan one target, one workload and repeat = 1"
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::Content(format!("workload {workload:?}: write_journal = {path}: {reason}")))
+    }
+
+    /// What created targets are filled with: what the workloads write, so that a layer which compresses or recognizes data
+    /// meets the same when it is read; where they differ, what no layer can shorten.
+    #[must_use]
+    pub fn content(&self) -> Content {
+        let mut contents = self.workloads.iter().map(Workload::content);
+        let first = contents.next().unwrap_or_default();
+        if contents.all(|content| content == first) { first } else { Content::default() }
     }
 
     /// How large a created target must be: as far as the area of any workload reaches.
@@ -232,6 +258,36 @@ iodepth = 16
                 assert!(error.contains(word), "{to}: {word} not in {error}");
             }
         }
+    }
+
+    #[test]
+    fn created_targets_are_filled_with_what_is_written_to_them() {
+        let plan = |first: &str, second: &str| {
+            let text = format!(
+                "repeat = 1\n[[target]]\nname = \"a\"\nfile = {{ dir = \"/srv\" }}\n\
+                 [[workload]]\nname = \"one\"\n{first}\n[[workload]]\nname = \"two\"\n{second}"
+            );
+            Plan::from_toml(&text).expect("valid").content()
+        };
+        let compressible = "buffer_compress_percentage = 40";
+        assert_eq!(plan(compressible, compressible).filler_percentage, 40);
+        assert_eq!(plan(compressible, ""), Content::default());
+    }
+
+    #[test]
+    fn a_journal_is_one_measurements() {
+        let journal = "iodepth = 16\nverify = \"xxh3\"\nwrite_journal = \"/mnt/j\"";
+        let text = GOOD.replace("rw = \"randread\"", "rw = \"write\"").replace("iodepth = 16", journal);
+        let refused = |text: &str| Plan::from_toml(text).expect_err("refused").to_string();
+        assert!(
+            refused(&text).contains("write_journal = /mnt/j: a guest has no storage"),
+            "{}",
+            refused(&text)
+        );
+        let host = "[[target]]\nname = \"a\"\nfile = { dir = \"/srv\" }\n[[workload]]\nrw = \"write\"\n";
+        let text = format!("repeat = 2\n{host}{journal}");
+        assert!(refused(&text).contains("repeat = 1"), "{}", refused(&text));
+        assert!(Plan::from_toml(&format!("repeat = 1\n{host}{journal}")).is_ok());
     }
 
     #[test]

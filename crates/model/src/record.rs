@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::findings::Findings;
 use crate::histogram::Histogram;
 use crate::target::Layer;
 use crate::workload::{IoEngine, words};
@@ -222,6 +223,9 @@ pub struct Outcome {
     /// Why it ended before its time; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
+    /// What checking blocks found; absent for a workload that does not verify.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verify: Option<Findings>,
 }
 
 /// How far caches could be dropped before a measurement.

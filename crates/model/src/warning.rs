@@ -31,6 +31,8 @@ words! {
         CacheKept = "cache_kept",
         /// More I/O was due than the target could begin.
         CannotSustain = "cannot_sustain",
+        /// Blocks are not what was written.
+        Corrupt = "corrupt",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",
     }

@@ -9,9 +9,10 @@ use std::io::{self, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::findings::Recovery;
 use crate::record::{CacheDrop, Outcome, Sample};
 use crate::units::{Bytes, Nanos};
-use crate::workload::Workload;
+use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
 pub const PROTOCOL: u16 = 2;
@@ -31,12 +32,14 @@ pub enum Request {
     },
     /// Answered by [`Event::Pong`].
     Ping,
-    /// Write the area once with incompressible data, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
+    /// Write the area once, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
     Fill {
         /// An existing file or device; absent: the guest's disk.
         path: Option<String>,
         /// From the start.
         size: Bytes,
+        /// What to write.
+        content: Content,
         /// Decides the data.
         seed: u64,
     },
@@ -47,6 +50,13 @@ pub enum Request {
     },
     /// Measure. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
     Run(Box<Job>),
+    /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
+    Audit {
+        /// An existing file or device.
+        path: String,
+        /// The journal.
+        journal: String,
+    },
     /// Measure the engine's own cost. Answered by [`Event::Floor`].
     Floor,
     /// End the agent; a guest powers off.
@@ -101,6 +111,8 @@ pub enum Event {
         /// The figure.
         ns_per_io: u64,
     },
+    /// What the target holds of what the journal tells.
+    Audited(Recovery),
     /// The request could not be carried out.
     Failed {
         /// Why, with the path and the system's error.

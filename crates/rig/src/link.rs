@@ -15,9 +15,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::workload::Content;
 
 /// Set by Ctrl-C: whoever waits gives up.
 pub type Interrupt = Arc<AtomicBool>;
@@ -30,6 +32,8 @@ const PROMPT: Duration = Duration::from_secs(20);
 const SYNC: Duration = Duration::from_mins(5);
 /// The null backend runs for well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
+/// As much is read as was ever written; whoever waits can interrupt.
+const AUDIT: Duration = Duration::from_hours(24);
 /// How long after its stream a local agent's process may take to end.
 const LAST_BREATH: Duration = Duration::from_millis(200);
 /// A killed agent whose disk hangs cannot be reaped before the disk answers.
@@ -245,17 +249,18 @@ impl Link {
         })
     }
 
-    /// Has the first `size` bytes of a file or device (absent: the guest's disk) written once with incompressible
-    /// data. `progress` gets the bytes done so far; `deadline` is for the whole.
+    /// Has the first `size` bytes of a file or device (absent: the guest's disk) written once with such
+    /// content. `progress` gets the bytes done so far; `deadline` is for the whole.
     pub fn fill(
         &mut self,
         path: Option<&Path>,
         size: Bytes,
+        content: &Content,
         seed: u64,
         deadline: Duration,
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<(), LinkError> {
-        let request = Request::Fill { path: text(path), size, seed };
+        let request = Request::Fill { path: text(path), size, content: content.clone(), seed };
         self.follow("fill", &request, deadline, |event| match event {
             Event::Progress { done, .. } => {
                 progress(done);
@@ -289,6 +294,16 @@ impl Link {
                 Heard::More
             }
             Event::Done(outcome) => Heard::Answer(outcome),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has a target compared with the journal of its acknowledged writes, where the agent runs.
+    pub fn audit(&mut self, path: &Path, journal: &Path) -> Result<Recovery, LinkError> {
+        let text = |path: &Path| path.display().to_string();
+        let request = Request::Audit { path: text(path), journal: text(journal) };
+        self.follow("audit", &request, AUDIT, |event| match event {
+            Event::Audited(recovery) => Heard::Answer(recovery),
             other => Heard::foreign(&other),
         })
     }

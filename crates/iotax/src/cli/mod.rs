@@ -14,6 +14,7 @@ mod run;
 pub(crate) mod say;
 mod session;
 mod show;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,8 @@ enum Command {
     List(list::Args),
     /// Show a run's results again
     Show(show::Args),
+    /// Compare a target with the journal of the writes that it acknowledged
+    Verify(verify::Args),
     /// Undo what an interrupted run left behind
     Clean(clean::Args),
     /// Print a shell's completions
@@ -88,6 +91,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Resume(args) => resume::main(&args),
         Command::List(args) => list::main(&args),
         Command::Show(args) => show::main(&args),
+        Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "iotax", &mut std::io::stdout());

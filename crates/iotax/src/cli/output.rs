@@ -73,8 +73,8 @@ impl Output {
         [self.json_file(), self.html.as_deref()].into_iter().flatten().try_for_each(check)
     }
 
-    /// Tables, JSON and HTML of a run.
-    pub(super) fn report(&self, store: &Store, run: i64, html: Option<&Path>) -> Result<(), Failure> {
+    /// Tables, JSON and HTML of a run, and what they rest on.
+    pub(super) fn report(&self, store: &Store, run: i64, html: Option<&Path>) -> Result<Judgement, Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
         self.print(&run, &judgement);
@@ -85,7 +85,7 @@ impl Output {
             write(path, &report::html::render(&run, &judgement))?;
             say!("Report: {}", path.display());
         }
-        Ok(())
+        Ok(judgement)
     }
 
     /// The tables on stdout; or JSON on stdout and the tables on stderr.

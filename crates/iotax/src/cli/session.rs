@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use iotax_model::WarningKind;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::Environment;
@@ -136,8 +137,11 @@ impl Session<'_> {
         watcher.finish();
         let reported = self.output.report(store, run, html.as_deref());
         let ended = ended.or_exit(Exit::Environment)?;
-        reported?;
-        Ok(conclude(ended, run))
+        let corrupt = reported?.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
+        Ok(match conclude(ended, run) {
+            Exit::Fine if corrupt => Exit::Gate,
+            exit => exit,
+        })
     }
 }
 
@@ -188,7 +192,7 @@ fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failu
 
 /// The first Ctrl-C (or termination, or a lost terminal) asks the run to stop and undo; a second Ctrl-C ends the
 /// process at once and leaves the rest to `iotax clean`.
-fn watch_signals() -> anyhow::Result<Interrupt> {
+pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Interrupt::default();
     let pressed = Arc::new(AtomicBool::new(false));

@@ -8,7 +8,7 @@ use iotax_model::Cell;
 use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome, Sample};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Verify, Workload};
 use iotax_rig::ledger::Ledger;
 use iotax_rig::monitor::{self, Monitor, Snapshot};
 use iotax_rig::stack;
@@ -16,8 +16,10 @@ use iotax_rig::stack;
 use super::target::Machine;
 use super::{Conductor, Progress, interrupted, nanos_since, now_ms};
 
-/// What a measurement may take beyond its own length: emulated guests are slow to answer.
+/// For what an agent does before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
+/// Bytes a second: slower than any storage worth measuring.
+const SLOWEST: u64 = 10_000_000;
 
 /// Which cell, and where in the run.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +66,7 @@ impl Conductor<'_> {
         let mut watch = Watch::new(Monitor::new(Path::new("/"), disks, threads));
         let link = target.link(&mut self.local);
         let mut outcome =
-            link.run(&job, SLACK, &mut |event| watch.see(event, progress)).map_err(interrupted)?;
+            link.run(&job, slack(&job), &mut |event| watch.see(event, progress)).map_err(interrupted)?;
         if from_the_first {
             outcome
                 .notes
@@ -74,6 +76,12 @@ impl Conductor<'_> {
         let names = (target.spec.name.as_str(), workload.name.as_str());
         watch.finish(place, names, outcome, (host_cache, guest_cache))
     }
+}
+
+/// What a measurement may take beyond its own length. After it what was written is read back, if it is to be verified.
+fn slack(job: &Job) -> Duration {
+    let reads_back = job.workload.verify != Verify::None && job.workload.rw.writes();
+    SLACK + Duration::from_secs(if reads_back { job.size.0 / SLOWEST } else { 0 })
 }
 
 /// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a

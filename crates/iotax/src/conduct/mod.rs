@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use iotax_model::findings::Recovery;
 use iotax_model::plan::Plan;
 use iotax_model::record::Environment;
 use iotax_model::schedule::{self, Cell};
@@ -140,7 +141,7 @@ impl<'a> Conductor<'a> {
             guests.boot(&mut targets, ledger, stop)?;
         }
         for target in &mut targets {
-            target.fill(&mut local, order.seed, progress)?;
+            target.fill(&mut local, &order.plan.content(), order.seed, progress)?;
             store.put_target(order.run, &target.record()?)?;
         }
         if order.keep {
@@ -215,6 +216,11 @@ fn local_agent(stop: &Interrupt) -> anyhow::Result<Link> {
     let mut link = Link::spawn_local(own_program(), stop)?;
     link.hello(AGENT_START).map_err(interrupted)?;
     Ok(link)
+}
+
+/// Has an agent compare a target with the journal of its acknowledged writes.
+pub(crate) fn audit(target: &Path, journal: &Path, stop: &Interrupt) -> anyhow::Result<Recovery> {
+    local_agent(stop)?.audit(target, journal).map_err(interrupted)
 }
 
 /// A link's interruption becomes the run's.

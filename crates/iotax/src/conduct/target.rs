@@ -7,6 +7,7 @@ use iotax_model::record::TargetRecord;
 use iotax_model::target::{Accel, Layer, LayerKind, TargetSpec};
 use iotax_model::units::human;
 use iotax_model::wire::AgentHello;
+use iotax_model::workload::Content;
 use iotax_rig::guest::Guest;
 use iotax_rig::ledger::{Entry, Ledger};
 use iotax_rig::link::Link;
@@ -74,6 +75,7 @@ impl Target {
     pub(super) fn fill(
         &mut self,
         local: &mut Link,
+        content: &Content,
         seed: u64,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
@@ -86,8 +88,10 @@ impl Target {
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;
         let link = self.link(local);
-        link.fill(path.as_deref(), size, seed, patience, &mut |done| progress.filled(&name, done, size))
-            .map_err(interrupted)?;
+        link.fill(path.as_deref(), size, content, seed, patience, &mut |done| {
+            progress.filled(&name, done, size)
+        })
+        .map_err(interrupted)?;
         self.pause()
     }
 

@@ -6,3 +6,4 @@ mod fallback;
 mod fio;
 mod lab;
 mod ladder;
+mod verify;

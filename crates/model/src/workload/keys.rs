@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ByDirection, Distribution, IoEngine, LengthRange, LengthSplit, RateProcess, Rw, Stamps, Stride, SyncMode,
+    BufferPattern, ByDirection, Distribution, IoEngine, LengthRange, LengthSplit, RateProcess, Rw, Stamps,
+    Stride, SyncMode, Verify,
 };
 use crate::units::{Bytes, Nanos};
 
@@ -42,7 +43,7 @@ macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
 
-plain!(u8, u32, u64, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps);
+plain!(u8, u32, u64, String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
 plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode);
 
 /// What is known of a key.
@@ -184,6 +185,16 @@ keys! {
         rate_process "PROCESS": RateProcess = RateProcess::Linear;
         /// What shares a time stamp: the I/Os of one call (batch), or none (io)
         stamps "WHAT": Stamps = Stamps::Batch;
+        /// Share of what is written that can be compressed away, in percent
+        buffer_compress_percentage "PERCENT": u8 = 0;
+        /// Each so many bytes hold that share
+        buffer_compress_chunk "SIZE": Bytes = Bytes(512);
+        /// Share of writes whose data is that of an earlier one, in percent
+        dedupe_percentage "PERCENT": u8 = 0;
+        /// Write zeros
+        zero_buffers "0|1": bool = false;
+        /// Stamp what is written and check what is read, and at the end everything that was written: none, crc32c or xxh3
+        verify "HOW": Verify = Verify::None;
     }
     optional {
         /// The CPU that sqthread_poll's thread is bound to
@@ -212,6 +223,10 @@ keys! {
         thinktime "TIME": Nanos;
         /// I/Os between two pauses [default: 1]
         thinktime_blocks "N": u64;
+        /// What is written, or the share of it that can be compressed away: \"abc\", 0xdeadbeef or 123, repeated
+        buffer_pattern "PATTERN": BufferPattern;
+        /// Record every acknowledged write in this new file, best on another machine's storage; see iotax verify
+        write_journal "FILE": String;
         /// End the measurement, keeping what was measured, when an I/O has been in flight for so long
         stall_timeout "TIME": Nanos;
         /// End the measurement, keeping what was measured, after so many failed I/Os

@@ -237,6 +237,14 @@ impl Workload {
         Bytes(self.extremes().map(|(min, _)| min).fold(0, greatest_common_divisor))
     }
 
+    /// What all offsets and lengths of I/Os are multiples of: no I/O covers a part of such a block.
+    #[must_use]
+    pub fn unit(&self) -> Bytes {
+        let stride = self.stride.map_or(0, |stride| stride.0.unsigned_abs());
+        let last = self.io_size.map_or(0, |bytes| bytes.0);
+        Bytes([self.offset.0, stride, last].into_iter().fold(self.bs_unit().0, greatest_common_divisor))
+    }
+
     /// The lengths in short: `4k`, or `4k-64k`.
     #[must_use]
     pub fn lengths(&self) -> String {
@@ -291,6 +299,20 @@ mod tests {
         assert_eq!(facts("read", "bsrange", "4k-16k,8k-32k"), (4096, 16384, 4096, "4k-16k".into()));
         assert_eq!(facts("write", "bsrange", "4k-16k,8k-32k"), (8192, 32768, 8192, "8k-32k".into()));
         assert_eq!(facts("rw", "bssplit", "6k,4k:8k"), (4096, 8192, 2048, "4k-8k".into()));
+    }
+
+    #[test]
+    fn no_io_covers_a_part_of_a_unit() {
+        let unit = |keys: &[(&str, &str)]| {
+            let mut own = WorkloadKeys::default();
+            keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
+            own.complete(&WorkloadKeys::default()).unit().0
+        };
+        assert_eq!(unit(&[]), 4096);
+        assert_eq!(unit(&[("bssplit", "16k:48k")]), 16384);
+        assert_eq!(unit(&[("bs", "64k"), ("offset", "24k")]), 8192);
+        assert_eq!(unit(&[("bs", "64k"), ("stride", "-96k")]), 32768);
+        assert_eq!(unit(&[("bs", "64k"), ("stride", "0"), ("io_size", "1025k")]), 1024);
     }
 
     #[test]

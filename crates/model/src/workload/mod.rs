@@ -1,5 +1,6 @@
 //! What I/O is issued. The keys are fio's.
 
+mod content;
 mod distribution;
 mod keys;
 mod lengths;
@@ -13,6 +14,7 @@ use std::str::FromStr;
 
 use crate::units::{Bytes, Nanos};
 
+pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
@@ -165,6 +167,7 @@ impl Workload {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
         self.check_pattern()?;
+        self.check_content()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }

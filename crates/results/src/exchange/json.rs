@@ -80,6 +80,7 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
         ("trim", m.outcome.tallies.trim.as_ref().map(direction)),
         ("sync", m.outcome.tallies.sync.as_ref().map(direction)),
         ("pacing", m.outcome.pacing.as_ref().and_then(any)),
+        ("verify", m.outcome.verify.as_ref().and_then(any)),
         ("stop", m.outcome.stop.map(|stop| stop.word().into())),
         (
             "cpu",

@@ -32,6 +32,7 @@ pub(super) fn check(run: &Run, comparisons: &[Comparison]) -> Vec<Warning> {
         let checks = [
             no_io(measurement),
             errors(measurement),
+            corrupt(measurement),
             stopped(workload, measurement),
             cannot_sustain(workload, measurement),
             clock(run, measurement),
@@ -179,6 +180,20 @@ fn cannot_sustain(workload: &Workload, m: &Measurement) -> Option<Warning> {
                       lower the rate, or raise iodepth";
         about(m, WarningKind::CannotSustain, evidence, remedy)
     })
+}
+
+fn corrupt(m: &Measurement) -> Option<Warning> {
+    let findings = m.outcome.verify.as_ref().filter(|findings| findings.faulty() > 0)?;
+    let faults: Vec<String> = findings.faults.iter().map(ToString::to_string).collect();
+    let evidence = format!(
+        "{} of {} checks found a block that does not hold what was written there: {}",
+        findings.faulty(),
+        findings.checked,
+        faults.join("; ")
+    );
+    let remedy = "do not trust this storage with data; the kernel log may name the device, and the same check on the layers \
+                  beneath finds the one that is to blame";
+    Some(about(m, WarningKind::Corrupt, evidence, remedy))
 }
 
 /// Only a guest has a clock of its own.

@@ -1,5 +1,6 @@
 //! What a run means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
 
+use iotax_model::findings::Findings;
 use iotax_model::units::human;
 
 use crate::judge::{Comparison, Judgement, Metric};
@@ -30,7 +31,23 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     for versus in each_pair(&judgement.comparisons).into_iter().chain(each_pair(&judgement.neighbours)) {
         sentences.extend(versus.undecided(run));
     }
+    sentences.extend(verified(run));
     sentences
+}
+
+/// Said only where nothing was found; what was found is a warning.
+fn verified(run: &Run) -> Option<String> {
+    let mut all = Findings::default();
+    run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));
+    let uncertain = match all.uncertain {
+        0 => String::new(),
+        blocks => {
+            format!("; {} may hold anything, because the last write to it failed", counted(blocks, "block"))
+        }
+    };
+    (all.checked > 0 && all.faulty() == 0).then(|| {
+        format!("All {} held what was written there{uncertain}.", counted(all.checked, "checked block"))
+    })
 }
 
 /// The margin in words: `within 2%`.

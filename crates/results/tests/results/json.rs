@@ -57,7 +57,9 @@ fn every_kind_of_run_holds_to_the_schema() {
     mixed.plan.workloads[0].rw = iotax_model::Rw::RandRw;
     let outcome = &mut mixed.measurements[0].outcome;
     outcome.tallies.write.clone_from(&outcome.tallies.read);
-    for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed] {
+    let mut damaged = bench();
+    damaged.measurements[0].outcome.verify = Some(crate::synthetic::damaged());
+    for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged] {
         checked(&run);
     }
 }

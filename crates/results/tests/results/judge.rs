@@ -1,5 +1,6 @@
 //! What is said of a run is true of it.
 
+use iotax_model::findings::Findings;
 use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount, Pacing, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::{IoEngine, Warning, WarningKind};
@@ -263,4 +264,28 @@ fn the_runs_own_warnings_come_first_and_once() {
     let judgement = judge(&run);
     assert_eq!(judgement.warnings.len(), 3);
     assert_eq!(judgement.warnings[0].target.as_deref(), Some("vm-qcow2"));
+}
+
+#[test]
+fn blocks_that_are_not_what_was_written_are_said_with_their_offsets() {
+    let mut run = bench();
+    run.measurements[0].outcome.verify = Some(crate::synthetic::damaged());
+    let judgement = judge(&run);
+    let [warning] = of_kind(&judgement, WarningKind::Corrupt)[..] else { panic!("{:?}", judgement.warnings) };
+    assert_eq!(
+        warning.evidence,
+        "6 of 1006 checks found a block that does not hold what was written there: 5 x lost_write, at bytes 0, 4096, \
+         8192, 40960 ... 1048576; 1 x torn, at byte 12288"
+    );
+    assert!(!judgement.conclusions.iter().any(|said| said.contains("held what was written")));
+
+    let fine = Findings { checked: 64, ..Findings::default() };
+    run.measurements[0].outcome.verify = Some(fine.clone());
+    let judgement = judge(&run);
+    assert_eq!(of_kind(&judgement, WarningKind::Corrupt), Vec::<&Warning>::new());
+    assert_eq!(judgement.conclusions, ["All 64 checked blocks held what was written there."]);
+
+    run.measurements[0].outcome.verify = Some(Findings { uncertain: 1, ..fine });
+    let said = judge(&run).conclusions.join("");
+    assert!(said.contains("1 block may hold anything"), "{said}");
 }

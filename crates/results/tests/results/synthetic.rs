@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iotax_model::findings::{FaultKind, Findings};
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Sample,
     Tallies, Tally, TargetRecord,
@@ -284,4 +285,14 @@ pub(crate) fn ladder(emulated: bool) -> Run {
 /// One target, one workload, once: `iotax bench`.
 pub(crate) fn bench() -> Run {
     run(&[("disk.img", HOST)], &["randread-4k-qd32"], 1, false)
+}
+
+/// What verifying found on storage that lost writes and tore one.
+pub(crate) fn damaged() -> Findings {
+    let mut findings = Findings { checked: 1000, uncertain: 2, ..Findings::default() };
+    for offset in [8192, 0, 40960, 4096, 1 << 20] {
+        findings.add(Err(FaultKind::LostWrite), offset);
+    }
+    findings.add(Err(FaultKind::Torn), 12288);
+    findings
 }

@@ -1,7 +1,7 @@
 //! A fake agent plays everything that can go wrong.
 
 use super::*;
-use iotax_model::workload::{Workload, WorkloadKeys};
+use iotax_model::workload::{Content, Workload, WorkloadKeys};
 use std::os::unix::net::UnixStream;
 
 const LONG: Duration = Duration::from_secs(20);
@@ -65,7 +65,7 @@ fn requests_get_their_answers_in_order() {
     assert_eq!(link.hello(LONG).expect("hello").version, "0.9");
     link.ping().expect("pong");
     let mut progress = Vec::new();
-    link.fill(None, Bytes(2), 1, LONG, &mut |done| progress.push(done)).expect("filled");
+    link.fill(None, Bytes(2), &Content::default(), 1, LONG, &mut |done| progress.push(done)).expect("filled");
     assert_eq!(progress, [Bytes(1)]);
     assert_eq!(link.drop_caches(None).expect("dropped"), CacheDrop::FileOnly);
     let mut seen = Vec::new();

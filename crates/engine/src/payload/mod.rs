@@ -1,0 +1,83 @@
+//! What is written: unless asked otherwise, data that no layer can compress or recognize.
+
+mod keys;
+mod shape;
+
+use iotax_model::workload::Content;
+
+use self::keys::Keys;
+use self::shape::Shape;
+use crate::backend::Io;
+use crate::random::SplitMix64;
+
+/// From this length on a write is longer than what any layer compresses as a unit or looks back over for repeats.
+const LONG: usize = 1 << 20;
+
+/// An endless row of contents, each decided by its number: any of them can be made again.
+#[derive(Debug)]
+pub(crate) struct Source {
+    keys: Keys,
+    shape: Shape,
+}
+
+impl Source {
+    /// The row that `random` decides.
+    pub(crate) fn new(content: &Content, mut random: SplitMix64) -> Self {
+        Self { keys: Keys::new(random.next(), content.dedupe_percentage), shape: Shape::new(content, random) }
+    }
+
+    /// Fills `buffer`, a multiple of 512 bytes, with content number `number`.
+    #[inline]
+    pub(crate) fn put(&self, number: u64, buffer: &mut [u8]) {
+        self.shape.put(self.keys.key(number), buffer);
+    }
+}
+
+/// Makes the content of one worker's writes.
+///
+/// What is random is a short random block, which stays in the CPU's cache, exclusive-ored with 64-bit keys that are
+/// never used twice. That costs little more than copying, and no byte string recurs within a write or between two, so that
+/// neither compression nor deduplication finds anything, however many writes they look at together. A long write gets
+/// it once for each buffer, and from then on a new number in each sector: that costs next to nothing, no two sectors are
+/// alike, and what they share is too far apart for compression.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    source: Source,
+    /// Writes so far.
+    count: u64,
+    /// From this length on a write keeps what its buffer holds and is only stamped anew.
+    keep_from: usize,
+    /// By slot: so many bytes of its buffer hold a content already.
+    kept: Vec<usize>,
+}
+
+impl Payload {
+    /// For writes from so many slots. `reads`: reads go to the same buffers and spoil them.
+    pub(crate) fn new(content: &Content, slots: usize, reads: bool, random: SplitMix64) -> Self {
+        let source = Source::new(content, random);
+        let keep_from = match source.shape.is_constant() {
+            _ if reads => usize::MAX,
+            true => 0,
+            // An earlier content can only be had again from its key.
+            false if content.dedupe_percentage > 0 => usize::MAX,
+            false => LONG,
+        };
+        Self { source, count: 0, keep_from, kept: vec![0; slots] }
+    }
+
+    /// Fills a slot's `buffer`, cut to the length of the I/O, with the content of its next write.
+    #[inline]
+    pub(crate) fn refresh(&mut self, slot: usize, _io: &Io, buffer: &mut [u8]) {
+        let number = self.count;
+        self.count += 1;
+        if buffer.len() >= self.keep_from && self.kept[slot] >= buffer.len() {
+            self.source.shape.stamp(self.source.keys.key(number), buffer);
+        } else {
+            self.source.put(number, buffer);
+            self.kept[slot] = self.kept[slot].max(buffer.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The bytes of one content: which are random and which are filler.
+
+use iotax_model::workload::Content;
+
+use crate::random::{Purpose, SplitMix64};
+
+/// Bytes of the random block that every content is made from: it stays in the CPU's first cache.
+const BASE: usize = 16 << 10;
+/// The smallest unit in which any layer looks for duplicates.
+const SECTOR: usize = 512;
+
+/// Random bytes at the start of each chunk, filler in the rest of it.
+///
+/// With chunks as short as a sector every unit of compression or deduplication, however long, holds the asked share.
+#[derive(Debug)]
+pub(super) struct Shape {
+    base: Vec<u64>,
+    chunk: usize,
+    /// Bytes of each chunk that are random.
+    random: usize,
+    /// The filler's period, followed by as much of its repetition as a sector can take. Empty: zeros.
+    filler: Vec<u8>,
+    period: usize,
+}
+
+impl Shape {
+    pub(super) fn new(content: &Content, mut random: SplitMix64) -> Self {
+        let chunk = usize::try_from(content.chunk.0).unwrap_or(usize::MAX);
+        let filler = content.filler.as_ref().map_or(&[][..], |filler| filler.bytes());
+        Self {
+            base: (0..BASE / 8).map(|_| random.next()).collect(),
+            chunk,
+            random: chunk * usize::from(100 - content.filler_percentage) / 100,
+            filler: filler
+                .iter()
+                .copied()
+                .cycle()
+                .take((filler.len() + SECTOR) * filler.len().min(1))
+                .collect(),
+            period: filler.len(),
+        }
+    }
+
+    /// Whether all contents are the same.
+    pub(super) const fn is_constant(&self) -> bool {
+        self.random == 0
+    }
+
+    /// Fills `buffer`, a multiple of 512 bytes, with the content of that key.
+    #[inline]
+    pub(super) fn put(&self, key: u64, buffer: &mut [u8]) {
+        let mut keys = SplitMix64::new(key, Purpose::Piece, 0);
+        for (number, piece) in buffer.chunks_mut(BASE).enumerate() {
+            let key = keys.next();
+            if self.random == self.chunk {
+                mask(key, &self.base, piece);
+            } else {
+                self.put_sectors(key, number * BASE, piece);
+            }
+        }
+    }
+
+    /// Fills the piece at byte `start` of a buffer sector for sector.
+    fn put_sectors(&self, key: u64, start: usize, piece: &mut [u8]) {
+        let (sectors, _) = piece.as_chunks_mut::<SECTOR>();
+        for ((place, sector), base) in
+            (start..).step_by(SECTOR).zip(sectors).zip(self.base.chunks(SECTOR / 8))
+        {
+            let (random, filler) = sector.split_at_mut(self.random_at(place));
+            mask(key, base, random);
+            if self.period == 0 {
+                filler.fill(0);
+            } else {
+                let phase = (place + random.len()) % self.period;
+                filler.copy_from_slice(&self.filler[phase..phase + filler.len()]);
+            }
+        }
+    }
+
+    /// Bytes of the sector at byte `place` of a buffer that are random: its first.
+    #[inline]
+    fn random_at(&self, place: usize) -> usize {
+        self.random.saturating_sub(place % self.chunk).min(SECTOR)
+    }
+
+    /// Makes every sector that holds anything random differ from all others, those before it in the buffer included.
+    #[inline]
+    pub(super) fn stamp(&self, key: u64, buffer: &mut [u8]) {
+        if self.is_constant() {
+            return;
+        }
+        let mut keys = SplitMix64::new(key, Purpose::Piece, 0);
+        let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
+        for (place, sector) in (0..).step_by(SECTOR).zip(sectors) {
+            let length = self.random_at(place).min(8);
+            sector[..length].copy_from_slice(&keys.next().to_ne_bytes()[..length]);
+        }
+    }
+}
+
+/// Puts as much of the base into `bytes` as it holds, exclusive-ored with the key.
+#[inline]
+fn mask(key: u64, base: &[u64], bytes: &mut [u8]) {
+    let (words, rest) = bytes.as_chunks_mut::<8>();
+    for (word, base) in words.iter_mut().zip(base) {
+        *word = (base ^ key).to_ne_bytes();
+    }
+    if let Some(base) = base.get(words.len()) {
+        rest.copy_from_slice(&(base ^ key).to_ne_bytes()[..rest.len()]);
+    }
+}

@@ -1,0 +1,75 @@
+//! What a target still holds of what it acknowledged, by the journal.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use iotax_model::findings::{FaultKind, Recovery};
+use iotax_model::units::Bytes;
+
+use super::journal::{self, Record};
+use super::judge::{Expected, judge};
+use super::scan::scan;
+use super::stamp::Mark;
+use crate::error::EngineError;
+use crate::open;
+use crate::prepare::drop_pages;
+
+/// The last writes of a block: acknowledged, and of these durable (0: none).
+#[derive(Debug, Default)]
+struct Last {
+    acknowledged: u64,
+    durable: u64,
+}
+
+/// Compares a target with the journal of its writes; see [`crate::audit`]. Takes some 40 bytes of memory for each block
+/// that was written.
+pub(crate) fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
+    let unread =
+        |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };
+    // Twice: a flush comes after the writes that it covers.
+    let (mut writes, mut durable_writes) = (0, 0);
+    let (header, torn_tail) = journal::read(journal, &mut |record| match record {
+        Record::Write { .. } => writes += 1,
+        Record::Flush { writes } => durable_writes = writes.max(durable_writes),
+    })
+    .map_err(unread)?;
+    let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
+    let mut number = 0;
+    journal::read(journal, &mut |record| {
+        let Record::Write { offset, length, generation } = record else { return };
+        number += 1;
+        let end = offset + u64::from(length);
+        let mut block = offset;
+        while block < end {
+            let last = blocks.entry(block).or_default();
+            last.acknowledged = generation;
+            if number <= durable_writes {
+                last.durable = generation;
+            }
+            block += header.block;
+        }
+    })
+    .map_err(unread)?;
+
+    let mut recovery =
+        Recovery { writes, durable_writes, torn_tail: Bytes(torn_tail), ..Recovery::default() };
+    let target = open::directly_if_possible(path, false)?;
+    // What cannot be synced, as on a read-only mount, has nothing to sync.
+    let _ = drop_pages(&target.file);
+    let since = |generation| Expected::Since(Mark { run: header.run, generation });
+    scan(&target, header.block, blocks.keys().copied(), &mut |offset, content| {
+        let last = &blocks[&offset];
+        let judge = |generation| {
+            content.map_or(Err(FaultKind::Unreadable), |content| judge(content, offset, since(generation)))
+        };
+        let result = judge(last.acknowledged);
+        recovery.findings.add(result, offset);
+        if last.durable > 0 {
+            recovery.durable.add(result.or_else(|_| judge(last.durable)), offset);
+        }
+    })?;
+    Ok(recovery)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+use crate::backend::Io;
+use crate::pattern::Direction;
+use crate::verify::journal::{Header, Journal};
+use crate::verify::stamp::seal;
+use iotax_model::findings::{Fault, Findings};
+use iotax_model::workload::Verify;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+const RUN: u64 = 77;
+const BLOCK: u64 = 4096;
+
+struct Scene {
+    dir: tempfile::TempDir,
+    target: File,
+    journal: Journal,
+}
+
+impl Scene {
+    /// An area of 64 blocks of zeros.
+    fn new() -> Self {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("directory");
+        let target = File::create_new(dir.path().join("target")).expect("created");
+        target.set_len(64 * BLOCK).expect("sized");
+        let header = Header { run: RUN, block: BLOCK };
+        let journal = Journal::create(&dir.path().join("journal"), header).expect("created");
+        Self { dir, target, journal }
+    }
+
+    /// Writes some blocks, whether or not it is ever acknowledged.
+    fn write(&self, block: u64, blocks: u64, generation: u64) -> Io {
+        let length = u32::try_from(blocks * BLOCK).expect("short");
+        let io = Io { direction: Direction::Write, offset: block * BLOCK, length };
+        let mut buffer = vec![0xC3; length as usize];
+        seal(&mut buffer, &io, Mark { run: RUN, generation }, Verify::Crc32c);
+        self.target.write_all_at(&buffer, io.offset).expect("written");
+        io
+    }
+
+    fn acknowledged(&self, block: u64, blocks: u64, generation: u64) {
+        let io = self.write(block, blocks, generation);
+        self.journal.write(&io, generation);
+    }
+
+    fn audit(&self) -> Recovery {
+        self.journal.finish().expect("on disk");
+        audit(&self.dir.path().join("target"), &self.dir.path().join("journal")).expect("audited")
+    }
+}
+
+fn fault(kind: FaultKind, blocks: &[u64]) -> Fault {
+    let first_offsets: Vec<u64> = blocks.iter().map(|block| block * BLOCK).collect();
+    Fault {
+        kind,
+        count: blocks.len() as u64,
+        last_offset: *first_offsets.last().expect("one"),
+        first_offsets,
+    }
+}
+
+#[test]
+fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
+    let scene = Scene::new();
+    for block in 0..32 {
+        scene.acknowledged(block, 1, block + 1);
+    }
+    scene.acknowledged(40, 8, 33);
+    scene.journal.flush(scene.journal.writes());
+    scene.acknowledged(0, 1, 34);
+    // Never acknowledged: a later write, and half of one.
+    scene.write(1, 1, 35);
+    let mut old = vec![0; 2048];
+    scene.target.read_exact_at(&mut old, 2 * BLOCK).expect("read");
+    scene.write(2, 1, 36);
+    scene.target.write_all_at(&old, 2 * BLOCK).expect("torn");
+    let clean = |checked| Findings { checked, ..Findings::default() };
+    assert_eq!(
+        scene.audit(),
+        Recovery {
+            writes: 34,
+            durable_writes: 33,
+            torn_tail: Bytes(0),
+            findings: clean(40),
+            durable: clean(40),
+        }
+    );
+}
+
+#[test]
+fn lost_writes_are_named_and_those_that_were_durable_apart() {
+    let scene = Scene::new();
+    for block in 0..8 {
+        scene.acknowledged(block, 1, block + 1);
+    }
+    scene.journal.flush(scene.journal.writes());
+    for block in 4..12 {
+        scene.acknowledged(block, 1, block + 100);
+    }
+    // Durable and gone; durable in an older state; acknowledged only and gone; damaged; elsewhere's.
+    scene.target.write_all_at(&[0; 4096], 3 * BLOCK).expect("erased");
+    scene.write(5, 1, 6);
+    scene.target.write_all_at(&[0; 4096], 10 * BLOCK).expect("erased");
+    scene.target.write_all_at(b"!", BLOCK + 777).expect("damaged");
+    let mut other = vec![0; 4096];
+    scene.target.read_exact_at(&mut other, 7 * BLOCK).expect("read");
+    scene.target.write_all_at(&other, 2 * BLOCK).expect("astray");
+    let recovery = scene.audit();
+    assert_eq!((recovery.writes, recovery.durable_writes), (16, 8));
+    assert_eq!(recovery.findings.checked, 12);
+    assert_eq!(
+        recovery.findings.faults,
+        [
+            fault(FaultKind::Corrupt, &[1]),
+            fault(FaultKind::LostWrite, &[3, 5, 10]),
+            fault(FaultKind::Misdirected, &[2]),
+        ]
+    );
+    assert_eq!(recovery.durable.checked, 8);
+    assert_eq!(
+        recovery.durable.faults,
+        [
+            fault(FaultKind::Corrupt, &[1]),
+            fault(FaultKind::LostWrite, &[3]),
+            fault(FaultKind::Misdirected, &[2]),
+        ]
+    );
+}
+
+#[test]
+fn a_target_that_lost_its_end_is_unreadable_there() {
+    let scene = Scene::new();
+    for block in [0, 1, 62, 63] {
+        scene.acknowledged(block, 1, block + 1);
+    }
+    scene.target.set_len(63 * BLOCK).expect("cut");
+    let recovery = scene.audit();
+    assert_eq!(recovery.findings.checked, 4);
+    assert_eq!(recovery.findings.faults, [fault(FaultKind::Unreadable, &[63])]);
+}

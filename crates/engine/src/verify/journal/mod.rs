@@ -1,0 +1,161 @@
+//! The journal of acknowledged writes.
+//!
+//! What a record in it means: the target had acknowledged that write before the record was written. What is missing means
+//! nothing: a write may have been acknowledged and the machine have stopped before its record was safe. Records are
+//! written as soon as the last ones are synced, all that have come meanwhile together; so the journal lags behind by about
+//! two syncs of its own storage.
+//!
+//! A flush that was acknowledged is on record too, with the number of writes that had been acknowledged, and recorded, before
+//! it began: those are durable if the target keeps its word.
+//!
+//! The records of one block are in the order in which its writes were acknowledged.
+
+mod format;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+pub(super) use self::format::{Header, Record, read};
+use crate::backend::Io;
+
+/// So many bytes may wait to be written; then workers wait too.
+const MOST_PENDING: usize = 4 << 20;
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<io::Result<()>>>>,
+    /// The filesystem that it lies on.
+    device: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write, or the end has come.
+    filled: Condvar,
+    /// There is room again.
+    drained: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pending: Vec<u8>,
+    /// Records so far.
+    records: u64,
+    /// Records of writes so far.
+    writes: u64,
+    /// Nothing more comes, or nothing more can be written.
+    closed: bool,
+}
+
+impl Journal {
+    /// Begins a new journal, and has its beginning on disk before it returns.
+    ///
+    /// # Errors
+    /// A file that exists already, and whatever keeps it from being made.
+    pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
+        let mut file = File::create_new(path)?;
+        file.write_all(&header.encode())?;
+        file.sync_all()?;
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        let device = file.metadata()?.dev();
+        let shared =
+            Arc::new(Shared { state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() });
+        let writer = std::thread::Builder::new().name("journal".into()).spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                let written = shared.write_all(&mut file);
+                shared.lock().closed = true;
+                shared.drained.notify_all();
+                written
+            }
+        })?;
+        Ok(Self { shared, writer: Mutex::new(Some(writer)), device })
+    }
+
+    /// Whether it lies on the filesystem of another file, or on a block device that is that filesystem's.
+    pub(super) fn shares_filesystem(&self, other: &File) -> bool {
+        other.metadata().is_ok_and(|of| {
+            self.device == if of.file_type().is_block_device() { of.rdev() } else { of.dev() }
+        })
+    }
+
+    /// Puts an acknowledged write on record.
+    pub(super) fn write(&self, io: &Io, generation: u64) {
+        self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
+    }
+
+    /// How many writes are on record: those that a flush which begins now makes durable.
+    pub(super) fn writes(&self) -> u64 {
+        self.shared.lock().writes
+    }
+
+    /// Puts an acknowledged flush on record that began when there were so many writes.
+    pub(super) fn flush(&self, writes: u64) {
+        self.shared.add(Record::Flush { writes });
+    }
+
+    /// Waits until every record so far is on disk; later ones are left out.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        self.shared.lock().closed = true;
+        self.shared.filled.notify_all();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer.map(JoinHandle::join) {
+            Some(Ok(written)) => written,
+            Some(Err(_)) => Err(io::Error::other("its writer panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, record: Record) {
+        let mut state = self.lock();
+        while state.pending.len() >= MOST_PENDING && !state.closed {
+            state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return;
+        }
+        let bytes = record.encode(state.records);
+        state.pending.extend_from_slice(&bytes);
+        state.records += 1;
+        state.writes += u64::from(matches!(record, Record::Write { .. }));
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    /// Writes and syncs what comes until nothing more does.
+    fn write_all(&self, file: &mut File) -> io::Result<()> {
+        let mut batch = Vec::new();
+        loop {
+            let mut state = self.lock();
+            while state.pending.is_empty() && !state.closed {
+                state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.pending.is_empty() {
+                return Ok(());
+            }
+            std::mem::swap(&mut batch, &mut state.pending);
+            drop(state);
+            self.drained.notify_all();
+            file.write_all(&batch)?;
+            file.sync_data()?;
+            batch.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! What is wrong with a block, if anything is.
+
+use iotax_model::findings::FaultKind;
+
+use super::stamp::{self, Found, Mark, SECTOR, Stamp};
+
+/// What a block ought to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// This write, which was the last.
+    This(Mark),
+    /// This write, or parts of it under later ones of the same measurement.
+    Since(Mark),
+    /// Whatever was written there.
+    Anything,
+}
+
+/// Judges the block that was read from byte `offset`, a multiple of 512 bytes long. Where a certain write is expected, the
+/// block must be one that each write covers wholly or not at all.
+pub(crate) fn judge(block: &[u8], offset: u64, expected: Expected) -> Result<(), FaultKind> {
+    let (sectors, _) = block.as_chunks::<SECTOR>();
+    let mut sums = Sums::default();
+    for (place, sector) in (offset..).step_by(SECTOR).zip(sectors) {
+        sums.add(place, stamp::read(sector, place), expected);
+    }
+    sums.verdict(sectors.len(), expected)
+}
+
+/// What the sectors of a block come to.
+#[derive(Debug, Default)]
+struct Sums {
+    /// As expected.
+    good: usize,
+    /// Of another write than expected.
+    old: usize,
+    damaged: usize,
+    astray: usize,
+    zeros: usize,
+    foreign: usize,
+    /// Two sectors contradict each other.
+    torn: bool,
+    /// A sector without a stamp lies within a write that another sector tells of.
+    gap: bool,
+    last_stamp: Option<Stamp>,
+    last_bare: Option<u64>,
+    covered_to: u64,
+}
+
+impl Sums {
+    fn add(&mut self, place: u64, found: Found, expected: Expected) {
+        match found {
+            Found::Damaged => self.damaged += 1,
+            Found::Whole(stamp) if stamp.offset != place => self.astray += 1,
+            Found::Whole(stamp) => self.add_whole(stamp, expected),
+            Found::Zeros | Found::Foreign => {
+                *(if found == Found::Zeros { &mut self.zeros } else { &mut self.foreign }) += 1;
+                self.gap |= place < self.covered_to;
+                self.last_bare = Some(place);
+            }
+        }
+    }
+
+    fn add_whole(&mut self, stamp: Stamp, expected: Expected) {
+        let met = match expected {
+            Expected::This(mark) => stamp.mark == mark,
+            Expected::Since(mark) => stamp.mark.run == mark.run && stamp.mark.generation >= mark.generation,
+            Expected::Anything => true,
+        };
+        *(if met { &mut self.good } else { &mut self.old }) += 1;
+        if let Some(last) = self.last_stamp {
+            // Of two writes of the same extent the later one covers the earlier one wholly. Of writes that differ in
+            // extent nothing of the kind can be said, unless the block is one that every write covers.
+            let same_extent = (last.start, last.length) == (stamp.start, stamp.length);
+            self.torn |= last.mark != stamp.mark && (same_extent || expected != Expected::Anything);
+        }
+        self.gap |= self.last_bare.is_some_and(|bare| bare >= stamp.start);
+        self.covered_to = self.covered_to.max(stamp.start.saturating_add(stamp.length.into()));
+        self.last_stamp = Some(stamp);
+    }
+
+    fn verdict(&self, sectors: usize, expected: Expected) -> Result<(), FaultKind> {
+        let torn = self.torn && !matches!(expected, Expected::Since(_) if self.old == 0);
+        if self.damaged > 0 {
+            return Err(FaultKind::Corrupt);
+        }
+        if self.astray > 0 {
+            return Err(FaultKind::Misdirected);
+        }
+        if self.good == sectors && !torn {
+            return Ok(());
+        }
+        let bare = self.zeros + self.foreign;
+        if expected == Expected::Anything {
+            return Err(match () {
+                () if torn => FaultKind::Torn,
+                () if !self.gap => FaultKind::Foreign,
+                () if self.foreign > 0 => FaultKind::Corrupt,
+                () => FaultKind::Torn,
+            });
+        }
+        Err(match () {
+            () if self.foreign > 0 && bare == sectors => FaultKind::Foreign,
+            // A whole sector of something else: no part of any write.
+            () if self.foreign > 0 => FaultKind::Corrupt,
+            () if torn || (self.zeros > 0 && self.zeros < sectors) => FaultKind::Torn,
+            () => FaultKind::LostWrite,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

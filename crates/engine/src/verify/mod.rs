@@ -1,0 +1,110 @@
+//! Proves that what the target acknowledged is what it holds.
+//!
+//! Every sector that is written is stamped (`stamp`). A table says which write each block holds as far as the target has
+//! acknowledged (`table`), a witness in each worker keeps it and checks what is read (`witness`). After the window everything
+//! that was acknowledged is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history where a
+//! power cut does not reach it, and an audit (`audit`) compares the two afterwards.
+
+mod audit;
+mod journal;
+mod judge;
+mod scan;
+mod stamp;
+mod table;
+mod witness;
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use iotax_model::findings::{FaultKind, Findings};
+use iotax_model::wire::Job;
+use iotax_model::workload::{SyncMode, Verify};
+
+pub(crate) use self::audit::audit;
+use self::journal::{Header, Journal};
+use self::judge::{Expected, judge};
+pub(crate) use self::stamp::{Mark, seal};
+use self::table::{Known, Table};
+pub(crate) use self::witness::{Next, Witness};
+use crate::error::EngineError;
+use crate::open::Target;
+use crate::prepare::drop_pages;
+use crate::random::{Purpose, SplitMix64};
+
+/// What the workers of one measurement prove together.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    /// Tells its writes from those of every other measurement, one with the same seed included.
+    run: u64,
+    verify: Verify,
+    /// Absent if nothing is written: then each block is checked on its own.
+    table: Option<Table>,
+    /// Where acknowledged writes are put on record.
+    journal: Option<Journal>,
+    /// A write is acknowledged when it is durable.
+    safe: bool,
+    /// The journal lies where the target does.
+    together: bool,
+}
+
+impl Proof {
+    /// What a job is to prove; `None` if it does not verify. Begins its journal.
+    pub(crate) fn new(job: &Job, target: &Target) -> Result<Option<Self>, EngineError> {
+        let workload = &job.workload;
+        if workload.verify == Verify::None {
+            return Ok(None);
+        }
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits tell times apart")]
+        let run = SplitMix64::new(job.seed, Purpose::Run, started as u64).next();
+        let unit = workload.unit().0;
+        let table = workload.rw.writes().then(|| Table::new(workload.offset, job.size, unit)).transpose()?;
+        let journal = |path: &String| {
+            let header = Header { run, block: unit };
+            Journal::create(Path::new(path), header).map_err(|error| EngineError::System {
+                doing: format!("beginning the journal {path}"),
+                error,
+            })
+        };
+        let journal = workload.write_journal.as_ref().map(journal).transpose()?;
+        let together = journal.as_ref().is_some_and(|journal| journal.shares_filesystem(&target.file));
+        let safe = workload.sync != SyncMode::None;
+        Ok(Some(Self { run, verify: workload.verify, table, journal, together, safe }))
+    }
+
+    /// What a reader must know of the proof.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.together.then(|| {
+            "the journal lies on the target's own filesystem: what harms the one may harm the other".into()
+        })
+    }
+
+    const fn mark(&self, generation: u64) -> Mark {
+        Mark { run: self.run, generation }
+    }
+
+    /// Has the journal on disk, and reads back everything that was acknowledged: from the target, and not from the page
+    /// cache.
+    pub(crate) fn conclude(&self, target: &Target) -> Result<Findings, EngineError> {
+        if let Some(journal) = &self.journal {
+            let doing = "writing the journal of acknowledged writes";
+            journal.finish().map_err(|error| EngineError::System { doing: doing.into(), error })?;
+        }
+        let mut findings = Findings::default();
+        let Some(table) = &self.table else { return Ok(findings) };
+        drop_pages(&target.file).map_err(|error| EngineError::System {
+            doing: "dropping cached pages before reading back what was written".into(),
+            error,
+        })?;
+        findings.uncertain = table.all().filter(|(_, known)| *known == Known::Uncertain).count() as u64;
+        let written = table.all().filter(|(_, known)| matches!(known, Known::Holds(_)));
+        scan::scan(target, table.block(), written.map(|(offset, _)| offset), &mut |offset, content| {
+            let Known::Holds(generation) = table.at(offset) else { return };
+            let expected = Expected::This(self.mark(generation));
+            let result =
+                content.map_or(Err(FaultKind::Unreadable), |content| judge(content, offset, expected));
+            findings.add(result, offset);
+        })?;
+        Ok(findings)
+    }
+}

@@ -1,0 +1,110 @@
+//! Reads blocks of a target, many at a time.
+
+use std::io;
+
+use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
+use crate::buffers::Slot;
+use crate::error::EngineError;
+use crate::open::Target;
+use crate::pattern::Direction;
+
+/// Bytes of one read, unless a block is longer.
+const CHUNK: u64 = 1 << 20;
+/// Reads kept in flight.
+const DEPTH: u32 = 8;
+
+/// Gets each block's offset and content; no content if it cannot be read.
+pub(super) type Check<'a> = &'a mut dyn FnMut(u64, Option<&[u8]>);
+
+/// Reads the blocks of `block` bytes at these ascending offsets, in whatever order they come.
+pub(super) fn scan(
+    target: &Target,
+    block: u64,
+    offsets: impl Iterator<Item = u64>,
+    check: Check<'_>,
+) -> Result<(), EngineError> {
+    let trouble = |error| EngineError::System { doing: "reading back what was written".into(), error };
+    let longest = (CHUNK - CHUNK % block).max(block);
+    let setup = |depth| -> Result<Setup, EngineError> {
+        let slot_bytes = usize::try_from(longest).unwrap_or(usize::MAX);
+        Ok(Setup { file: target.reopen().map_err(trouble)?, depth, slot_bytes, options: Options::default() })
+    };
+    let reads = Reads { block, longest, offsets: offsets.peekable(), again: Vec::new() };
+    match Uring::open(setup(DEPTH)?) {
+        Ok((backend, slots)) => read_all(backend, slots, reads, check),
+        Err(EngineError::NoIoUring { .. }) => {
+            let (backend, slots) = Psync::open(setup(1)?)?;
+            read_all(backend, slots, reads, check)
+        }
+        Err(error) => return Err(error),
+    }
+    .map_err(trouble)
+}
+
+/// What is still to be read.
+struct Reads<I: Iterator<Item = u64>> {
+    block: u64,
+    longest: u64,
+    offsets: std::iter::Peekable<I>,
+    /// Blocks of a longer read that failed, to be read one by one.
+    again: Vec<u64>,
+}
+
+impl<I: Iterator<Item = u64>> Reads<I> {
+    /// As many neighbouring blocks as one read takes.
+    fn next(&mut self) -> Option<Io> {
+        let (offset, mut length) = match self.again.pop() {
+            Some(offset) => return Some(read(offset, self.block)),
+            None => (self.offsets.next()?, self.block),
+        };
+        while length < self.longest && self.offsets.next_if_eq(&(offset + length)).is_some() {
+            length += self.block;
+        }
+        Some(read(offset, length))
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "at most 64 MiB, the longest block")]
+const fn read(offset: u64, length: u64) -> Io {
+    Io { direction: Direction::Read, offset, length: length as u32 }
+}
+
+fn read_all<B: Backend, I: Iterator<Item = u64>>(
+    mut backend: B,
+    mut free: Vec<Slot>,
+    mut reads: Reads<I>,
+    check: Check<'_>,
+) -> io::Result<()> {
+    let slots = free.len();
+    let mut pending = vec![read(0, 0); slots];
+    let mut done = Vec::with_capacity(slots);
+    loop {
+        while let Some(slot) = free.pop() {
+            let Some(io) = reads.next() else {
+                free.push(slot);
+                break;
+            };
+            pending[slot.index()] = io;
+            backend.queue(slot, io);
+        }
+        if free.len() == slots {
+            return Ok(());
+        }
+        backend.submit(u64::MAX)?;
+        backend.reap(&mut done);
+        for Completion { mut slot, result } in done.drain(..) {
+            let io = pending[slot.index()];
+            let blocks = (io.offset..).step_by(usize::try_from(reads.block).unwrap_or(usize::MAX));
+            if result.cast_unsigned() == io.length {
+                let content = &backend.buffer(&mut slot)[..io.length as usize];
+                let contents = content.chunks(usize::try_from(reads.block).unwrap_or(usize::MAX));
+                blocks.zip(contents).for_each(|(offset, content)| check(offset, Some(content)));
+            } else if u64::from(io.length) > reads.block {
+                reads.again.extend(blocks.take_while(|offset| *offset < io.offset + u64::from(io.length)));
+            } else {
+                check(io.offset, None);
+            }
+            free.push(slot);
+        }
+    }
+}

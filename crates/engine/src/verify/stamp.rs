@@ -1,0 +1,148 @@
+//! What every 512-byte sector of a verified write says of itself, in its first 44 bytes:
+//!
+//! | byte | what |
+//! |---|---|
+//! | 0 | checksum of the rest of the sector |
+//! | 8 | magic, which names the checksum |
+//! | 12 | bytes of the write |
+//! | 16 | the measurement |
+//! | 24 | generation: the number of the write within the measurement, from 1; 0 for a fill |
+//! | 32 | byte offset of the sector on the target |
+//! | 40 | bytes of the write that lie before the sector |
+//!
+//! All are little-endian. A stamp in each sector rather than one for the block: storage promises no more than whole sectors,
+//! so any of them may be old, astray or damaged, and each can be told apart and on its own.
+
+use iotax_model::workload::Verify;
+
+use crate::backend::Io;
+
+/// Bytes of a sector, the unit in which storage may keep a part of a write.
+pub(crate) const SECTOR: usize = 512;
+pub(crate) type Sector = [u8; SECTOR];
+
+const CRC32C: u32 = u32::from_le_bytes(*b"iotC");
+const XXH3: u32 = u32::from_le_bytes(*b"iotX");
+
+/// Which write a sector belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Tells the measurement from all others.
+    pub(crate) run: u64,
+    /// The number of the write within it.
+    pub(crate) generation: u64,
+}
+
+/// A stamp whose checksum is right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) mark: Mark,
+    /// Where the sector was to be written.
+    pub(crate) offset: u64,
+    /// Where that write began.
+    pub(crate) start: u64,
+    /// How many bytes it had.
+    pub(crate) length: u32,
+}
+
+/// What a sector is found to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// What was written, here or elsewhere.
+    Whole(Stamp),
+    /// A stamp that the rest does not agree with.
+    Damaged,
+    /// Nothing but zeros, as from a hole or after a trim.
+    Zeros,
+    /// No stamp.
+    Foreign,
+}
+
+/// Stamps every sector of a write.
+#[inline]
+pub(crate) fn seal(buffer: &mut [u8], io: &Io, mark: Mark, verify: Verify) {
+    let magic = if verify == Verify::Crc32c { CRC32C } else { XXH3 };
+    let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
+    for (place, sector) in (0_u32..).step_by(SECTOR).zip(sectors) {
+        put(sector, 8, magic.to_le_bytes());
+        put(sector, 12, io.length.to_le_bytes());
+        put(sector, 16, mark.run.to_le_bytes());
+        put(sector, 24, mark.generation.to_le_bytes());
+        put(sector, 32, (io.offset + u64::from(place)).to_le_bytes());
+        put(sector, 40, place.to_le_bytes());
+        put(sector, 0, checksum(magic, &sector[8..]).to_le_bytes());
+    }
+}
+
+/// Reads the sector that lies at byte `offset`.
+#[inline]
+pub(crate) fn read(sector: &Sector, offset: u64) -> Found {
+    let magic = u32::from_le_bytes(get(sector, 8));
+    let stamped_offset = u64::from_le_bytes(get(sector, 32));
+    if magic != CRC32C && magic != XXH3 {
+        return match sector {
+            sector if *sector == [0; SECTOR] => Found::Zeros,
+            // Zero is the offset of much that is not ours.
+            _ if offset > 0 && stamped_offset == offset => Found::Damaged,
+            _ => Found::Foreign,
+        };
+    }
+    if u64::from_le_bytes(get(sector, 0)) != checksum(magic, &sector[8..]) {
+        return Found::Damaged;
+    }
+    let place = u32::from_le_bytes(get(sector, 40));
+    Found::Whole(Stamp {
+        mark: Mark {
+            run: u64::from_le_bytes(get(sector, 16)),
+            generation: u64::from_le_bytes(get(sector, 24)),
+        },
+        offset: stamped_offset,
+        start: stamped_offset.wrapping_sub(place.into()),
+        length: u32::from_le_bytes(get(sector, 12)),
+    })
+}
+
+#[inline]
+fn checksum(magic: u32, bytes: &[u8]) -> u64 {
+    if magic == CRC32C { crc32c::crc32c(bytes).into() } else { xxhash_rust::xxh3::xxh3_64(bytes) }
+}
+
+#[inline]
+fn put<const N: usize>(sector: &mut Sector, at: usize, bytes: [u8; N]) {
+    sector[at..at + N].copy_from_slice(&bytes);
+}
+
+#[inline]
+fn get<const N: usize>(sector: &Sector, at: usize) -> [u8; N] {
+    std::array::from_fn(|n| sector[at + n])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Direction;
+
+    #[test]
+    fn a_stamp_is_read_back_and_any_flipped_bit_is_seen() {
+        for verify in [Verify::Crc32c, Verify::Xxh3] {
+            let io = Io { direction: Direction::Write, offset: 8192, length: 1024 };
+            let mark = Mark { run: u64::MAX - 5, generation: 77 };
+            let mut buffer = [0xA5; 1024];
+            seal(&mut buffer, &io, mark, verify);
+            let (sectors, _) = buffer.as_chunks::<SECTOR>();
+            for (place, sector) in [0, 512].into_iter().zip(sectors) {
+                let stamp = Stamp { mark, offset: 8192 + place, start: 8192, length: 1024 };
+                assert_eq!(read(sector, 8192 + place), Found::Whole(stamp));
+                // Elsewhere it says where it belongs.
+                assert_eq!(read(sector, 0), Found::Whole(stamp));
+            }
+            for bit in 0..SECTOR * 8 {
+                let mut sector = sectors[0];
+                sector[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(read(&sector, 8192), Found::Damaged, "bit {bit}");
+            }
+        }
+        assert_eq!(read(&[0; SECTOR], 4096), Found::Zeros);
+        assert_eq!(read(&[7; SECTOR], 4096), Found::Foreign);
+    }
+}

@@ -1,0 +1,161 @@
+//! Which write each block holds, as far as the target has acknowledged.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use iotax_model::units::Bytes;
+
+use crate::backend::Io;
+use crate::error::EngineError;
+
+/// Memory per block.
+const ENTRY: u64 = size_of::<AtomicU64>() as u64;
+/// A write to the block is in flight.
+const BUSY: u64 = 1 << 63;
+/// The last write to the block failed: it may hold anything.
+const UNCERTAIN: u64 = 1 << 62;
+
+/// What is known of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It was not written yet.
+    Unwritten,
+    /// The generation of the last write, which was acknowledged.
+    Holds(u64),
+    /// The last write failed or has not returned.
+    Uncertain,
+}
+
+/// Eight bytes for each block of the area, shared by the workers.
+///
+/// A block has one write in flight at a time, whichever worker's it is: of two that overlap in time either may be left,
+/// or parts of both, and neither would be wrong. So a write claims its blocks, and waits for those that are claimed. That
+/// makes the write of a block the last one acknowledged, whatever the pattern and however many jobs work on one area.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// Where the area begins.
+    start: u64,
+    block: u64,
+    entries: Box<[AtomicU64]>,
+    generation: AtomicU64,
+}
+
+impl Table {
+    /// For the area of `size` bytes from `start` on, of which I/Os cover whole blocks of `block` bytes.
+    ///
+    /// # Errors
+    /// An area for which the table would take more than a quarter of this machine's memory.
+    pub(crate) fn new(start: Bytes, size: Bytes, block: u64) -> Result<Self, EngineError> {
+        let blocks = size.0.div_ceil(block);
+        let (asked, memory) = (blocks.saturating_mul(ENTRY), crate::memory());
+        if asked > memory / 4 {
+            return Err(EngineError::VerifyMemory { size, asked: Bytes(asked), memory: Bytes(memory) });
+        }
+        let entries = (0..blocks).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { start: start.0, block, entries, generation: AtomicU64::new(0) })
+    }
+
+    /// Bytes of a block.
+    pub(crate) const fn block(&self) -> u64 {
+        self.block
+    }
+
+    /// The same, as the length of a buffer.
+    pub(crate) fn block_length(&self) -> usize {
+        usize::try_from(self.block).unwrap_or(usize::MAX)
+    }
+
+    fn place(&self, offset: u64) -> usize {
+        usize::try_from((offset - self.start) / self.block).unwrap_or(usize::MAX)
+    }
+
+    /// The blocks that an I/O touches.
+    fn of(&self, io: &Io) -> &[AtomicU64] {
+        let first = self.place(io.offset);
+        &self.entries[first..first + (io.length as usize).div_ceil(self.block_length())]
+    }
+
+    /// Claims the blocks of a write and numbers it; `None` if another has one of them.
+    pub(crate) fn claim(&self, io: &Io) -> Option<u64> {
+        let blocks = self.of(io);
+        for (place, entry) in blocks.iter().enumerate() {
+            if entry.fetch_or(BUSY, Ordering::Acquire) & BUSY != 0 {
+                for claimed in &blocks[..place] {
+                    claimed.fetch_and(!BUSY, Ordering::Release);
+                }
+                return None;
+            }
+        }
+        // After the claim: of two writes to a block the later one has the higher number.
+        Some(self.generation.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Ends a write that was claimed: acknowledged as `generation`, or failed.
+    pub(crate) fn release(&self, io: &Io, acknowledged: Option<u64>) {
+        for entry in self.of(io) {
+            entry.store(acknowledged.unwrap_or(UNCERTAIN), Ordering::Release);
+        }
+    }
+
+    /// The states of the blocks of an I/O, to be compared with later ones.
+    pub(crate) fn look(&self, io: &Io) -> impl Iterator<Item = u64> {
+        self.of(io).iter().map(|entry| entry.load(Ordering::Acquire))
+    }
+
+    /// What is known of the block at `offset`.
+    pub(crate) fn at(&self, offset: u64) -> Known {
+        Self::known(self.entries[self.place(offset)].load(Ordering::Acquire))
+    }
+
+    /// What a state means.
+    pub(crate) const fn known(state: u64) -> Known {
+        match state {
+            0 => Known::Unwritten,
+            state if state & (BUSY | UNCERTAIN) != 0 => Known::Uncertain,
+            generation => Known::Holds(generation),
+        }
+    }
+
+    /// Every block: its offset and what is known of it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u64, Known)> {
+        let states = self.entries.iter().map(|entry| Self::known(entry.load(Ordering::Acquire)));
+        (self.start..).step_by(self.block_length()).zip(states)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Direction;
+
+    fn write(offset: u64, length: u32) -> Io {
+        Io { direction: Direction::Write, offset: 8192 + offset, length }
+    }
+
+    #[test]
+    fn a_block_has_one_write_in_flight_and_holds_the_last_acknowledged() {
+        let table = Table::new(Bytes(8192), Bytes(16384), 4096).expect("small");
+        let known = |table: &Table| table.all().map(|(_, known)| known).collect::<Vec<_>>();
+        let first = table.claim(&write(4096, 4096)).expect("free");
+        assert_eq!(table.claim(&write(4096, 4096)), None);
+        assert_eq!(table.claim(&write(0, 16384)), None, "one of four is claimed");
+        let other = table.claim(&write(0, 4096)).expect("given back after the vain attempt");
+        assert!(other > first);
+        assert_eq!(known(&table), [Known::Uncertain, Known::Uncertain, Known::Unwritten, Known::Unwritten]);
+        table.release(&write(4096, 4096), Some(first));
+        table.release(&write(0, 4096), None);
+        assert_eq!(
+            known(&table),
+            [Known::Uncertain, Known::Holds(first), Known::Unwritten, Known::Unwritten]
+        );
+        let wide = table.claim(&write(0, 16384)).expect("free");
+        table.release(&write(0, 16384), Some(wide));
+        assert_eq!(known(&table), [Known::Holds(wide); 4]);
+        assert_eq!(table.all().map(|(offset, _)| offset).collect::<Vec<_>>(), [8192, 12288, 16384, 20480]);
+    }
+
+    #[test]
+    fn an_area_whose_table_does_not_fit_is_refused_with_the_remedy() {
+        let error = Table::new(Bytes(0), Bytes(1 << 60), 512).expect_err("refused").to_string();
+        assert!(error.contains("1024PiB") && error.contains("lower size"), "{error}");
+    }
+}

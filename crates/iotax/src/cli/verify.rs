@@ -1,0 +1,76 @@
+//! `iotax verify`: what a target still holds of what it acknowledged.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::findings::{Findings, JOURNAL_MAGIC, Recovery};
+
+use super::say::{print_line, say};
+use super::{Failure, OrExit, session, usage};
+use crate::conduct::{self, Interrupted};
+
+/// Flags of `iotax verify`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The file or block device that was written; it is only read
+    target: PathBuf,
+    /// The journal that iotax bench --write-journal wrote meanwhile
+    #[arg(long, value_name = "FILE")]
+    journal: PathBuf,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    for path in [&args.target, &args.journal] {
+        path.metadata().map_err(|error| usage(format!("{}: {error}", path.display())))?;
+    }
+    if !is_journal(&args.journal)
+        .with_context(|| args.journal.display().to_string())
+        .or_exit(Exit::Environment)?
+    {
+        let journal = args.journal.display();
+        return Err(usage(format!(
+            "{journal}: it is no journal; iotax bench --write-journal FILE writes one"
+        )));
+    }
+    let stop = session::watch_signals().or_exit(Exit::Environment)?;
+    let recovery = match conduct::audit(&args.target, &args.journal, &stop) {
+        Err(error) if error.is::<Interrupted>() => {
+            say!("Interrupted.");
+            return Ok(Exit::Interrupted);
+        }
+        recovery => recovery.or_exit(Exit::Environment)?,
+    };
+    tell(&recovery);
+    Ok(if recovery.findings.faulty() == 0 { Exit::Fine } else { Exit::Gate })
+}
+
+/// By its first bytes. A file that is too short for them is none.
+fn is_journal(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(16).read_to_end(&mut head)?;
+    Ok(head.ends_with(&JOURNAL_MAGIC))
+}
+
+fn tell(recovery: &Recovery) {
+    let Recovery { writes, durable_writes, torn_tail, findings, durable } = recovery;
+    print_line!("{writes} writes were acknowledged, {durable_writes} of them durable by a flush after them");
+    tell_of("blocks hold their last acknowledged write, or a later one", findings);
+    if durable.checked > 0 {
+        tell_of("blocks hold their last durable write, or a later one", durable);
+    }
+    if torn_tail.0 > 0 {
+        let bytes = torn_tail.0;
+        print_line!(
+            "the last {bytes} bytes of the journal were not safe when the machine stopped, and tell nothing"
+        );
+    }
+}
+
+fn tell_of(what: &str, findings: &Findings) {
+    print_line!("{} of {} {what}", findings.checked - findings.faulty(), findings.checked);
+    findings.faults.iter().for_each(|fault| print_line!("  {fault}"));
+}

@@ -1,0 +1,149 @@
+//! Verified writes and the journal of those acknowledged, from the command line.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::lab::{Lab, assert_valid, text};
+
+fn utf8(path: &Path) -> &str {
+    path.to_str().expect("utf-8")
+}
+
+#[test]
+fn what_was_written_and_kept_can_be_verified_later_and_damage_fails() {
+    let lab = Lab::new();
+    let target = lab.work().join("kept.dat");
+    let bench = |rw: &str| {
+        let keep = (rw == "randrw").then_some("--keep");
+        let arguments = ["bench", utf8(&target), "--rw", rw, "--verify", "xxh3", "--bs", "8k", "--json", "-"];
+        let times = ["--runtime", "300ms", "--ramp-time", "100ms", "--iodepth", "8", "--numjobs", "2"];
+        let size = (rw == "randrw").then_some("--size=4m");
+        lab.iotax().args(arguments).args(times).args(keep).args(size).output().expect("iotax starts")
+    };
+    let written = bench("randrw");
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&written.stdout).expect("JSON");
+    assert_valid(&json);
+    let findings = &json["measurements"][0]["verify"];
+    assert!(findings["checked"].as_u64() >= Some(512) && findings.get("faults").is_none(), "{findings}");
+    assert!(text(&written.stderr).contains("held what was written there"), "{}", text(&written.stderr));
+    // The whole area was filled with blocks that can be verified too.
+    let read = bench("read");
+    assert_eq!(read.status.code(), Some(0), "{}", text(&read.stderr));
+
+    File::options().write(true).open(&target).expect("opened").write_all_at(b"!", 777_777).expect("damaged");
+    let found = bench("read");
+    assert_eq!(found.status.code(), Some(1), "{}", text(&found.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&found.stdout).expect("JSON");
+    assert_valid(&json);
+    let fault = &json["measurements"][0]["verify"]["faults"][0];
+    assert_eq!(
+        (fault["kind"].as_str(), fault["last_offset"].as_u64()),
+        (Some("corrupt"), Some(778_240 - 8192))
+    );
+    assert!(text(&found.stderr).contains("corrupt, at byte 770048"), "{}", text(&found.stderr));
+}
+
+/// Every line that `iotax verify` prints, and its exit code.
+fn verify(lab: &Lab, target: &Path, journal: &Path) -> (Option<i32>, String) {
+    let output = lab.run(&["verify", utf8(target), "--journal", utf8(journal)]);
+    (output.status.code(), format!("{}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn after_a_kill_the_journal_tells_what_was_acknowledged_and_lost() {
+    let lab = Lab::new();
+    let (target, journal) = (lab.work().join("kept.dat"), lab.path("journal"));
+    let mut bench = lab
+        .iotax()
+        .args(["bench", utf8(&target), "--rw", "randwrite", "--verify", "crc32c", "--size", "4m", "--keep"])
+        .args(["--runtime", "60s", "--iodepth", "4", "--write-journal", utf8(&journal)])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("iotax starts");
+    // Some thousands of records.
+    let patience = Instant::now() + Duration::from_secs(30);
+    while fs::metadata(&journal).map_or(0, |metadata| metadata.len()) < 200_000 {
+        assert!(Instant::now() < patience, "nothing was acknowledged");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The agent ends with it.
+    bench.kill().expect("killed");
+    bench.wait().expect("ended");
+    let settled = || fs::metadata(&journal).expect("there").len();
+    let mut last = 0;
+    while settled() != last {
+        last = settled();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+
+    let (code, said) = verify(&lab, &target, &journal);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("writes were acknowledged, 0 of them durable"), "{said}");
+    assert!(said.contains("blocks hold their last acknowledged write"), "{said}");
+
+    // A journal that was cut within a record tells as much as it can.
+    let cut = lab.path("cut");
+    fs::write(&cut, &fs::read(&journal).expect("read")[..100_010]).expect("written");
+    let (code, said) = verify(&lab, &target, &cut);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the last 10 bytes of the journal"), "{said}");
+
+    File::options()
+        .write(true)
+        .open(&target)
+        .expect("opened")
+        .write_all_at(&[0; 8192], 40_960)
+        .expect("lost");
+    let (code, said) = verify(&lab, &target, &journal);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("2 x lost_write, at bytes 40960 and 45056"), "{said}");
+
+    let again = ["bench", utf8(&lab.work().join("new.dat")), "--rw", "randwrite", "--verify", "crc32c"]
+        .map(str::to_owned);
+    let refused = lab
+        .iotax()
+        .args(again)
+        .args(["--size", "4m", "--runtime", "200ms", "--write-journal", utf8(&journal)])
+        .output()
+        .expect("iotax starts");
+    assert!(
+        !refused.status.success() && text(&refused.stderr).contains("exists"),
+        "{}",
+        text(&refused.stderr)
+    );
+    assert_eq!(settled(), last, "what exists is not written over");
+    lab.run(&["clean"]);
+}
+
+#[test]
+fn what_is_no_journal_is_refused_with_its_name() {
+    let lab = Lab::new();
+    let (target, other) = (lab.work().join("target"), lab.path("other"));
+    for path in [&target, &other] {
+        fs::write(path, [7; 4096]).expect("written");
+    }
+    for (target, journal, words) in [
+        (&target, &other, "it is no journal"),
+        (&lab.work().join("absent"), &other, "absent"),
+        (&target, &lab.work().join("nowhere"), "nowhere"),
+    ] {
+        let (code, said) = verify(&lab, target, journal);
+        assert!(code == Some(2) && said.contains(words), "{code:?} {said}");
+    }
+    let file = lab.work().join("x");
+    for (flags, words) in [
+        (["--write-journal", "j"], ["write_journal = j", "add verify"]),
+        (["--buffer-pattern", "abc"], ["\"abc\" is not a pattern", "0xdeadbeef"]),
+        (["--dedupe-percentage", "101"], ["dedupe_percentage = 101", "0 to 100"]),
+        (["--verify", "md5"], ["md5", "crc32c, xxh3"]),
+    ] {
+        let refused = lab.run(&["bench", utf8(&file), "--rw", "write", flags[0], flags[1]]);
+        let said = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && words.iter().all(|word| said.contains(word)), "{said}");
+    }
+}
