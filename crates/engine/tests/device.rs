@@ -152,7 +152,7 @@ fn a_trim_gives_the_space_back() {
     let Some(device) = Loop::new() else { return };
     let held = || device.backing.as_file().metadata().expect("metadata").blocks() * 512;
     for ioengine in ENGINES {
-        fill(&device.path, Bytes(SIZE), 1, &mut |_| {}).expect("filled");
+        fill(&device.path, Bytes(SIZE), &Content::default(), 1, &mut |_| {}).expect("filled");
         device.backing.as_file().sync_all().expect("synced");
         assert!(held() >= SIZE, "{ioengine}");
         // Long ones: each is a change of the filesystem beneath, and a pass over the device must be had in the time.

@@ -151,20 +151,17 @@ fn reads_beyond_a_file_that_shrinks_are_short_and_the_rest_goes_on() {
     for ioengine in ENGINES {
         let file = zeros();
         let cut = SIZE / 2 + 904;
-        let mut samples = Vec::new();
-        let Some(outcome) =
-            outcome(&job(&keys(ioengine, Rw::RandRead)), file.path(), &mut |event| match event {
-                Event::Measuring => file.as_file().set_len(cut).expect("cut"),
-                Event::Sample(sample) => samples.push(sample),
-                _ => {}
-            })
-        else {
-            continue;
+        let mut cut_off = |event| {
+            if event == Event::Measuring {
+                file.as_file().set_len(cut).expect("cut");
+            }
         };
+        let job = job(&keys(ioengine, Rw::RandRead));
+        let Some(outcome) = outcome(&job, file.path(), &mut cut_off) else { continue };
         let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
         assert_eq!((error.error.as_str(), error.direction.as_str()), ("short read", "read"));
         assert!(error.count > 0 && error.first_offset >= SIZE / 2 && error.first_offset < SIZE);
-        assert!(samples.last().and_then(|s| s.tallies.read.as_ref()).is_some_and(|read| read.ios > 0));
+        assert!(outcome.tallies.ios() > 0, "what was not cut off is read");
     }
 }
 
@@ -226,6 +223,7 @@ fn an_open_loop_keeps_its_rate() {
                 rate_process: Some(rate_process),
                 numjobs: Some(numjobs),
                 runtime: Some(Nanos::from_secs(2)),
+                ramp_time: Some(Nanos(0)),
                 ..keys(IoEngine::Null, Rw::RandRead)
             };
             let outcome = outcome(&job(&keys), zeros().path(), &mut |_| {}).expect("null");
@@ -236,9 +234,10 @@ fn an_open_loop_keeps_its_rate() {
             // At random, four standard deviations of a Poisson distribution.
             let chance = if rate_process == RateProcess::Poisson { 4.0 * (asked as f64).sqrt() } else { 0.0 };
             assert!(pacing.due.abs_diff(asked) as f64 <= chance, "{case}");
-            // A machine that is busy at the window's end leaves a backlog.
+            // A machine that is busy at the window's end leaves a backlog, and I/O that is not seen to be done in time.
             let begun = pacing.due - pacing.backlog;
-            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64, "{case}");
+            let unseen = if pacing.backlog > 0 { 4.0 * f64::from(numjobs) } else { 0.0 };
+            assert!(done.abs_diff(begun) as f64 <= 0.005 * begun as f64 + unseen, "{case}");
             let response = outcome.tallies.response().expect("an open loop");
             assert_eq!(response.count(), done, "{case}");
         }
