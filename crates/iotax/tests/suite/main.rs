@@ -4,6 +4,8 @@ mod aftermath;
 mod cli;
 mod fallback;
 mod fio;
+mod ground_truth;
 mod lab;
+mod lab_guest;
 mod ladder;
 mod verify;
