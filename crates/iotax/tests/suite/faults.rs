@@ -59,17 +59,21 @@ fn what_fails_is_counted_exactly() {
     let Some(mut guest) = LabGuest::boot() else { return };
     guest.sh("insmod /lab/brd.ko rd_nr=1 rd_size=65536");
 
-    // One block in the middle of 8 MiB that cannot be read or written.
-    let hole = ["0 8192 linear /dev/ram0 0", "8192 8 error", "8200 8184 linear /dev/ram0 8200"];
+    // One block in the middle of 2 MiB that cannot be read or written.
+    let hole = ["0 2048 linear /dev/ram0 0", "2048 8 error", "2056 2040 linear /dev/ram0 2056"];
     guest.map("hole", &hole.map(str::to_owned));
     for ioengine in ENGINES {
         for (rw, direction) in [(Rw::Read, "read"), (Rw::Write, "write")] {
-            let outcome = measure(&mut guest, "/dev/mapper/hole", 8, &keys(ioengine, rw));
-            let expected = failures(&outcome, "EIO", direction, 8 * MIB / BS, 1024..1025);
+            let outcome = measure(&mut guest, "/dev/mapper/hole", 2, &keys(ioengine, rw));
+            let expected = failures(&outcome, "EIO", direction, 2 * MIB / BS, 256..257);
             assert_eq!(outcome.errors, [expected]);
         }
-        let few = WorkloadKeys { max_errors: Some(3), ..keys(ioengine, Rw::Read) };
-        let outcome = measure(&mut guest, "/dev/mapper/hole", 8, &few);
+        let few = WorkloadKeys {
+            max_errors: Some(3),
+            runtime: Some(Nanos::from_secs(30)),
+            ..keys(ioengine, Rw::Read)
+        };
+        let outcome = measure(&mut guest, "/dev/mapper/hole", 2, &few);
         assert_eq!((outcome.stop, outcome.errors[0].count), (Some(Stop::Errors), 3));
     }
 

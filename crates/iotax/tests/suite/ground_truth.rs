@@ -101,19 +101,33 @@ fn look(guest: &mut LabGuest, device: &str, delay_ns: f64, drive: Drive) -> Seen
 }
 
 impl Seen {
-    /// Asserts that this is a device of `delay_ns`: by the median, which a busy host does not move, and by the kernel.
-    fn is_true(&self, drive: Drive, delay_ns: f64, floor: &Floor) {
+    /// Whether this is a device of `delay_ns`: by the median, by the kernel's account and by Little's law. If not, why.
+    fn check(&self, drive: Drive, delay_ns: f64, floor: &Floor) -> Result<(), String> {
         let Self { outcome, mean_ns, text, .. } = self;
-        assert!(near(self.median_ns, delay_ns, floor.late_ns), "not {delay_ns} ns, with {floor:?}: {text}");
-        assert!(
-            near(*mean_ns, self.kernel_mean_ns, floor.wake_ns),
-            "not the kernel's, with {floor:?}: {text}"
-        );
-        let in_flight = outcome.tallies.ios() as f64 / outcome.duration_ns as f64 * mean_ns;
-        // Beside shorter delays the emulated program's own time shows.
-        let in_law = delay_ns < 5.0 * MS || near(in_flight, drive.iodepth.into(), 0.0);
-        assert!(in_law, "{in_flight} in flight: {text}");
+        if !near(self.median_ns, delay_ns, floor.late_ns) {
+            return Err(format!("not {delay_ns} ns, with {floor:?}: {text}"));
+        }
+        if *mean_ns > self.kernel_mean_ns * (1.0 + TOLERANCE) + floor.wake_ns {
+            return Err(format!("longer than by the kernel's account, with {floor:?}: {text}"));
+        }
+        // What is in flight when the window ends is not counted, and beside short delays the emulated program's time shows.
+        let depth = f64::from(drive.iodepth);
+        let window_ns = outcome.duration_ns as f64;
+        let in_flight = outcome.tallies.ios() as f64 / window_ns * mean_ns;
+        let uncounted = depth * self.median_ns / window_ns;
+        let (least, most) = (depth * (1.0 - TOLERANCE) - uncounted, depth * (1.0 + TOLERANCE));
+        if delay_ns >= 5.0 * MS && !(least..=most).contains(&in_flight) {
+            return Err(format!("{in_flight} in flight: {text}"));
+        }
+        Ok(())
     }
+}
+
+/// Asserts that a device is one of `delay_ns`. A busy host only ever adds time, so one attempt of three must be calm.
+fn assert_true(mut look: impl FnMut() -> Seen, drive: Drive, delay_ns: f64, floor: &Floor) {
+    let mut check = || look().check(drive, delay_ns, floor);
+    let outcome = check().or_else(|_| check()).or_else(|_| check());
+    assert_eq!(outcome, Ok(()));
 }
 
 /// Whether a value is true, but for the tolerance and what a floor adds.
@@ -158,7 +172,7 @@ fn a_timer_in_a_device_is_seen_as_it_is() {
             let late_ns = ten.median_ns - 10.0 * MS;
             let floor = Floor { late_ns, wake_ns: ten.mean_ns - ten.kernel_mean_ns };
             for (device, ms) in others {
-                look(&mut guest, device, *ms, drive).is_true(drive, f64::from(*ms) * MS, &floor);
+                assert_true(|| look(&mut guest, device, *ms, drive), drive, f64::from(*ms) * MS, &floor);
             }
         }
     }
@@ -184,8 +198,7 @@ fn a_delay_in_the_mapper_is_seen_as_it_is() {
         for (device, read_ms, write_ms) in [("dm-1", 20.0, 2.0), ("dm-2", 2.0, 20.0)] {
             let asked_ms: f64 = if drive.rw.reads() { read_ms } else { write_ms };
             let truth = ((asked_ms * MS / TICK).ceil() + 1.0) * TICK;
-            let seen = look(&mut guest, device, truth, drive);
-            seen.is_true(drive, truth, &floor);
+            assert_true(|| look(&mut guest, device, truth, drive), drive, truth, &floor);
         }
     }
 }

@@ -113,10 +113,7 @@ impl LabGuest {
             "-device".into(),
             format!("virtserialport,chardev=shell,name={SHELL_PORT}"),
         ]);
-        // Before whatever else this machine does, where that is permitted: time is what the guest is for.
-        let mut qemu = Command::new("nice")
-            .args(["-n", "-19"])
-            .arg(find_qemu().expect("checked above"))
+        let mut qemu = Command::new(find_qemu().expect("checked above"))
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
