@@ -7,11 +7,13 @@ use rustix::io::Errno;
 
 use crate::pattern::Direction;
 
-/// How an I/O failed: the kernel's errno, or fewer bytes than asked.
+/// How an I/O failed: the kernel's errno, fewer bytes than asked, or none, as beyond the end of a file that was cut or of a
+/// device that was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Errno(i32),
     Short,
+    Empty,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +35,11 @@ impl Faults {
     /// Counts an I/O that ended at `at` with `result`: an errno below zero, or too few bytes.
     #[cold]
     pub(crate) fn add(&mut self, result: i32, direction: Direction, offset: u64, at: u64) {
-        let fault = if result < 0 { Fault::Errno(-result) } else { Fault::Short };
+        let fault = match result {
+            ..0 => Fault::Errno(-result),
+            0 => Fault::Empty,
+            _ => Fault::Short,
+        };
         match self.0.iter_mut().find(|known| (known.fault, known.direction) == (fault, direction)) {
             Some(known) => {
                 known.ios += 1;
@@ -86,6 +92,7 @@ impl Failures {
         match self.fault {
             Fault::Errno(number) => errno_name(number),
             Fault::Short => format!("short {}", self.direction.word()),
+            Fault::Empty => format!("empty {}", self.direction.word()),
         }
     }
 }
@@ -141,6 +148,7 @@ mod tests {
         let mut two = Faults::default();
         two.add(-libc::EIO, Direction::Read, 8192, 10);
         two.add(904, Direction::Read, 12288, 11);
+        two.add(0, Direction::Read, 16384, 11);
         two.add(-4095, Direction::Read, 1, 12);
         let row = |error: &str, direction: &str, count, first_offset, last_offset| ErrorCount {
             error: error.into(),
@@ -154,6 +162,7 @@ mod tests {
             [
                 row("EIO", "read", 3, 8192, 0),
                 row("EIO", "write", 1, 512, 512),
+                row("empty read", "read", 1, 16384, 16384),
                 row("errno 4095", "read", 1, 1, 1),
                 row("short read", "read", 1, 12288, 12288),
             ]

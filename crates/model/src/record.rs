@@ -157,7 +157,7 @@ impl CpuTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorCount {
-    /// The name of the error: `EIO`, `ENOSPC`, `short read`.
+    /// The name of the error: `EIO`, `ENOSPC`, `short read` (fewer bytes than asked), `empty read` (none: beyond the end).
     pub error: String,
     /// `read`, `write`, `trim` or `sync`.
     pub direction: String,

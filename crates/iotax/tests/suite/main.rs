@@ -3,7 +3,11 @@
 mod aftermath;
 mod cli;
 mod fallback;
+mod faults;
 mod fio;
+mod ground_truth;
 mod lab;
+mod lab_guest;
 mod ladder;
+mod throttle;
 mod verify;

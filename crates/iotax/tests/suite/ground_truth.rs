@@ -1,0 +1,204 @@
+//! Devices of known speed: what is measured must be what they are.
+//!
+//! In an emulated machine a timer is late, by 0.1 to 0.9 ms the longer it slept, and so is the program that it wakes. That is
+//! a floor, which is measured on a device of 10 ms. Truth is taken from three sides:
+//! - The delay that was asked for: no I/O may seem quicker, and the median may be longer only by the floor.
+//! - The kernel's own account of the device (`/sys/block/*/stat`): how many I/Os, and how long they took in all, added up in
+//!   nanoseconds. The same I/Os must be counted, and their mean may be longer only by what lies between device and program.
+//! - Little's law: IOPS times mean service time is the depth.
+
+use std::path::Path;
+
+use iotax_model::record::Outcome;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+
+use crate::lab_guest::LabGuest;
+
+/// Every device holds this much.
+const SIZE: Bytes = Bytes(64 << 20);
+const MS: f64 = 1e6;
+const TOLERANCE: f64 = 0.03;
+/// Of each figure so many I/Os make a sample at depth 1.
+const IOS: f64 = 100.0;
+
+/// How a device is driven.
+#[derive(Debug, Clone, Copy)]
+struct Drive {
+    ioengine: IoEngine,
+    rw: Rw,
+    iodepth: u32,
+}
+
+const fn drive(ioengine: IoEngine, rw: Rw, iodepth: u32) -> Drive {
+    Drive { ioengine, rw, iodepth }
+}
+
+const DRIVES: [Drive; 6] = [
+    drive(IoEngine::Psync, Rw::RandRead, 1),
+    drive(IoEngine::Psync, Rw::RandWrite, 1),
+    drive(IoEngine::IoUring, Rw::RandRead, 1),
+    drive(IoEngine::IoUring, Rw::RandWrite, 1),
+    drive(IoEngine::IoUring, Rw::RandRead, 8),
+    drive(IoEngine::IoUring, Rw::RandWrite, 8),
+];
+
+/// What the kernel says of a device since it was made: I/Os, and the nanoseconds that they took, reads and writes together.
+fn account(guest: &mut LabGuest, device: &str) -> (u64, f64) {
+    let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));
+    let fields: Vec<u64> = stat.split_whitespace().map(|n| n.parse().expect("a number")).collect();
+    (fields[0] + fields[4], (fields[3] + fields[7]) as f64 * MS)
+}
+
+/// One measurement, beside the kernel's account of it.
+struct Seen {
+    outcome: Outcome,
+    mean_ns: f64,
+    min_ns: f64,
+    median_ns: f64,
+    kernel_mean_ns: f64,
+    /// For messages.
+    text: String,
+}
+
+/// Measures a device whose I/Os take some `delay_ns`, and asserts what holds of every device.
+fn look(guest: &mut LabGuest, device: &str, delay_ns: f64, drive: Drive) -> Seen {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below ten seconds")]
+    let runtime = Nanos((delay_ns * IOS).max(300.0 * MS) as u64);
+    let keys = WorkloadKeys {
+        ioengine: Some(drive.ioengine),
+        rw: Some(drive.rw),
+        iodepth: Some(drive.iodepth),
+        runtime: Some(runtime),
+        ramp_time: Some(Nanos(0)),
+        ..WorkloadKeys::default()
+    };
+    let before = account(guest, device);
+    let outcome = guest.measure(&Path::new("/dev").join(device), SIZE, &keys).expect("measured");
+    let after = account(guest, device);
+    let kernel_ios = after.0 - before.0;
+    let latency = outcome.tallies.latency();
+    let mean_ns = latency.mean().expect("I/Os");
+    let median_ns = latency.quantile(0.5).expect("I/Os");
+    let min_ns = latency.min().expect("I/Os") as f64;
+    let kernel_mean_ns = (after.1 - before.1) / kernel_ios as f64;
+    let ios = outcome.tallies.ios();
+    let Drive { ioengine, rw, iodepth } = drive;
+    let text = format!(
+        "{device} {ioengine} {rw} qd{iodepth}: {ios} I/Os, mean {:.3} ms, least {:.3}, median {:.3}; by the kernel's \
+         account {kernel_ios} I/Os, mean {:.3} ms",
+        mean_ns / MS,
+        min_ns / MS,
+        median_ns / MS,
+        kernel_mean_ns / MS,
+    );
+    eprintln!("{text}");
+    assert_eq!(outcome.errors, [], "{text}");
+    assert_eq!(outcome.tallies.read.is_some(), rw.reads(), "{text}");
+    // What is in flight when the window ends is the kernel's I/O too.
+    assert!((ios..=ios + u64::from(iodepth)).contains(&kernel_ios), "miscounted: {text}");
+    Seen { outcome, mean_ns, min_ns, median_ns, kernel_mean_ns, text }
+}
+
+impl Seen {
+    /// Whether this is a device of `delay_ns`: by the median, by the kernel's account and by Little's law. If not, why.
+    fn check(&self, drive: Drive, delay_ns: f64, floor: &Floor) -> Result<(), String> {
+        let Self { outcome, mean_ns, text, .. } = self;
+        if !near(self.median_ns, delay_ns, floor.late_ns) {
+            return Err(format!("not {delay_ns} ns, with {floor:?}: {text}"));
+        }
+        if *mean_ns > self.kernel_mean_ns * (1.0 + TOLERANCE) + floor.wake_ns {
+            return Err(format!("longer than by the kernel's account, with {floor:?}: {text}"));
+        }
+        // What is in flight when the window ends is not counted, and beside short delays the emulated program's time shows.
+        let depth = f64::from(drive.iodepth);
+        let window_ns = outcome.duration_ns as f64;
+        let in_flight = outcome.tallies.ios() as f64 / window_ns * mean_ns;
+        let uncounted = depth * self.median_ns / window_ns;
+        let (least, most) = (depth * (1.0 - TOLERANCE) - uncounted, depth * (1.0 + TOLERANCE));
+        if delay_ns >= 5.0 * MS && !(least..=most).contains(&in_flight) {
+            return Err(format!("{in_flight} in flight: {text}"));
+        }
+        Ok(())
+    }
+}
+
+/// Asserts that a device is one of `delay_ns`. A busy host only ever adds time, so one attempt of three must be calm.
+fn assert_true(mut look: impl FnMut() -> Seen, drive: Drive, delay_ns: f64, floor: &Floor) {
+    let mut check = || look().check(drive, delay_ns, floor);
+    let outcome = check().or_else(|_| check()).or_else(|_| check());
+    assert_eq!(outcome, Ok(()));
+}
+
+/// Whether a value is true, but for the tolerance and what a floor adds.
+fn near(value: f64, truth: f64, floor: f64) -> bool {
+    (truth * (1.0 - TOLERANCE)..=truth * (1.0 + TOLERANCE) + floor).contains(&value)
+}
+
+/// What this machine adds.
+#[derive(Debug)]
+struct Floor {
+    /// From when a timer should end to when the program sees it.
+    late_ns: f64,
+    /// From when the kernel sees it to when the program does.
+    wake_ns: f64,
+}
+
+#[test]
+fn a_timer_in_a_device_is_seen_as_it_is() {
+    let Some(mut guest) = LabGuest::boot() else { return };
+    guest.sh("insmod /lab/null_blk.ko nr_devices=0");
+    for ms in [1, 5, 10, 20] {
+        // irqmode 2 completes each I/O by a high-resolution timer of its own.
+        guest.sh(&format!(
+            "cd /sys/kernel/config/nullb && mkdir timer{ms} && cd timer{ms} && echo {} > size && echo 2 > irqmode && \
+             echo {ms}000000 > completion_nsec && echo 1 > power",
+            SIZE.0 >> 20,
+        ));
+    }
+    guest.sh(&format!("insmod /lab/scsi_debug.ko dev_size_mb={}", SIZE.0 >> 20));
+    guest.sh("for wait in $(seq 100); do [ -b /dev/sda ] && break; usleep 50000; done; [ -b /dev/sda ]");
+    let look = |guest: &mut LabGuest, device: &str, ms: u32, drive: Drive| {
+        guest.sh(&format!("echo {ms}000000 > /sys/bus/pseudo/drivers/scsi_debug/ndelay"));
+        let seen = look(guest, device, f64::from(ms) * MS, drive);
+        assert!(seen.min_ns >= f64::from(ms) * MS, "quicker than the device: {}", seen.text);
+        seen
+    };
+    let null: &[_] = &[("timer1", 1), ("timer5", 5), ("timer20", 20)];
+    let scsi: &[_] = &[("sda", 2), ("sda", 5)];
+    for drive in DRIVES {
+        for (of_ten, others) in [("timer10", null), ("sda", scsi)] {
+            let ten = look(&mut guest, of_ten, 10, drive);
+            let late_ns = ten.median_ns - 10.0 * MS;
+            let floor = Floor { late_ns, wake_ns: ten.mean_ns - ten.kernel_mean_ns };
+            for (device, ms) in others {
+                assert_true(|| look(&mut guest, device, *ms, drive), drive, f64::from(*ms) * MS, &floor);
+            }
+        }
+    }
+}
+
+/// dm-delay counts in ticks of the kernel's clock, 4 ms in Debian's kernels (`CONFIG_HZ=250`). A delay of `d` ms is `ceil(d / 4)`
+/// ticks; the kernel's wheel of timers is never early and so fires one tick later. An I/O that is begun right after the
+/// tick by which its predecessor ended, as in a closed loop, thus takes `ceil(d / 4) + 1` ticks: 8 ms for 2, 24 ms for 20.
+///
+/// The kernel's account of such a device is in ticks as well.
+#[test]
+fn a_delay_in_the_mapper_is_seen_as_it_is() {
+    const TICK: f64 = 4.0 * MS;
+    let Some(mut guest) = LabGuest::boot() else { return };
+    guest.sh(&format!("insmod /lab/brd.ko rd_nr=1 rd_size={}", SIZE.0 >> 10));
+    for (name, read_ms, write_ms) in [("none", 0, 0), ("slow-read", 20, 2), ("slow-write", 2, 20)] {
+        let table = format!("0 {} delay /dev/ram0 0 {read_ms} /dev/ram0 0 {write_ms}", SIZE.0 / 512);
+        guest.map(name, &[table]);
+    }
+    for drive in DRIVES {
+        let undelayed = look(&mut guest, "dm-0", 0.0, drive).mean_ns;
+        let floor = Floor { late_ns: undelayed, wake_ns: undelayed };
+        for (device, read_ms, write_ms) in [("dm-1", 20.0, 2.0), ("dm-2", 2.0, 20.0)] {
+            let asked_ms: f64 = if drive.rw.reads() { read_ms } else { write_ms };
+            let truth = ((asked_ms * MS / TICK).ceil() + 1.0) * TICK;
+            assert_true(|| look(&mut guest, device, truth, drive), drive, truth, &floor);
+        }
+    }
+}

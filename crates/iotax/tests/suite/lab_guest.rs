@@ -1,0 +1,259 @@
+//! A guest whose storage is known: a Debian kernel, a shell, device mapper, and the agent that makes every measurement.
+//!
+//! It is a guest of the usual machine, with an archive more in its initramfs and a port more, behind which is a shell. What a
+//! test needs it builds there of the kernel's own modules (`dm_delay`, `null_blk`, `scsi_debug` ...), so that nothing of the
+//! host is touched, and what it measures it asks of the agent, as a conductor does.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cpio::newc::{Builder, trailer};
+use iotax_model::record::Outcome;
+use iotax_model::target::{Accel, GuestSpec};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Job;
+use iotax_model::workload::WorkloadKeys;
+use iotax_rig::guest::kernel::Kernel;
+use iotax_rig::guest::{command, find_qemu, initramfs, modules};
+use iotax_rig::link::{Interrupt, Link, LinkError};
+use tempfile::TempDir;
+
+use crate::lab::{Lab, needs};
+
+/// Far above the seconds that a boot takes, so that a busy machine fails no test.
+const BOOT: Duration = Duration::from_mins(2);
+/// Beyond a measurement's own time: more than the engine waits for I/O that does not return.
+const SLACK: Duration = Duration::from_mins(1);
+/// A shell command does little; one that hangs is a failure.
+const PROMPT: Duration = Duration::from_mins(1);
+
+/// Loaded at boot: the mapper and its targets, and SCSI disks.
+const LOADED: [&str; 4] = ["dm_delay", "dm_flakey", "sd_mod", "virtio_console"];
+/// There to be loaded by `insmod /lab/NAME.ko` with parameters; what they depend on is loaded at boot.
+const AT_HAND: [&str; 3] = ["brd", "null_blk", "scsi_debug"];
+
+/// Name of the virtio-serial port of the shell.
+const SHELL_PORT: &str = "lab.shell";
+const SHELL_SOCKET: &str = "shell.sock";
+
+/// PID 1 of the guest, until it becomes the shell behind the port.
+const INIT: &str = r#"#!/lab/busybox sh
+/lab/busybox mkdir -p /bin /sbin /run /mnt
+/lab/busybox --install -s /bin
+export PATH=/bin:/lab DM_DISABLE_UDEV=1
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs /dev
+while read -r module; do insmod /lab/$module.ko || echo "lab: $module was not loaded"; done < /lab/modules
+mount -t configfs configfs /sys/kernel/config
+port() { grep -lx "$1" /sys/class/virtio-ports/*/name | cut -d/ -f5; }
+clock=/sys/devices/system/clocksource/clocksource0/current_clocksource
+for wait in $(seq 100); do
+    [ -n "$(port lab.shell)" ] && [ -n "$(port iotax.agent)" ] && ! grep -qx tsc-early $clock && break
+    usleep 50000
+done
+/init agent <>/dev/$(port iotax.agent) >&0 &
+agent=$!
+exec 3<>/dev/$(port lab.shell)
+while read -r line <&3; do
+    eval "$line" >&3 2>&1 3>&-
+    echo "lab: $?" >&3
+done
+poweroff -f
+"#;
+
+/// A running guest, beside which no other test runs; killed when it is dropped.
+pub(crate) struct LabGuest {
+    qemu: Child,
+    link: Link,
+    shell: BufReader<UnixStream>,
+    /// Sockets, console, initramfs.
+    _dir: TempDir,
+    _lab: Lab,
+}
+
+impl LabGuest {
+    /// Boots one. `None` after saying why, if this machine has no guests or lacks what goes into this one.
+    pub(crate) fn boot() -> Option<Self> {
+        if !needs(&["qemu-system-x86_64", "busybox", "dmsetup", "ldd"]) {
+            return None;
+        }
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+        let kernel = match Kernel::find(Path::new("/"), release.trim(), None, None) {
+            Ok(kernel) => kernel,
+            Err(reason) => {
+                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
+                eprintln!("skipped: {reason}");
+                return None;
+            }
+        };
+        let lab = Lab::alone();
+        let dir = TempDir::new().expect("a directory for the guest");
+        let initramfs = dir.path().join("initramfs");
+        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel).expect("an initramfs");
+        append_lab(&initramfs, &kernel).expect("the laboratory's archive");
+        let mut arguments = command::arguments(&command::Machine {
+            marker: "iotax-test-lab",
+            // One CPU: between emulated CPUs it takes a millisecond to wake a thread, and their clocks are not trusted.
+            spec: &GuestSpec { vcpus: 1, memory: Bytes(512 << 20), ..GuestSpec::default() },
+            // What every machine has.
+            accel: Accel::Tcg,
+            kernel: &kernel.image,
+            initramfs: &initramfs,
+            parameters: "rdinit=/lab/init",
+            disk: &[],
+            run_dir: dir.path(),
+        });
+        let socket = dir.path().join(SHELL_SOCKET);
+        arguments.extend([
+            "-chardev".into(),
+            format!("socket,id=shell,path={},server=on,wait=off", socket.display()),
+            "-device".into(),
+            format!("virtserialport,chardev=shell,name={SHELL_PORT}"),
+        ]);
+        let mut qemu = Command::new(find_qemu().expect("checked above"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("QEMU starts");
+        let console = dir.path().join(command::CONSOLE);
+        let agent = connect(&mut qemu, &dir.path().join(command::AGENT_SOCKET), &console);
+        let shell = connect(&mut qemu, &socket, &console);
+        shell.set_read_timeout(Some(BOOT)).expect("a socket");
+        let last_words = Box::new(move || fs::read_to_string(&console).unwrap_or_default());
+        let mut link = Link::over(agent, "the lab guest", last_words, &Interrupt::default()).expect("a link");
+        let began = Instant::now();
+        let hello = link.hello(BOOT).expect("the agent answers");
+        eprintln!(
+            "lab guest: {} after {:.1?}, clocksource {:?}",
+            hello.kernel,
+            began.elapsed(),
+            hello.clocksource
+        );
+        shell.set_read_timeout(Some(PROMPT)).expect("a socket");
+        Some(Self { qemu, link, shell: BufReader::new(shell), _dir: dir, _lab: lab })
+    }
+
+    /// Has a line of shell executed in the guest, expects success, and returns what it printed. What goes on in the
+    /// background must print nothing. `$agent` is the process that measures.
+    pub(crate) fn sh(&mut self, line: &str) -> String {
+        assert!(!line.contains('\n'), "one line: {line:?}");
+        writeln!(self.shell.get_mut(), "{line}").expect("the guest's shell listens");
+        let mut printed = String::new();
+        loop {
+            let start = printed.len();
+            let length = self.shell.read_line(&mut printed).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert!(length > 0, "{line}: the guest went away: {printed}");
+            if let Some(status) = printed[start..].strip_prefix("lab: ") {
+                assert_eq!(status.trim(), "0", "{line}: {}", &printed[..start]);
+                printed.truncate(start);
+                return printed.trim_end().to_owned();
+            }
+        }
+    }
+
+    /// Makes a device-mapper device of the lines of a table and returns its path.
+    pub(crate) fn map(&mut self, name: &str, table: &[String]) -> PathBuf {
+        self.sh(&format!("printf '{}\\n' | dmsetup create {name}", table.join("\\n")));
+        Path::new("/dev/mapper").join(name)
+    }
+
+    /// Measures the first `size` bytes of a device or file of the guest.
+    pub(crate) fn measure(
+        &mut self,
+        path: &Path,
+        size: Bytes,
+        keys: &WorkloadKeys,
+    ) -> Result<Outcome, LinkError> {
+        let workload = keys.complete(&WorkloadKeys::default());
+        let path = Some(path.display().to_string());
+        let writable = workload.rw.writes();
+        let job = Job { path, workload, size, seed: 1, interval: Nanos::from_millis(100), writable };
+        self.link.run(&job, SLACK, &mut |_| {})
+    }
+}
+
+impl Drop for LabGuest {
+    fn drop(&mut self) {
+        // It has nothing that is worth an orderly end.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// Connects to one of QEMU's sockets as soon as it is there.
+fn connect(qemu: &mut Child, socket: &Path, console: &Path) -> UnixStream {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return stream,
+            Err(error) => {
+                let status = qemu.try_wait().expect("a child");
+                assert!(
+                    status.is_none() && Instant::now() < end,
+                    "{}: {error}; QEMU: {status:?}; {}",
+                    socket.display(),
+                    fs::read_to_string(console).unwrap_or_default()
+                );
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Appends the laboratory to an initramfs: the kernel unpacks one archive after the other.
+fn append_lab(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
+    const DIRECTORY: u32 = 0o040_755;
+    const PROGRAM: u32 = 0o100_755;
+    let mut archive = Vec::new();
+    let mut add = |name: &str, mode: u32, content: &[u8]| -> std::io::Result<()> {
+        let length = u32::try_from(content.len()).expect("a small file");
+        let mut entry = Builder::new(name).mode(mode).write(&mut archive, length);
+        entry.write_all(content)?;
+        entry.finish().map(drop)
+    };
+    add("lab", DIRECTORY, &[])?;
+    add("lab/init", PROGRAM, INIT.as_bytes())?;
+    for name in ["busybox", "dmsetup"] {
+        let program = program(name);
+        add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;
+        for library in libraries(&program) {
+            let path = library.to_str().expect("utf-8").trim_start_matches('/');
+            for (end, _) in path.match_indices('/') {
+                add(&path[..end], DIRECTORY, &[])?;
+            }
+            add(path, PROGRAM, &fs::read(&library)?)?;
+        }
+    }
+    let names: Vec<&str> = modules::NEEDED.into_iter().chain(LOADED).chain(AT_HAND).collect();
+    let mut at_boot = String::new();
+    for module in modules::load(&kernel.modules, &names).map_err(std::io::Error::other)? {
+        add(&format!("lab/{}.ko", module.name), PROGRAM, &module.object)?;
+        if !AT_HAND.contains(&module.name.as_str()) {
+            at_boot.extend([module.name.as_str(), "\n"]);
+        }
+    }
+    add("lab/modules", PROGRAM, at_boot.as_bytes())?;
+    trailer(&mut archive)?;
+    let mut file = File::options().append(true).open(initramfs)?;
+    // An archive begins at a multiple of four.
+    let padding = file.metadata()?.len().next_multiple_of(4) - file.metadata()?.len();
+    file.write_all(&[0; 4][..usize::try_from(padding).expect("below four")])?;
+    file.write_all(&archive)
+}
+
+/// Where a program is that [`needs`] has found.
+fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").expect("a path");
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file()).expect("found before")
+}
+
+/// The libraries of a program and its linker; none if it is static.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new("ldd").arg(program).output().expect("ldd runs");
+    let text = crate::lab::text(&output.stdout);
+    text.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+}

@@ -1,0 +1,175 @@
+//! Storage that the kernel slows to a known rate: 500 reads a second must be measured as that.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{Rw, WorkloadKeys};
+use rustix::fs::{major, minor};
+use serde_json::Value;
+
+use crate::lab::{Lab, text};
+use crate::lab_guest::LabGuest;
+
+const RATE: f64 = 500.0;
+const SIZE_MIB: usize = 64;
+
+/// A control group that may read only so often; removed when it is dropped.
+struct Throttle {
+    group: PathBuf,
+}
+
+impl Throttle {
+    /// Limits reads of the disk beneath a directory, or says why that cannot be done here.
+    fn of(dir: &Path) -> Result<Self, String> {
+        let disk = disk_beneath(dir)?;
+        let (parent, file, limit) = hierarchy(&disk)?;
+        let group = parent.join(format!("iotax-test-{}", std::process::id()));
+        fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
+        let throttle = Self { group };
+        let path = throttle.group.join(file);
+        fs::write(&path, &limit).map_err(|error| format!("{}: {limit}: {error}", path.display()))?;
+        Ok(throttle)
+    }
+
+    /// The command, executed in the group.
+    fn confine(&self, command: &Command) -> Command {
+        let mut confined = Command::new("sh");
+        confined.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.group.join("cgroup.procs"));
+        confined.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => confined.env(name, value),
+                None => confined.env_remove(name),
+            };
+        }
+        confined
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        // What ran in it has been waited for.
+        let _ = fs::remove_dir(&self.group);
+    }
+}
+
+/// The number of the whole disk that a directory's filesystem is on.
+fn disk_beneath(dir: &Path) -> Result<String, String> {
+    let device = fs::metadata(dir).map_err(|error| format!("{}: {error}", dir.display()))?.dev();
+    let number = format!("{}:{}", major(device), minor(device));
+    let entry = fs::canonicalize(format!("/sys/dev/block/{number}"))
+        .map_err(|_| format!("{} is on no block device", dir.display()))?;
+    let partition = entry.join("partition").exists();
+    let disk =
+        if partition { entry.parent().expect("a disk of partitions").join("dev") } else { entry.join("dev") };
+    fs::read_to_string(&disk)
+        .map(|number| number.trim().to_owned())
+        .map_err(|error| format!("{}: {error}", disk.display()))
+}
+
+/// Where this machine's groups for block I/O are, the file of their limits, and a limit as it takes it.
+fn hierarchy(disk: &str) -> Result<(PathBuf, &'static str, String), String> {
+    const LIMIT: &str = "blkio.throttle.read_iops_device";
+    let (first, second) = (Path::new("/sys/fs/cgroup/blkio"), Path::new("/sys/fs/cgroup"));
+    if first.join(LIMIT).exists() {
+        return Ok((first.to_owned(), LIMIT, format!("{disk} {RATE}")));
+    }
+    let controllers = fs::read_to_string(second.join("cgroup.controllers")).unwrap_or_default();
+    if !controllers.split_whitespace().any(|name| name == "io") {
+        return Err("no hierarchy of control groups here has a controller for block I/O".into());
+    }
+    let control = second.join("cgroup.subtree_control");
+    fs::write(&control, "+io").map_err(|error| format!("{}: {error}", control.display()))?;
+    Ok((second.to_owned(), "io.max", format!("{disk} riops={RATE}")))
+}
+
+/// A lab with a file to read and a throttle on the disk beneath it; `None` after saying why not.
+fn throttled() -> Option<(Lab, PathBuf, Throttle)> {
+    let lab = Lab::alone();
+    let throttle = Throttle::of(&lab.work()).map_err(|reason| eprintln!("skipped: {reason}")).ok()?;
+    let path = lab.work().join("data");
+    let mut file = fs::File::create(&path).expect("created");
+    let chunk: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+    (0..SIZE_MIB).for_each(|_| file.write_all(&chunk).expect("written"));
+    file.sync_all().expect("synced");
+    Some((lab, path, throttle))
+}
+
+/// Four seconds of 4k random reads in the throttle's group, after one of warm-up.
+fn read(lab: &Lab, path: &Path, throttle: &Throttle, more: &[&str]) -> Value {
+    let mut command = lab.iotax();
+    command.arg("bench").arg(path).args(["--runtime", "4s", "--ramp-time", "1s", "--json", "-"]).args(more);
+    let output = throttle.confine(&command).output().expect("a shell");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_closed_loop_runs_at_the_rate_of_the_disk() {
+    let Some((lab, path, throttle)) = throttled() else { return };
+    for iodepth in [1.0, 16.0] {
+        let json = read(&lab, &path, &throttle, &["--iodepth", &iodepth.to_string()]);
+        let read = &json["measurements"][0]["read"];
+        let iops = read["iops"].as_f64().expect("a rate");
+        let mean_s = read["latency_ns"]["mean"].as_f64().expect("a mean") / 1e9;
+        eprintln!("qd{iodepth}: {iops} IOPS, mean {:.3} ms", mean_s * 1e3);
+        assert!((iops / RATE - 1.0).abs() <= 0.02, "{iops} IOPS");
+        assert!((iops * mean_s / iodepth - 1.0).abs() <= 0.03, "{iops} IOPS of {mean_s} s");
+    }
+}
+
+#[test]
+fn an_open_loop_that_asks_for_more_says_so() {
+    const ASKED: f64 = 800.0;
+    let Some((lab, path, throttle)) = throttled() else { return };
+    let json = read(&lab, &path, &throttle, &["--rate-iops", &ASKED.to_string()]);
+    let measurement = &json["measurements"][0];
+    let warnings = measurement["warnings"].as_array().expect("warnings");
+    assert!(warnings.iter().any(|warning| *warning == "cannot_sustain"), "{warnings:?}");
+    let (read, pacing) = (&measurement["read"], &measurement["pacing"]);
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {measurement}"));
+    let second = |name: &str| number(&read["response_ns"][name]) / 1e9;
+    eprintln!("{read}, {pacing}");
+    // What begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
+    let wait = |at: f64| at * (1.0 - RATE / ASKED);
+    for (what, value, truth) in [
+        ("IOPS", number(&read["iops"]), RATE),
+        ("I/Os due", number(&pacing["due"]), 4.0 * ASKED),
+        ("backlog", number(&pacing["backlog"]), 5.0 * (ASKED - RATE)),
+        ("mean response", second("mean"), wait(3.0)),
+        ("longest response", second("max"), wait(5.0)),
+        ("mean service", number(&read["latency_ns"]["mean"]) / 1e9, 1.0 / RATE),
+    ] {
+        // The kernel lets I/O through in slices of a tenth of a second, of which some is always ahead or behind.
+        assert!((value / truth - 1.0).abs() <= 0.05, "{what}: {value}, not {truth}");
+    }
+}
+
+/// The same by version 2 of control groups, which this machine may not have, and for writes.
+#[test]
+fn a_guest_runs_at_the_rate_of_its_group() {
+    let Some(mut guest) = LabGuest::boot() else { return };
+    guest.sh("insmod /lab/null_blk.ko nr_devices=1 gb=1; mount -t cgroup2 cgroup2 /sys/fs/cgroup");
+    guest.sh(
+        "cd /sys/fs/cgroup; echo +io > cgroup.subtree_control; mkdir slow; echo $agent > slow/cgroup.procs",
+    );
+    guest.sh("echo $(cat /sys/block/nullb0/dev) riops=500 wiops=250 > /sys/fs/cgroup/slow/io.max");
+    for (rw, rate) in [(Rw::RandRead, 500.0), (Rw::RandWrite, 250.0)] {
+        let keys = WorkloadKeys {
+            rw: Some(rw),
+            iodepth: Some(4),
+            runtime: Some(Nanos::from_secs(4)),
+            ..WorkloadKeys::default()
+        };
+        let outcome = guest.measure(Path::new("/dev/nullb0"), Bytes(64 << 20), &keys).expect("measured");
+        let iops = outcome.tallies.ios() as f64 * 1e9 / outcome.duration_ns as f64;
+        let mean_s = outcome.tallies.latency().mean().expect("I/Os") / 1e9;
+        eprintln!("{rw}: {iops:.1} IOPS, mean {:.3} ms", mean_s * 1e3);
+        assert!((iops / rate - 1.0).abs() <= 0.02, "{rw}: {iops} IOPS");
+        assert!((iops * mean_s / 4.0 - 1.0).abs() <= 0.03, "{rw}: {iops} IOPS of {mean_s} s");
+    }
+}
