@@ -61,6 +61,7 @@ pub(crate) struct Task {
 
 /// What a worker says.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all reports are intervals: a box would only cost")]
 pub(crate) enum Report {
     /// Everything is set up.
     Ready,

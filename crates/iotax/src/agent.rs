@@ -85,7 +85,7 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
         Request::Ping | Request::Shutdown => Ok(Event::Pong),
         Request::Fill { path, size, content, seed } => target(path, disk).and_then(|path| {
             iotax_engine::fill(&path, size, &content, seed, &mut |done| {
-                emit(Event::Progress { done, total: size })
+                emit(Event::Progress { done, total: size });
             })
             .map(|()| Event::Filled)
             .map_err(|error| error.to_string())

@@ -34,7 +34,7 @@ enum Command {
     /// Build the same storage in several ways, run the same work on each, and say what each layer costs
     Ladder(ladder::Args),
     /// Measure one file or device once
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Carry out a plan
     Run(run::Args),
     /// Go on with a run that was stopped, or add blocks to one

@@ -89,7 +89,7 @@ impl Target {
         self.resume()?;
         let link = self.link(local);
         link.fill(path.as_deref(), size, content, seed, patience, &mut |done| {
-            progress.filled(&name, done, size)
+            progress.filled(&name, done, size);
         })
         .map_err(interrupted)?;
         self.pause()
