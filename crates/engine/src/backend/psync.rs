@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use rustix::io::{pread, pwrite};
 
 use super::Options;
 use super::calls::{OneByOne, Transfer};
@@ -11,7 +12,7 @@ use crate::error::EngineError;
 /// See the module.
 pub(crate) type Psync = OneByOne<Positioned>;
 
-/// pread and pwrite.
+/// pread and pwrite, without the way through the C library: there each call is a point of cancellation, which costs.
 #[derive(Debug)]
 pub(crate) struct Positioned;
 
@@ -22,11 +23,11 @@ impl Transfer for Positioned {
 
     #[inline]
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file.read_at(buffer, offset)
+        Ok(pread(file, buffer, offset)?)
     }
 
     #[inline]
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize> {
-        file.write_at(buffer, offset)
+        Ok(pwrite(file, buffer, offset)?)
     }
 }
