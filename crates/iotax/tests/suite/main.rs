@@ -3,11 +3,9 @@
 mod aftermath;
 mod cli;
 mod fallback;
-mod faults;
 mod fio;
 mod ground_truth;
 mod lab;
 mod lab_guest;
 mod ladder;
-mod throttle;
 mod verify;
