@@ -3,6 +3,7 @@
 mod aftermath;
 mod cli;
 mod fallback;
+mod faults;
 mod fio;
 mod ground_truth;
 mod lab;
