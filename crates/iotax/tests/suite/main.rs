@@ -9,4 +9,5 @@ mod ground_truth;
 mod lab;
 mod lab_guest;
 mod ladder;
+mod throttle;
 mod verify;
