@@ -33,38 +33,45 @@ const TOLERANCE: (f64, f64) = (0.05, 0.2);
 #[derive(Clone, Copy)]
 struct Shape {
     rw: Rw,
-    bs: u64,
+    /// A size, or sizes with their shares as bssplit takes them.
+    bs: &'static str,
     ioengine: IoEngine,
     iodepth: u32,
     numjobs: u32,
     direct: bool,
 }
 
-const fn disk(rw: Rw, bs: u64, ioengine: IoEngine, iodepth: u32) -> Shape {
-    Shape { rw, bs: bs << 10, ioengine, iodepth, numjobs: 1, direct: true }
+const fn disk(rw: Rw, bs: &'static str, ioengine: IoEngine, iodepth: u32) -> Shape {
+    Shape { rw, bs, ioengine, iodepth, numjobs: 1, direct: true }
 }
 
-const fn cached(rw: Rw, bs: u64) -> Shape {
+const fn cached(rw: Rw, bs: &'static str) -> Shape {
     Shape { direct: false, ..disk(rw, bs, IoEngine::Psync, 1) }
 }
 
 const SHAPES: [Shape; 10] = [
-    disk(Rw::RandRead, 4, IoEngine::Psync, 1),
-    disk(Rw::RandRead, 4, IoEngine::IoUring, 16),
-    disk(Rw::RandWrite, 4, IoEngine::Psync, 1),
-    disk(Rw::RandWrite, 4, IoEngine::IoUring, 16),
-    disk(Rw::RandRw, 4, IoEngine::IoUring, 16),
-    disk(Rw::Read, 64, IoEngine::IoUring, 1),
-    disk(Rw::Write, 64, IoEngine::IoUring, 16),
-    Shape { numjobs: 4, ..disk(Rw::Read, 64, IoEngine::Psync, 1) },
-    cached(Rw::RandRead, 256),
-    cached(Rw::Write, 1024),
+    disk(Rw::RandRead, "4k", IoEngine::Psync, 1),
+    disk(Rw::RandRead, "4k", IoEngine::IoUring, 16),
+    disk(Rw::RandWrite, "4k", IoEngine::Psync, 1),
+    disk(Rw::RandWrite, "4k", IoEngine::IoUring, 16),
+    disk(Rw::RandRw, "4k", IoEngine::IoUring, 16),
+    disk(Rw::RandRead, "4k/50:64k/50", IoEngine::IoUring, 1),
+    disk(Rw::Write, "64k", IoEngine::Psync, 1),
+    Shape { numjobs: 4, ..disk(Rw::Read, "64k", IoEngine::Psync, 1) },
+    cached(Rw::RandRead, "256k"),
+    cached(Rw::Write, "1m"),
 ];
+
+impl Shape {
+    fn bs_key(&self) -> &'static str {
+        if self.bs.contains(':') { "bssplit" } else { "bs" }
+    }
+}
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rw, bs, ioengine, iodepth, numjobs, direct } = self;
-        write!(f, "{ioengine} {rw} {}k qd{iodepth} x{numjobs} direct={}", bs >> 10, u8::from(*direct))
+        write!(f, "{ioengine} {rw} {bs} qd{iodepth} x{numjobs} direct={}", u8::from(*direct))
     }
 }
 
@@ -89,7 +96,7 @@ fn fio(shape: &Shape, file: &Path) -> Figures {
             option("ramp_time", &format!("{RAMP_MS}ms")),
             option("runtime", &format!("{RUN_MS}ms")),
             option("rw", &shape.rw),
-            option("bs", &shape.bs),
+            option(shape.bs_key(), &shape.bs),
             option("ioengine", &shape.ioengine),
             option("iodepth", &shape.iodepth),
             option("numjobs", &shape.numjobs),
@@ -114,9 +121,8 @@ fn fio(shape: &Shape, file: &Path) -> Figures {
 }
 
 fn iotax(link: &mut Link, shape: &Shape, file: &Path) -> Figures {
-    let keys = WorkloadKeys {
+    let mut keys = WorkloadKeys {
         rw: Some(shape.rw),
-        bs: Some(Bytes(shape.bs)),
         ioengine: Some(shape.ioengine),
         iodepth: Some(shape.iodepth),
         numjobs: Some(shape.numjobs),
@@ -126,6 +132,7 @@ fn iotax(link: &mut Link, shape: &Shape, file: &Path) -> Figures {
         runtime: Some(Nanos::from_millis(RUN_MS)),
         ..WorkloadKeys::default()
     };
+    keys.set(shape.bs_key(), shape.bs).expect("a size");
     let workload = keys.complete(&WorkloadKeys::default());
     let (path, interval) = (Some(file.display().to_string()), Nanos::from_millis(RUN_MS));
     let job = Job { path, workload, size: SIZE, seed: 1, interval, writable: true };
