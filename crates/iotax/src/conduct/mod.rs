@@ -140,8 +140,10 @@ impl<'a> Conductor<'a> {
             progress.phase("booting guests");
             guests.boot(&mut targets, ledger, stop)?;
         }
-        for target in &mut targets {
-            target.fill(&mut local, &order.plan.content(), order.seed, progress)?;
+        for (number, target) in (0..).zip(&mut targets) {
+            // Alike, targets beneath which duplicates are found would share one copy.
+            let seed = order.seed.wrapping_add(number);
+            target.fill(&mut local, &order.plan.content(), seed, progress)?;
             store.put_target(order.run, &target.record()?)?;
         }
         if order.keep {
