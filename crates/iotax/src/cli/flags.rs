@@ -17,6 +17,7 @@ fn flag(key: &'static Key) -> Arg {
         .help(help)
         .help_heading("Workload")
         .value_name(key.value)
+        .value_parser(move |text: &str| (key.check)(text).map(|()| text.to_owned()))
         .action(ArgAction::Set);
     let arg = if key.name.contains('_') { arg.alias(key.name) } else { arg };
     if key.switch { arg.num_args(0..=1).require_equals(true).default_missing_value("1") } else { arg }
@@ -42,13 +43,9 @@ impl FromArgMatches for WorkloadFlags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for key in KEYS {
             let Some(text) = matches.get_one::<String>(key.name) else { continue };
-            self.0.set(key.name, text).map_err(|why| {
-                let flag = key.name.replace('_', "-");
-                clap::Error::raw(
-                    clap::error::ErrorKind::ValueValidation,
-                    format!("invalid value '{text}' for '--{flag} <{}>': {why}\n", key.value),
-                )
-            })?;
+            self.0
+                .set(key.name, text)
+                .map_err(|why| clap::Error::raw(clap::error::ErrorKind::ValueValidation, why))?;
         }
         Ok(())
     }

@@ -43,7 +43,21 @@ macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
 
-plain!(u8, u32, u64, String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
+/// Whole numbers.
+macro_rules! number {
+    ($($type:ty),+) => {
+        $(impl KeyValue for $type {
+            fn from_text(text: &str) -> Result<Self, String> {
+                text.parse().map_err(|_| {
+                    format!("{text:?} is not a number; accepted: a whole number from 0 to {}", Self::MAX)
+                })
+            }
+        })+
+    };
+}
+
+number!(u8, u32, u64);
+plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
 plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode);
 
 /// What is known of a key.
@@ -59,6 +73,8 @@ pub struct Key {
     pub default: Option<fn() -> String>,
     /// Whether it is on or off.
     pub switch: bool,
+    /// Refuses a text that is no value of it, in words that quote it and name the accepted form.
+    pub check: fn(&str) -> Result<(), String>,
 }
 
 /// Declares the keys: first those with a default, then those that may be absent. A key is its help text, its name, the
@@ -101,6 +117,7 @@ macro_rules! keys {
                 value: $value,
                 default: Some(|| ToString::to_string(&{ let value: $type = $default; value })),
                 switch: <$type as KeyValue>::SWITCH,
+                check: |text| <$type as KeyValue>::from_text(text).map(drop),
             },)+
             $(Key {
                 name: stringify!($opt_name),
@@ -108,6 +125,7 @@ macro_rules! keys {
                 value: $opt_value,
                 default: None,
                 switch: <$opt_type as KeyValue>::SWITCH,
+                check: |text| <$opt_type as KeyValue>::from_text(text).map(drop),
             },)+
         ];
 
@@ -277,9 +295,13 @@ mod tests {
     #[test]
     fn an_unknown_key_or_value_is_quoted() {
         let mut keys = WorkloadKeys::default();
-        for (key, value, words) in
-            [("iodept", "1", "\"iodept\""), ("direct", "maybe", "\"maybe\""), ("rw", "raed", "\"raed\"")]
-        {
+        for (key, value, words) in [
+            ("iodept", "1", "\"iodept\""),
+            ("direct", "maybe", "\"maybe\""),
+            ("rw", "raed", "\"raed\""),
+            ("rate_iops", "100k", "\"100k\" is not a number; accepted: a whole number"),
+            ("rwmixread", "300", "from 0 to 255"),
+        ] {
             let error = keys.set(key, value).expect_err(words);
             assert!(error.contains(words), "{error}");
         }

@@ -160,7 +160,7 @@ fn each_check_sees_its_case_and_only_that() {
             r.plan.workloads[0].stall_timeout = Some(Nanos::from_secs(2));
             r.measurements[0].outcome.stop = Some(Stop::Stalled);
         }),
-        (WarningKind::CannotSustain, "3000 of 8000 I/Os that were due had not begun", |r| {
+        (WarningKind::CannotSustain, "3000 I/Os that were due had not begun", |r| {
             let pacing = Pacing { due: 8000, delayed: 7000, backlog: 3000, ..Pacing::default() };
             r.measurements[0].outcome.pacing = Some(pacing);
         }),
