@@ -169,10 +169,11 @@ fn cannot_sustain(workload: &Workload, m: &Measurement) -> Option<Warning> {
     let telling = pacing.backlog > slots && pacing.backlog as f64 > BACKLOG * pacing.due as f64;
     telling.then(|| {
         let evidence = format!(
-            "{} of {} I/Os that were due had not begun when the window ended, the oldest for {}; {} had to wait for a slot,              for up to {}",
+            "{} I/Os that were due had not begun when the window ended, the oldest for {}; {} had become due in it, and {} \
+             had to wait for a slot, for up to {}",
             pacing.backlog,
-            pacing.due,
             human::time(pacing.backlog_ns as f64),
+            pacing.due,
             pacing.delayed,
             human::time(pacing.longest_delay_ns as f64)
         );
