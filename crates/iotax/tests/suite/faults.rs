@@ -197,7 +197,9 @@ fn a_stall_is_seen_as_long_as_it_is() {
     let waited = over_a_second(&outcome.tallies.response().expect("an open loop")) as f64;
     let truth = (longest - 1.0) * RATE as f64;
     eprintln!("{waited} responses over a second, {truth:.1} expected, {:?}", outcome.pacing);
-    assert!((waited - truth).abs() <= 0.03 * truth + 1.0, "{waited} responses over a second, not {truth}");
+    // What came due later waits as well while the backlog is worked off.
+    let truths = truth * 0.97 - 1.0..=truth * 1.1 + 1.0;
+    assert!(truths.contains(&waited), "{waited} responses over a second, not {truth}");
 
     guest.sh("(sleep 0.3; dmsetup suspend stalls) &");
     let impatient = WorkloadKeys { stall_timeout: Some(Nanos::from_secs(1)), ..long(IoEngine::IoUring) };

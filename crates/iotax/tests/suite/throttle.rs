@@ -112,13 +112,17 @@ fn read(lab: &Lab, path: &Path, throttle: &Throttle, more: &[&str]) -> Value {
 fn a_closed_loop_runs_at_the_rate_of_the_disk() {
     let Some((lab, path, throttle)) = throttled() else { return };
     for iodepth in [1.0, 16.0] {
-        let json = read(&lab, &path, &throttle, &["--iodepth", &iodepth.to_string()]);
-        let read = &json["measurements"][0]["read"];
-        let iops = read["iops"].as_f64().expect("a rate");
-        let mean_s = read["latency_ns"]["mean"].as_f64().expect("a mean") / 1e9;
-        eprintln!("qd{iodepth}: {iops} IOPS, mean {:.3} ms", mean_s * 1e3);
-        assert!((iops / RATE - 1.0).abs() <= 0.02, "{iops} IOPS");
-        assert!((iops * mean_s / iodepth - 1.0).abs() <= 0.03, "{iops} IOPS of {mean_s} s");
+        // A busy machine only ever takes from the rate, so one attempt of three must be calm.
+        let calm = (0..3).any(|_| {
+            let json = read(&lab, &path, &throttle, &["--iodepth", &iodepth.to_string()]);
+            let read = &json["measurements"][0]["read"];
+            let iops = read["iops"].as_f64().expect("a rate");
+            let mean_s = read["latency_ns"]["mean"].as_f64().expect("a mean") / 1e9;
+            eprintln!("qd{iodepth}: {iops} IOPS, mean {:.3} ms", mean_s * 1e3);
+            assert!(iops <= RATE * 1.02, "{iops} IOPS");
+            iops >= RATE * 0.98 && (iops * mean_s / iodepth - 1.0).abs() <= 0.03
+        });
+        assert!(calm, "not {RATE} IOPS in three attempts, see above");
     }
 }
 
