@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, human};
+use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
 use super::{Refusal, existing};
@@ -55,10 +56,12 @@ pub fn check(plan: &Plan) -> Result<Needs, Refusal> {
                 let absolute = std::path::absolute(path)
                     .map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
                 let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+                check_created(plan)?;
                 check_directory(&dir)?;
                 *needs.space.entry(dir).or_default() += plan.size().0;
             }
             (None, Some(file)) => {
+                check_created(plan)?;
                 check_directory(&file.dir)?;
                 *needs.space.entry(file.dir.clone()).or_default() += file_space(target, plan.size());
             }
@@ -128,6 +131,19 @@ fn check_directory(dir: &Path) -> Result<(), Refusal> {
     })
 }
 
+/// A workload without a size has what lies behind its offset of the file that the others need.
+fn check_created(plan: &Plan) -> Result<(), Refusal> {
+    let size = plan.size();
+    let without = |workload: &&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
+    match plan.workloads.iter().find(without) {
+        Some(workload) => Err(Refusal::input(format!(
+            "workload {:?}: offset = {} leaves less than one block of the {size} that are created; give it a size",
+            workload.name, workload.offset
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
     let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     if metadata.is_dir() {
@@ -194,6 +210,15 @@ mod tests {
             (format!("path = '{file}'"), "rw = 'write'", Exit::Usage, "only read"),
             (format!("path = '{file}'"), "rw = 'read'\nsize = '1m'", Exit::Usage, "more than its length"),
             (format!("path = '{file}'"), "rw = 'read'\nbs = '64k'", Exit::Usage, "less than one block"),
+            (format!("path = '{file}'"), "rw = 'trim'", Exit::Usage, "trim"),
+            (
+                format!("path = '{file}'"),
+                "size = '8k'\noffset = '4k'",
+                Exit::Usage,
+                "from --offset 4k is more",
+            ),
+            (format!("path = '{file}'"), "offset = '8k'", Exit::Usage, "one block of 4k behind --offset 8k"),
+            (format!("path = '{dir}/new'"), "offset = '1g'", Exit::Usage, "less than one block of the 1GiB"),
             ("path = '/dev/null'".to_owned(), "rw = 'read'", Exit::Usage, "neither"),
             (format!("file = {{ dir = '{dir}/none' }}"), "rw = 'read'", Exit::Usage, "no such directory"),
             (format!("file = {{ dir = '{file}' }}"), "rw = 'read'", Exit::Usage, "not a directory"),
