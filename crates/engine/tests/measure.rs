@@ -147,7 +147,7 @@ fn the_share_of_reads_is_exact_in_the_long_run() {
 }
 
 #[test]
-fn reads_beyond_a_file_that_shrinks_are_short_and_the_rest_goes_on() {
+fn reads_beyond_a_file_that_shrinks_are_short_or_empty_and_the_rest_goes_on() {
     for ioengine in ENGINES {
         let file = zeros();
         let cut = SIZE / 2 + 904;
@@ -158,9 +158,12 @@ fn reads_beyond_a_file_that_shrinks_are_short_and_the_rest_goes_on() {
         };
         let job = job(&keys(ioengine, Rw::RandRead));
         let Some(outcome) = outcome(&job, file.path(), &mut cut_off) else { continue };
-        let [error] = outcome.errors.as_slice() else { panic!("{:?}", outcome.errors) };
-        assert_eq!((error.error.as_str(), error.direction.as_str()), ("short read", "read"));
-        assert!(error.count > 0 && error.first_offset >= SIZE / 2 && error.first_offset < SIZE);
+        assert!(!outcome.errors.is_empty(), "{ioengine}");
+        for error in &outcome.errors {
+            // The block that the cut goes through, which mmap has whole, and those beyond it.
+            assert!(["short read", "empty read"].contains(&error.error.as_str()), "{ioengine}: {error:?}");
+            assert!(error.count > 0 && error.first_offset >= SIZE / 2 && error.first_offset < SIZE);
+        }
         assert!(outcome.tallies.ios() > 0, "what was not cut off is read");
     }
 }
