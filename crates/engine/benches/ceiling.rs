@@ -176,7 +176,6 @@ impl Xorshift {
         self.0
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half of a product with a 64-bit number")]
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
