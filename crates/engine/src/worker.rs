@@ -170,7 +170,8 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
             let flight = &mut flights[slot.index()];
             flight.io = io;
             if let Some(pace) = &mut pace {
-                flight.intended_at = pace.take(now, io.length);
+                // A flush comes when it comes: the rate is that of what moves data.
+                flight.intended_at = if io.direction.is_flush() { now } else { pace.take(now, io.length) };
             }
             if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
                 let index = slot.index();

@@ -31,6 +31,12 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
+    /// Whether it moves nothing.
+    #[inline]
+    pub(crate) const fn is_flush(self) -> bool {
+        matches!(self, Self::Sync | Self::DataSync)
+    }
+
     /// The word for it in records.
     #[inline]
     pub(crate) const fn word(self) -> &'static str {
