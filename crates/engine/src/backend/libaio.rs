@@ -19,6 +19,10 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::pattern::Direction;
 
+/// So many I/Os are handed over in one call. Of more, the kernel holds each back until the last is prepared or one has to wait
+/// (it plugs the block layer, see AIO_PLUG_THRESHOLD in its fs/aio.c); reads that miss the page cache came to a twentieth.
+const UNPLUGGED: usize = 2;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Libaio {
@@ -100,9 +104,10 @@ impl Backend for Libaio {
         }
         let mut begun = 0;
         while begun < self.queued.len() {
+            let end = self.queued.len().min(begun + UNPLUGGED);
             // SAFETY: the blocks are in self, the buffers they name are their slots', which queue consumed, and the file is
             // open; all outlive the context, which waits in drop for what is in flight.
-            match unsafe { self.context.submit(&self.queued[begun..]) } {
+            match unsafe { self.context.submit(&self.queued[begun..end]) } {
                 Ok(count) => {
                     self.in_flight += count;
                     begun += count;
