@@ -251,8 +251,12 @@ fn modules(words: &[String]) -> impl Iterator<Item = &str> {
     words.windows(3).filter(|three| three[0] == "mod" && three[2] == ";").map(|three| three[1].as_str())
 }
 
-/// Whether Cargo compiles this file by itself: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ...
+/// Whether Cargo compiles this file by itself: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ..., or
+/// a target for fuzzing.
 fn is_root(path: &str) -> bool {
+    if path.strip_prefix("fuzz/fuzz_targets/").is_some_and(|name| !name.contains('/')) {
+        return true;
+    }
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     match parts.as_slice() {
         ["build.rs"] | ["src", "lib.rs" | "main.rs"] => true,
@@ -473,11 +477,13 @@ mod each_rule_can_fail {
             ("crates/a/tests/big/main.rs", "mod part;"),
             ("crates/a/tests/big/part.rs", ""),
             ("crates/a/tests/big/dead.rs", ""),
+            ("fuzz/fuzz_targets/one.rs", ""),
+            ("fuzz/dead.rs", ""),
         ]
         .map(|(path, text)| Source::new(path, text));
-        let dead: Vec<String> = ["src/below.rs", "src/dead.rs", "src/two/dead.rs", "tests/big/dead.rs"]
-            .map(|path| format!("crates/a/{path}: no mod leads here"))
-            .into();
+        let dead = ["src/below.rs", "src/dead.rs", "src/two/dead.rs", "tests/big/dead.rs"]
+            .map(|path| format!("crates/a/{path}: no mod leads here"));
+        let dead = [dead.as_slice(), &["fuzz/dead.rs: no mod leads here".into()]].concat();
         assert_eq!(no_dead_files(&sources), dead);
     }
 
