@@ -19,12 +19,8 @@ pub(crate) enum Purpose {
     Payload,
     /// What an area is filled with.
     Fill,
-    /// What makes one content differ from the others.
-    Content,
     /// What tells a measurement from all others.
     Run,
-    /// What makes the pieces of one content differ.
-    Piece,
     /// When a worker's I/Os are due.
     Arrivals,
     /// How long a worker's I/Os are.
@@ -44,7 +40,7 @@ impl SplitMix64 {
     /// The next 64 bits.
     #[inline]
     pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(STEP);
         scramble(self.0)
     }
 
@@ -82,6 +78,15 @@ impl TryRng for SplitMix64 {
             .for_each(|chunk| chunk.copy_from_slice(&self.next().to_ne_bytes()[..chunk.len()]));
         Ok(())
     }
+}
+
+/// From one state of the generator to the next.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Any number of the sequence that begins with a seed, without those before it.
+#[inline]
+pub(crate) const fn nth(seed: u64, number: u64) -> u64 {
+    scramble(seed.wrapping_add(number.wrapping_mul(STEP)))
 }
 
 /// SplitMix64's finalizer: a bijection of 64 bits in which every input bit moves about half of the output.

@@ -109,6 +109,14 @@ struct Flight {
 /// Sets up a backend, waits for the start, works until the window ends or there is no more to do, and waits for what is in
 /// flight then.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
+    match &task.proof {
+        None => load::<B, false>(task),
+        Some(_) => load::<B, true>(task),
+    }
+}
+
+/// See [`work`]. Without `VERIFY` no I/O pays for the question whether it is to be verified.
+fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineError> {
     let Task { number, workload, setup, mut pattern, seed, proof, common, pulse, start, spare, reports } =
         task;
     let depth = setup.depth as usize;
@@ -116,7 +124,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         let random = SplitMix64::new(seed, Purpose::Payload, number.into());
         Payload::new(&workload.content(), depth, workload.rw.reads(), random)
     });
-    let mut witness = proof.map(|proof| Witness::new(proof, depth, setup.slot_bytes));
+    let mut witness = proof.filter(|_| VERIFY).map(|proof| Witness::new(proof, depth, setup.slot_bytes));
     let (mut backend, mut free) = B::open(setup)?;
     let none = Io { direction: Direction::Read, offset: 0, length: 0 };
     let mut flights = vec![Flight { io: none, submitted_at: 0, intended_at: 0 }; depth];
@@ -152,8 +160,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                 break;
             }
             let next = match &mut witness {
-                None => pattern.next(),
-                Some(witness) => match witness.next(slot.index(), &mut pattern) {
+                Some(witness) if VERIFY => match witness.next(slot.index(), &mut pattern) {
                     Next::Io(io) => io,
                     Next::Wait => {
                         wake = wake.min(now + CLAIMED_NS);
@@ -161,6 +168,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                         break;
                     }
                 },
+                _ => pattern.next(),
             };
             let Some(io) = next else {
                 exhausted = true;
@@ -177,7 +185,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
                 let index = slot.index();
                 let buffer = &mut backend.buffer(&mut slot)[..io.length as usize];
                 payload.refresh(index, &io, buffer);
-                if let Some(witness) = &witness {
+                if VERIFY && let Some(witness) = &witness {
                     witness.seal(index, &io, buffer);
                 }
             }
@@ -220,7 +228,7 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
         for Completion { mut slot, result } in done.drain(..) {
             let Flight { io, submitted_at, intended_at } = flights[slot.index()];
             flights[slot.index()].submitted_at = 0;
-            if let Some(witness) = &mut witness {
+            if VERIFY && let Some(witness) = &mut witness {
                 witness.done(slot.index(), &io, result, backend.buffer(&mut slot));
             }
             if result.cast_unsigned() == io.length {

@@ -1,6 +1,6 @@
 //! Which contents are new and which are those of an earlier one.
 
-use crate::random::{Purpose, SplitMix64};
+use crate::random::nth;
 
 /// A key for each number; equal keys make equal contents.
 ///
@@ -20,20 +20,20 @@ impl Keys {
 
     #[inline]
     pub(super) fn key(&self, number: u64) -> u64 {
+        nth(self.seed, if self.dedupe_percentage == 0 { number } else { self.original(number) })
+    }
+
+    /// The number whose content it has: its own if that is new.
+    fn original(&self, number: u64) -> u64 {
         let mut number = number;
-        loop {
-            let mut draws = SplitMix64::new(self.seed, Purpose::Content, number);
-            let key = draws.next();
-            if !self.repeats(number) {
-                return key;
-            }
-            // What it repeats may itself repeat; it ends at 0 at the latest.
-            number = draws.next() % number;
+        // What it repeats may itself repeat; it ends at 0 at the latest.
+        while self.repeats(number) {
+            number = nth(!self.seed, number) % number;
         }
+        number
     }
 
     /// Evenly spaced, so that the share is exact among few numbers too.
-    #[inline]
     const fn repeats(&self, number: u64) -> bool {
         let place = number % 100;
         number > 0 && (place + 1) * self.dedupe_percentage / 100 > place * self.dedupe_percentage / 100

@@ -66,7 +66,8 @@ impl Payload {
     }
 
     /// Fills a slot's `buffer`, cut to the length of the I/O, with the content of its next write.
-    #[inline]
+    // Within the worker's loop it would take registers away from I/O that writes nothing.
+    #[inline(never)]
     pub(crate) fn refresh(&mut self, slot: usize, _io: &Io, buffer: &mut [u8]) {
         let number = self.count;
         self.count += 1;

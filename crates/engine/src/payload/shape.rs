@@ -2,7 +2,7 @@
 
 use iotax_model::workload::Content;
 
-use crate::random::{Purpose, SplitMix64};
+use crate::random::{SplitMix64, nth};
 
 /// Bytes of the random block that every content is made from: it stays in the CPU's first cache.
 const BASE: usize = 16 << 10;
@@ -49,19 +49,19 @@ impl Shape {
     /// Fills `buffer`, a multiple of 512 bytes, with the content of that key.
     #[inline]
     pub(super) fn put(&self, key: u64, buffer: &mut [u8]) {
-        let mut keys = SplitMix64::new(key, Purpose::Piece, 0);
-        for (number, piece) in buffer.chunks_mut(BASE).enumerate() {
-            let key = keys.next();
+        for (number, piece) in (0..).zip(buffer.chunks_mut(BASE)) {
+            let key = if number == 0 { key } else { nth(key, number) };
             if self.random == self.chunk {
                 mask(key, &self.base, piece);
             } else {
-                self.put_sectors(key, number * BASE, piece);
+                self.put_sectors(key, number, piece);
             }
         }
     }
 
-    /// Fills the piece at byte `start` of a buffer sector for sector.
-    fn put_sectors(&self, key: u64, start: usize, piece: &mut [u8]) {
+    /// Fills that piece of a buffer sector for sector.
+    fn put_sectors(&self, key: u64, number: u64, piece: &mut [u8]) {
+        let start = usize::try_from(number).unwrap_or(usize::MAX) * BASE;
         let (sectors, _) = piece.as_chunks_mut::<SECTOR>();
         for ((place, sector), base) in
             (start..).step_by(SECTOR).zip(sectors).zip(self.base.chunks(SECTOR / 8))
@@ -86,14 +86,16 @@ impl Shape {
     /// Makes every sector that holds anything random differ from all others, those before it in the buffer included.
     #[inline]
     pub(super) fn stamp(&self, key: u64, buffer: &mut [u8]) {
-        if self.is_constant() {
-            return;
-        }
-        let mut keys = SplitMix64::new(key, Purpose::Piece, 0);
         let (sectors, _) = buffer.as_chunks_mut::<SECTOR>();
-        for (place, sector) in (0..).step_by(SECTOR).zip(sectors) {
-            let length = self.random_at(place).min(8);
-            sector[..length].copy_from_slice(&keys.next().to_ne_bytes()[..length]);
+        if self.random == self.chunk {
+            for (number, sector) in (0..).zip(sectors) {
+                sector[..8].copy_from_slice(&nth(key, number).to_ne_bytes());
+            }
+        } else if !self.is_constant() {
+            for (number, (place, sector)) in (0..).zip((0..).step_by(SECTOR).zip(sectors)) {
+                let length = self.random_at(place).min(8);
+                sector[..length].copy_from_slice(&nth(key, number).to_ne_bytes()[..length]);
+            }
         }
     }
 }
