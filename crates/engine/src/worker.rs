@@ -195,7 +195,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             queued.push(slot.index());
             backend.queue(slot, io);
             if outlasts && queued.len() == UNPLUGGED {
-                stamp(&mut queued, &mut flights, stamp_each);
+                pulse.enters(stamp(&mut queued, &mut flights, stamp_each));
                 backend.begin().map_err(submit_error)?;
             } else if queued.len() == AT_ONCE {
                 break;

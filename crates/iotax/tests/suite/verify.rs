@@ -34,7 +34,11 @@ fn what_was_written_and_kept_can_be_verified_later_and_damage_fails() {
     let read = bench("read");
     assert_eq!(read.status.code(), Some(0), "{}", text(&read.stderr));
 
-    File::options().write(true).open(&target).expect("opened").write_all_at(b"!", 777_777).expect("damaged");
+    let file = File::options().read(true).write(true).open(&target).expect("opened");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 777_777).expect("read");
+    file.write_all_at(&[!byte[0]], 777_777).expect("damaged");
+    drop(file);
     let found = bench("read");
     assert_eq!(found.status.code(), Some(1), "{}", text(&found.stderr));
     let json: serde_json::Value = serde_json::from_slice(&found.stdout).expect("JSON");

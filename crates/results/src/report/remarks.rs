@@ -1,5 +1,6 @@
 //! Warnings, grouped so that one finding is one line.
 
+use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
 use crate::report::figure::{counted, listed};
@@ -44,6 +45,16 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
         }
     }
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
+}
+
+/// Which ioengines did the work, and what the engine costs; as far as either is known.
+pub(super) fn engine(run: &Run) -> Option<String> {
+    let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
+    let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
+    let cost = run.environment.floor_ns_per_io;
+    let cost = cost.map(|ns| format!("the engine itself takes {} of CPU per I/O", human::time(ns as f64)));
+    let parts: Vec<String> = work.into_iter().chain(cost).collect();
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
 }
 
 fn remark(run: &Run, group: &[&Warning]) -> Remark {

@@ -8,7 +8,7 @@ use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
 use super::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
-use super::remarks::{notes, remarks};
+use super::remarks::{engine, notes, remarks};
 use crate::judge::figures::percentile;
 use crate::judge::{Judgement, Metric};
 use crate::stats::verdict::Verdict;
@@ -190,9 +190,7 @@ fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
         let checks = ["caches", "clocks", "the load generator", "steadiness", "errors"].map(str::to_owned);
         lines.push(format!("clean: the checks of {} found nothing.", listed(&checks)));
     }
-    if let Some(floor) = run.environment.floor_ns_per_io {
-        lines.push(format!("the engine itself takes {} of CPU per I/O.", human::time(floor as f64)));
-    }
+    lines.extend(engine(run));
     lines
 }
 

@@ -8,7 +8,7 @@ use iotax_model::units::human;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::figure::counted;
-use super::remarks::{notes, remarks};
+use super::remarks::{engine, notes, remarks};
 use super::{plan_toml, utc};
 use crate::judge::Judgement;
 use crate::store::Run;
@@ -116,9 +116,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                 @if found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
                     li { "Clean: the checks of caches, clocks, the load generator, steadiness and errors found nothing." }
                 }
-                @if let Some(floor) = run.environment.floor_ns_per_io {
-                    li { "The engine itself takes " (human::time(floor as f64)) " of CPU per I/O." }
-                }
+                @if let Some(engine) = engine(run) { li { (engine) } }
             }
         }
     }
