@@ -2,6 +2,7 @@
 
 use std::io;
 
+use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Rw, WorkloadError};
 
@@ -16,9 +17,15 @@ pub enum EngineError {
     Interval(Nanos),
     /// The load came to its end in the warm-up.
     #[error(
-        "the load was over within ramp_time = {0}, so nothing was measured; use ramp_time = 0s, or more to do"
+        "the load was over within ramp_time = {ramp_time}, so nothing was measured{}; use ramp_time = 0s, or more to do",
+        listed(errors)
     )]
-    NothingMeasured(Nanos),
+    NothingMeasured {
+        /// The warm-up.
+        ramp_time: Nanos,
+        /// What failed in it.
+        errors: Vec<ErrorCount>,
+    },
     /// The target could not be used.
     #[error("{path}: {reason}")]
     Target {
@@ -85,6 +92,14 @@ pub enum EngineError {
     /// A worker ended without a word.
     #[error("worker {0} panicked: this is a bug in iotax; the message above names the place")]
     Panicked(u32),
+}
+
+/// Failures in words, if there are any.
+fn listed(errors: &[ErrorCount]) -> String {
+    let each = errors
+        .iter()
+        .map(|e| format!("; {} x {} on {}, first at byte {}", e.count, e.error, e.direction, e.first_offset));
+    each.collect::<Vec<_>>().concat()
 }
 
 /// What stands against using a target.

@@ -63,7 +63,9 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     }
     let needed = if workload.rw.is_random() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
-    if job.size.0 / bs.0 < u64::from(needed) {
+    // Random places are multiples of the shortest length; what is left over at the end is not used.
+    let usable = job.size.0 - job.size.0 % workload.min_bs().0;
+    if usable / bs.0 < u64::from(needed) {
         return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
     }
     let access = Access { write: workload.rw.modifies(), direct: workload.direct, sync: workload.sync };

@@ -38,15 +38,23 @@ impl Pace {
     #[inline]
     pub(crate) fn take(&mut self, now: u64, bytes: u32) -> u64 {
         match self {
-            Self::Think { pause, every, left, due } => {
+            Self::Think { every, left, due, .. } => {
                 *left -= 1;
                 if *left == 0 {
                     *left = *every;
-                    *due = now + *pause;
+                    // Until the last of them is done.
+                    *due = u64::MAX;
                 }
                 now
             }
             Self::Open(schedule) => schedule.take(now, bytes),
+        }
+    }
+
+    /// Nothing is in flight any more.
+    pub(crate) const fn all_done(&mut self, now: u64) {
+        if let Self::Think { pause, due: due @ u64::MAX, .. } = self {
+            *due = now + *pause;
         }
     }
 
@@ -57,10 +65,12 @@ impl Pace {
         }
     }
 
-    /// How the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a schedule.
-    pub(crate) fn finish(self, now: u64) -> Option<Pacing> {
+    /// How the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a schedule. If
+    /// there was no more to do, nothing was left to begin.
+    pub(crate) fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } => None,
+            Self::Open(schedule) if exhausted => Some(schedule.kept),
             Self::Open(schedule) => Some(schedule.finish(now)),
         }
     }
@@ -159,13 +169,16 @@ impl Schedule {
     fn finish(mut self, now: u64) -> Pacing {
         let end = self.window.end.min(now);
         self.kept.backlog_ns = end.saturating_sub(self.due);
-        // How long those that did not begin would have been is not known: a block each.
-        while self.due < end {
-            self.kept.backlog += 1;
-            self.kept.due += u64::from(self.due >= self.window.begin);
-            let gap = self.gap_after(self.bs);
-            self.advance(gap);
-        }
+        // How long those that did not begin would have been is not known: a block each. Of a rate at random the mean is
+        // taken: to draw each of them might take longer than the measurement.
+        let gap = self.step(self.bs);
+        let until = |time: u64| -> u64 {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+            let gaps = ((time.saturating_sub(self.due) as f64 - self.rest) / gap).ceil().max(0.0) as u64;
+            gaps
+        };
+        self.kept.backlog = until(end);
+        self.kept.due += self.kept.backlog - until(self.window.begin.min(end));
         self.kept
     }
 }
@@ -280,13 +293,14 @@ mod tests {
         let window = Window { start: 0, begin: 0, end: SECOND, interval: SECOND };
         let workload = keys.complete(&WorkloadKeys::default());
         let mut pace = Pace::new(&workload, 0, 7, window).expect("paced");
-        let due: Vec<u64> = [10, 20, 520, 530]
-            .map(|now| {
-                pace.take(now, 4096);
-                pace.due()
-            })
-            .into();
-        assert_eq!(due, [0, 520, 520, 1030]);
-        assert_eq!(pace.finish(SECOND), None);
+        let mut due = Vec::new();
+        for (begun, done) in [(10, 15), (20, 30), (530, 540), (545, 600)] {
+            pace.take(begun, 4096);
+            pace.all_done(done);
+            due.push(pace.due());
+        }
+        // From the moment when the last of them was done.
+        assert_eq!(due, [0, 530, 530, 1100]);
+        assert_eq!(pace.finish(SECOND, false), None);
     }
 }

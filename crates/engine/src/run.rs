@@ -45,7 +45,11 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
             outcome.notes.extend(note.into_iter().chain(check.end()));
             if let Some(proof) = proof {
                 outcome.notes.extend(proof.note());
-                outcome.verify.get_or_insert_default().merge(proof.conclude(target)?);
+                let findings = outcome.verify.get_or_insert_default();
+                // What was measured and found until then is not lost with what cannot be read back.
+                if let Err(error) = proof.conclude(target, findings) {
+                    outcome.notes.push(format!("what was written was not verified to the end: {error}"));
+                }
             }
             Ok(outcome)
         }
@@ -106,7 +110,8 @@ fn watch(
             window = window.cut(finishes.iter().filter_map(|finish| finish.ended_at).max().unwrap_or(now));
             collector.cut(window.end);
             if window.end <= window.begin {
-                return Err(EngineError::NothingMeasured(job.workload.ramp_time));
+                let errors = Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect());
+                return Err(EngineError::NothingMeasured { ramp_time: job.workload.ramp_time, errors });
             }
         }
         if cpu.take(now, window) {
@@ -125,7 +130,8 @@ fn watch(
             crew.common.stop();
             window = window.cut(now);
             collector.cut(now);
-            give_up = now + GRACE.0;
+            // One that sleeps looks up at the end of its interval.
+            give_up = now + job.interval.0 + GRACE.0;
         }
         let marks = [window.begin, window.end, collector.deadline(), give_up];
         let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;
@@ -326,6 +332,7 @@ impl Crew {
 
     /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
     fn dismiss(mut self, patience: Duration) {
+        self.common.stop();
         self.starts.clear();
         self.spares.clear();
         let give_up = clock::now().saturating_add(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));

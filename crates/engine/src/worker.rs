@@ -34,6 +34,10 @@ const UNPLUGGED: usize = 2;
 /// its buffers no longer fit into the CPU's nearer caches.
 const AT_ONCE: usize = 64;
 
+/// After so many calls that waited and came back with everything, the next does not wait: only then it shows whether I/O still
+/// outlasts the call.
+const DOUBT_AFTER: u32 = 64;
+
 /// Before an I/O is due a worker spins for so long: a sleeper wakes up late.
 const SPIN_NS: u64 = 20_000;
 
@@ -145,6 +149,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     let mut ledger = Ledger::new(number, Latencies::new(&workload), window, spare, reports);
     // Whether I/O outlasts the call that begins it, as on a device, or is answered within it, as from a cache.
     let mut outlasts = false;
+    let mut doubt = 0;
     let mut exhausted = false;
     let mut now = clock::now();
     let mut ended_at = None;
@@ -152,6 +157,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     loop {
         // When to look again even if no I/O is done.
         let mut wake = ledger.boundary;
+        let mut begins = false;
         while let Some(mut slot) = free.pop() {
             let due = pace.as_ref().map_or(0, Pace::due);
             if due > now {
@@ -192,6 +198,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             if stamp_each {
                 flights[slot.index()].submitted_at = clock::now();
             }
+            begins = true;
             queued.push(slot.index());
             backend.queue(slot, io);
             if outlasts && queued.len() == UNPLUGGED {
@@ -207,7 +214,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
                 ended_at = Some(now);
                 break;
             }
-            idle(now, wake);
+            idle(clock::now(), wake);
         } else {
             // What a cache answers is there when the call returns: then there is nothing to wait for.
             let is_answered_within = !outlasts && !queued.is_empty();
@@ -220,6 +227,12 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
                 pace.was_full(clock::now());
             }
             backend.reap(&mut done);
+            if begins && done.len() < in_flight {
+                (outlasts, doubt) = (true, 0);
+            } else if begins && outlasts {
+                doubt += 1;
+                outlasts = doubt < DOUBT_AFTER;
+            }
         }
         now = clock::now();
         if now >= ledger.boundary && ledger.turn(now, oldest(&flights, &done)) == Turn::Over {
@@ -228,11 +241,11 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
         for Completion { mut slot, result } in done.drain(..) {
             let Flight { io, submitted_at, intended_at } = flights[slot.index()];
             flights[slot.index()].submitted_at = 0;
+            let seen_at = if stamp_each { clock::now() } else { now };
             if VERIFY && let Some(witness) = &mut witness {
                 witness.done(slot.index(), &io, result, backend.buffer(&mut slot));
             }
             if result.cast_unsigned() == io.length {
-                let seen_at = if stamp_each { clock::now() } else { now };
                 ledger.latencies.add(
                     io,
                     seen_at.saturating_sub(submitted_at),
@@ -246,7 +259,9 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             }
             free.push(slot);
         }
-        outlasts = free.len() < depth;
+        if let (true, Some(pace)) = (free.len() == depth, &mut pace) {
+            pace.all_done(now);
+        }
         if failures_in_a_row >= FAILURES_BEFORE_PAUSE {
             std::thread::sleep(PAUSE);
         }
@@ -260,7 +275,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     }
     let note = backend.note();
     drain(&mut backend, &flights, depth - free.len(), done, &mut witness)?;
-    let pacing = pace.and_then(|pace| pace.finish(now));
+    let pacing = pace.and_then(|pace| pace.finish(now, exhausted));
     Ok(Finish {
         ended_at,
         ramp_ios: ledger.ramp_ios,
@@ -400,7 +415,12 @@ impl Ledger {
     /// Closes the interval that is under way, because no more I/O comes.
     fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
         match self.interval {
-            None => self.ramp_ios = self.latencies.ios(),
+            None => {
+                self.ramp_ios = self.latencies.ios();
+                let empty = self.latencies.empty_alike();
+                self.latencies.clear();
+                self.report(0, self.window.intervals(), empty, oldest_ns);
+            }
             Some(number) if now < self.window.end => {
                 let empty = self.latencies.empty_alike();
                 self.report(number, self.window.intervals(), empty, oldest_ns);

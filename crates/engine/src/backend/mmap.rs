@@ -100,6 +100,10 @@ impl Mapping {
         let (place, _) = self.place(offset, 0);
         let within = place.addr() % page;
         let first = place.wrapping_sub(within);
+        // What could not be put back before stays lost, so nothing here can be relied on any more.
+        if self.torn {
+            return Err(Errno::IO.into());
+        }
         self.torn = true;
         // SAFETY: these pages are part of the mapping, and no reference to them is alive.
         unsafe {

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use iotax_model::findings::{FaultKind, Recovery};
 use iotax_model::units::Bytes;
+use iotax_model::workload::SyncMode;
 
 use super::journal::{self, Record};
 use super::judge::{Expected, judge};
 use super::scan::scan;
 use super::stamp::Mark;
 use crate::error::EngineError;
-use crate::open;
+use crate::open::{self, Access};
 use crate::prepare::drop_pages;
 
 /// The last writes of a block: acknowledged, and of these durable (0: none).
@@ -53,7 +54,11 @@ pub(crate) fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError
 
     let mut recovery =
         Recovery { writes, durable_writes, torn_tail: Bytes(torn_tail), ..Recovery::default() };
-    let target = open::directly_if_possible(path, false)?;
+    let mut target = open::directly_if_possible(path, false)?;
+    if target.direct_unit().is_some_and(|unit| !header.block.is_multiple_of(unit)) {
+        let access = Access { write: false, direct: false, sync: SyncMode::None };
+        target = open::open(path, access).map_err(open::at_path(path))?;
+    }
     // What cannot be synced, as on a read-only mount, has nothing to sync.
     let _ = drop_pages(&target.file);
     let since = |generation| Expected::Since(Mark { run: header.run, generation });

@@ -85,18 +85,17 @@ impl Proof {
 
     /// Has the journal on disk, and reads back everything that was acknowledged: from the target, and not from the page
     /// cache.
-    pub(crate) fn conclude(&self, target: &Target) -> Result<Findings, EngineError> {
+    pub(crate) fn conclude(&self, target: &Target, findings: &mut Findings) -> Result<(), EngineError> {
         if let Some(journal) = &self.journal {
             let doing = "writing the journal of acknowledged writes";
             journal.finish().map_err(|error| EngineError::System { doing: doing.into(), error })?;
         }
-        let mut findings = Findings::default();
-        let Some(table) = &self.table else { return Ok(findings) };
+        let Some(table) = &self.table else { return Ok(()) };
         drop_pages(&target.file).map_err(|error| EngineError::System {
             doing: "dropping cached pages before reading back what was written".into(),
             error,
         })?;
-        findings.uncertain = table.all().filter(|(_, known)| *known == Known::Uncertain).count() as u64;
+        findings.uncertain += table.all().filter(|(_, known)| *known == Known::Uncertain).count() as u64;
         let written = table.all().filter(|(_, known)| matches!(known, Known::Holds(_)));
         scan::scan(target, table.block(), written.map(|(offset, _)| offset), &mut |offset, content| {
             let Known::Holds(generation) = table.at(offset) else { return };
@@ -104,7 +103,6 @@ impl Proof {
             let result =
                 content.map_or(Err(FaultKind::Unreadable), |content| judge(content, offset, expected));
             findings.add(result, offset);
-        })?;
-        Ok(findings)
+        })
     }
 }

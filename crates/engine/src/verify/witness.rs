@@ -93,10 +93,20 @@ impl Witness {
                 table.release(io, Some(noted));
             }
             // What was trimmed may read as anything.
-            (Direction::Write | Direction::Trim, Some(table)) => table.release(io, None),
+            (Direction::Write | Direction::Trim, Some(table)) => {
+                if let (Some(journal), true) = (&self.proof.journal, self.proof.safe) {
+                    journal.distrust_flushes();
+                }
+                table.release(io, None);
+            }
             (Direction::Sync | Direction::DataSync, _) if success => {
                 if let Some(journal) = &self.proof.journal {
                     journal.flush(noted);
+                }
+            }
+            (Direction::Sync | Direction::DataSync, _) => {
+                if let Some(journal) = &self.proof.journal {
+                    journal.distrust_flushes();
                 }
             }
             _ => {}

@@ -184,6 +184,10 @@ impl Workload {
         if self.ioengine == IoEngine::Mmap && self.direct {
             return refuse("direct", &true, "mmap goes through the page cache; use direct = false".into());
         }
+        if self.ioengine == IoEngine::Mmap && self.sync != SyncMode::None {
+            let remedy = "a copy into a mapping is never synchronous; use fsync = 1, or another ioengine";
+            return refuse("sync", &self.sync, remedy.into());
+        }
         let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
         if self.hipri && !(self.direct && takes(&[IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2])) {
             return refuse(
@@ -306,6 +310,10 @@ mod tests {
             (Workload { iodepth: 0, ..good.clone() }, "iodepth"),
             (Workload { ioengine: IoEngine::Psync, iodepth: 2, ..good.clone() }, "iodepth"),
             (Workload { ioengine: IoEngine::Mmap, ..good.clone() }, "direct"),
+            (
+                Workload { ioengine: IoEngine::Mmap, direct: false, sync: SyncMode::DSync, ..good.clone() },
+                "sync",
+            ),
             (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
             (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
             (Workload { nowait: true, ..good.clone() }, "nowait"),

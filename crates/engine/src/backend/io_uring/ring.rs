@@ -12,6 +12,8 @@ use crate::clock;
 use crate::error::EngineError;
 
 const SECOND: u64 = 1_000_000_000;
+/// The kernel adds a wait to its clock, which a longer one would make overflow.
+const LONGEST_WAIT: u64 = 3600 * SECOND;
 /// So many milliseconds without I/O put the kernel's submitting thread to sleep.
 const IDLE: u32 = 1000;
 
@@ -94,6 +96,9 @@ impl Ring {
             return self.begin();
         }
         self.submissions.sync();
+        // What was taken out already must not count as something to come back for.
+        self.completions.sync();
+        let wait_ns = wait_ns.min(LONGEST_WAIT);
         let wait = types::Timespec::new().sec(wait_ns / SECOND).nsec((wait_ns % SECOND) as u32);
         let entered = self.submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&wait));
         self.entered(entered)

@@ -50,6 +50,8 @@ struct State {
     records: u64,
     /// Records of writes so far.
     writes: u64,
+    /// A flush has failed.
+    distrusted: bool,
     /// Nothing more comes, or nothing more can be written.
     closed: bool,
 }
@@ -99,7 +101,15 @@ impl Journal {
 
     /// Puts an acknowledged flush on record that began when there were so many writes.
     pub(super) fn flush(&self, writes: u64) {
-        self.shared.add(Record::Flush { writes });
+        if !self.shared.lock().distrusted {
+            self.shared.add(Record::Flush { writes });
+        }
+    }
+
+    /// A flush failed. The kernel has given up the pages that it could not write (fsync(2)), so that a later flush succeeds
+    /// without them: none is put on record any more.
+    pub(super) fn distrust_flushes(&self) {
+        self.shared.lock().distrusted = true;
     }
 
     /// Waits until every record so far is on disk; later ones are left out.
@@ -112,6 +122,13 @@ impl Journal {
             Some(Err(_)) => Err(io::Error::other("its writer panicked")),
             None => Ok(()),
         }
+    }
+}
+
+impl Drop for Journal {
+    /// Its writer would wait for ever.
+    fn drop(&mut self) {
+        let _ = self.finish();
     }
 }
 
