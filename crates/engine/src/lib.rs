@@ -96,7 +96,7 @@ pub fn fill(
     prepare::fill(path, size, content, seed, progress)
 }
 
-/// Compares what a target holds with the journal of the writes that it acknowledged ([`Job::journal`]). Only reads. A block
+/// Compares what a target holds with the journal of the writes that it acknowledged (the workload's `write_journal`). Only reads. A block
 /// may hold a later write than the last one on record, or a part of it: that was in flight when the machine stopped.
 ///
 /// # Errors
