@@ -96,8 +96,9 @@ pub fn fill(
     prepare::fill(path, size, content, seed, progress)
 }
 
-/// Compares what a target holds with the journal of the writes that it acknowledged (the workload's `write_journal`). Only reads. A block
-/// may hold a later write than the last one on record, or a part of it: that was in flight when the machine stopped.
+/// Compares what a target holds with the journal of the writes that it acknowledged (the workload's `write_journal`). Only
+/// reads. A block may hold a later write than the last one on record, or a part of it: that was in flight when the
+/// machine stopped.
 ///
 /// # Errors
 /// A file that is no journal, and a target that cannot be opened. What cannot be read of the target is a finding.
