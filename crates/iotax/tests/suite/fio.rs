@@ -28,9 +28,9 @@ const PAIRS: usize = 7;
 const RAMP_MS: u64 = 200;
 const RUN_MS: u64 = 600;
 
-/// The tools may differ, by the median of the pairs' ratios, as much as one of them does from run to run, but never by more
-/// than the upper bound.
-const TOLERANCE: (f64, f64) = (0.05, 0.3);
+/// The tools may differ, by the median of the pairs' ratios, as much as one of them does from run to run. So few runs show a
+/// spread that is too small at times, hence the lower bound; beyond the upper one nothing is forgiven.
+const TOLERANCE: (f64, f64) = (0.15, 0.3);
 /// The lower bound for latencies at depth, where IOPS carry the comparison.
 const QUEUED: f64 = 0.3;
 
