@@ -28,11 +28,9 @@ const PAIRS: usize = 7;
 const RAMP_MS: u64 = 200;
 const RUN_MS: u64 = 600;
 
-/// The tools may differ, by the median of the pairs' ratios, as much as one of them does from run to run. So few runs show a
-/// spread that is too small at times, hence the lower bound; beyond the upper one nothing is forgiven.
-const TOLERANCE: (f64, f64) = (0.15, 0.3);
-/// The lower bound for latencies at depth, where IOPS carry the comparison.
-const QUEUED: f64 = 0.3;
+/// The tools may differ, by the median of the pairs' ratios, as much as one of them does from run to run, but never by more
+/// than the upper bound.
+const TOLERANCE: (f64, f64) = (0.05, 0.3);
 
 #[derive(Clone, Copy)]
 struct Shape {
@@ -142,11 +140,17 @@ fn iotax(link: &mut Link, shape: &Shape, file: &Path) -> Figures {
     let job = Job { path, workload, size: SIZE, seed: 1, interval, writable: true };
     let outcome = link.run(&job, Duration::from_mins(1), &mut |_| {}).expect("measured");
     assert_eq!(outcome.errors, []);
+    // fio takes completions out one by one and counts an I/O as in flight until then, so its slots are never empty. Here a slot
+    // is, from when its I/O is seen to be done until the next one begins: by Little's law for so long per I/O.
+    let slots = f64::from(shape.iodepth) * f64::from(shape.numjobs);
+    let tallies = &outcome.tallies;
+    let cycle_ns = slots * outcome.duration_ns as f64 / tallies.ios() as f64;
+    let empty_ns = if shape.iodepth > 1 { cycle_ns - tallies.latency().mean().expect("I/Os") } else { 0.0 };
     let of = |tally: &Option<Tally>| {
         let per_second = |ios: u64| ios as f64 * 1e9 / outcome.duration_ns as f64;
-        tally
-            .as_ref()
-            .map_or((0.0, 0.0), |tally| (per_second(tally.ios), tally.latency.mean().expect("I/Os")))
+        tally.as_ref().map_or((0.0, 0.0), |tally| {
+            (per_second(tally.ios), tally.latency.mean().expect("I/Os") + empty_ns)
+        })
     };
     figures(shape, [of(&outcome.tallies.read), of(&outcome.tallies.write)])
 }
@@ -205,9 +209,7 @@ fn the_same_jobs_give_the_same_figures() {
         for (index, (name, _)) in theirs[0].iter().enumerate() {
             let of = |runs: &[Figures]| -> Vec<f64> { runs.iter().map(|figures| figures[index].1).collect() };
             let (theirs, ours) = (of(&theirs), of(&ours));
-            // fio takes completions out one by one, and an I/O's latency lasts until it is taken out.
-            let least = if name.ends_with("ns") && shape.iodepth > 1 { QUEUED } else { TOLERANCE.0 };
-            let tolerance = spread(&ours).max(spread(&theirs)).clamp(least, TOLERANCE.1);
+            let tolerance = spread(&ours).max(spread(&theirs)).clamp(TOLERANCE.0, TOLERANCE.1);
             let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| ours / theirs).collect();
             let ratio = median(&ratios);
             let shown = format!(
