@@ -87,6 +87,7 @@ fn iotax(path: &Path, ioengine: IoEngine, iodepth: u32) -> f64 {
         seed: 1,
         interval: Nanos::from_millis(100),
         writable: false,
+        shared: false,
     };
     let outcome = measure(&job, path, &mut |_| {}).expect("measured");
     assert_eq!((outcome.errors, outcome.notes), (vec![], vec![]));

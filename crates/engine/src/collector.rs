@@ -158,6 +158,7 @@ mod tests {
             seed: 1,
             interval: Nanos::from_secs(1),
             writable: true,
+            shared: false,
         };
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }

@@ -26,7 +26,7 @@ pub(crate) fn floor() -> u64 {
     };
     let workload = keys.complete(&WorkloadKeys::default());
     let (size, interval, seed) = (Bytes(1 << 30), Nanos::from_millis(10), 1);
-    let job = Job { path: None, workload, size, seed, interval, writable: false };
+    let job = Job { path: None, workload, size, seed, interval, writable: false, shared: false };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();

@@ -36,7 +36,7 @@ use std::path::Path;
 use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Event, Job};
+use iotax_model::wire::{Area, Event, Job};
 use iotax_model::workload::Content;
 
 pub use crate::error::{EngineError, Refusal};
@@ -88,12 +88,12 @@ fn memory() -> u64 {
 /// A target that cannot be opened for writing or is too small, and the first write that fails, with its offset.
 pub fn fill(
     path: &Path,
-    size: Bytes,
+    area: &Area,
     content: &Content,
     seed: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
-    prepare::fill(path, size, content, seed, progress)
+    prepare::fill(path, area, content, seed, progress)
 }
 
 /// Compares what a target holds with the journal of the writes that it acknowledged (the workload's `write_journal`). Only

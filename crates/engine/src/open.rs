@@ -25,6 +25,8 @@ pub(crate) struct Access {
     pub(crate) write: bool,
     pub(crate) direct: bool,
     pub(crate) sync: SyncMode,
+    /// Whether a layer that iotax made holds the device, so that it cannot be claimed.
+    pub(crate) shared: bool,
 }
 
 impl Access {
@@ -68,7 +70,12 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     if usable / bs.0 < u64::from(needed) {
         return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
     }
-    let access = Access { write: workload.rw.modifies(), direct: workload.direct, sync: workload.sync };
+    let access = Access {
+        write: workload.rw.modifies(),
+        direct: workload.direct,
+        sync: workload.sync,
+        shared: job.shared,
+    };
     let target = open(path, access).map_err(&refuse)?;
     let (size, offset, length) = (job.size, workload.offset, Bytes(target.length));
     if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
@@ -111,11 +118,11 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
 }
 
 /// Opens an existing file or block device. A device that is to be written is claimed (O_EXCL) for as long as the target
-/// stays open.
+/// stays open, unless a layer that iotax made holds it.
 pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
     let is_device = kind(path)?;
     let mut flags = access.flags();
-    if is_device && access.write {
+    if is_device && access.write && !access.shared {
         flags |= libc::O_EXCL;
     }
     let mut file = File::options()
@@ -135,8 +142,8 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
 }
 
 /// Opens past the page cache if the filesystem does that.
-pub(crate) fn directly_if_possible(path: &Path, write: bool) -> Result<Target, EngineError> {
-    let access = Access { write, direct: true, sync: SyncMode::None };
+pub(crate) fn directly_if_possible(path: &Path, write: bool, shared: bool) -> Result<Target, EngineError> {
+    let access = Access { write, direct: true, sync: SyncMode::None, shared };
     match open(path, access) {
         Err(Refusal::NoDirect(_)) => open(path, Access { direct: false, ..access }),
         target => target,
@@ -229,7 +236,15 @@ mod tests {
     fn job(keys: WorkloadKeys, size: u64, writable: bool) -> Job {
         let workload =
             WorkloadKeys { direct: keys.direct.or(Some(false)), ..keys }.complete(&WorkloadKeys::default());
-        Job { path: None, workload, size: Bytes(size), seed: 1, interval: Nanos::from_secs(1), writable }
+        Job {
+            path: None,
+            workload,
+            size: Bytes(size),
+            seed: 1,
+            interval: Nanos::from_secs(1),
+            writable,
+            shared: false,
+        }
     }
 
     fn rw(rw: Rw) -> WorkloadKeys {

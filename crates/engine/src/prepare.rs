@@ -7,6 +7,7 @@ use std::path::Path;
 
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Area;
 use iotax_model::workload::{Content, Verify};
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
@@ -33,15 +34,16 @@ const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 /// Writes the first `size` bytes once; see [`crate::fill`].
 pub(crate) fn fill(
     path: &Path,
-    size: Bytes,
+    area: &Area,
     content: &Content,
     seed: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
+    let Area { offset, size, shared, .. } = *area;
     // Directly, so that the page cache is not filled with what was written.
-    let target = open::directly_if_possible(path, true)?;
-    if target.is_device && size.0 > target.length {
-        let reason = Refusal::TooLong { size, offset: Bytes(0), length: Bytes(target.length) };
+    let target = open::directly_if_possible(path, true, shared)?;
+    if target.is_device && offset.0.saturating_add(size.0) > target.length {
+        let reason = Refusal::TooLong { size, offset, length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
     }
     let trouble = |doing: &str| {
@@ -55,15 +57,16 @@ pub(crate) fn fill(
         Ok(Setup { file, depth, slot_bytes: CHUNK as usize, options: Options::default() })
     };
     let written = match Uring::open(setup(DEPTH)?) {
-        Ok((backend, slots)) => write_all(backend, slots, &filling, body, progress),
+        Ok((backend, slots)) => write_all(backend, slots, &filling, offset.0, body, progress),
         Err(EngineError::NoIoUring { .. }) => {
             let (backend, slots) = Psync::open(setup(1)?)?;
-            write_all(backend, slots, &filling, body, progress)
+            write_all(backend, slots, &filling, offset.0, body, progress)
         }
         Err(error) => return Err(error),
     };
     written.map_err(trouble("filling"))?;
-    write_tail(&target.file, &filling, body, size.0).map_err(trouble("filling its last bytes"))?;
+    write_tail(&target.file, &filling, offset.0 + body, offset.0 + size.0)
+        .map_err(trouble("filling its last bytes"))?;
     target.file.sync_data().map_err(trouble("flushing"))?;
     progress(size);
     Ok(())
@@ -94,11 +97,12 @@ impl Filling {
     }
 }
 
-/// Writes `bytes` from the start in chunks; the content of each is given by its number.
+/// Writes `bytes` from `begin` on in chunks; the content of each is given by its number.
 fn write_all<B: Backend>(
     mut backend: B,
     mut free: Vec<Slot>,
     filling: &Filling,
+    begin: u64,
     bytes: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> io::Result<()> {
@@ -111,7 +115,7 @@ fn write_all<B: Backend>(
             && let Some(mut slot) = free.pop()
         {
             let length = u32::try_from(bytes - queued).unwrap_or(CHUNK).min(CHUNK);
-            let io = Io { direction: Direction::Write, offset: queued, length };
+            let io = Io { direction: Direction::Write, offset: begin + queued, length };
             filling.put(io, &mut backend.buffer(&mut slot)[..length as usize]);
             pending[slot.index()] = io;
             backend.queue(slot, io);
@@ -194,10 +198,15 @@ mod tests {
     use std::collections::HashSet;
     use std::os::unix::fs::MetadataExt;
 
+    /// The first `size` bytes of whatever it is applied to.
+    fn area(size: Bytes) -> Area {
+        Area { path: None, offset: Bytes(0), size, shared: false }
+    }
+
     fn filled(size: u64, seed: u64, dir: &Path) -> Vec<u8> {
         let file = tempfile::NamedTempFile::new_in(dir).expect("file");
         let mut told = Vec::new();
-        fill(file.path(), Bytes(size), &Content::default(), seed, &mut |done| told.push(done.0))
+        fill(file.path(), &area(Bytes(size)), &Content::default(), seed, &mut |done| told.push(done.0))
             .expect("filled");
         assert!(told.is_sorted() && told.last() == Some(&size), "{told:?}");
         std::fs::read(file.path()).expect("read")
@@ -224,7 +233,7 @@ mod tests {
     fn keeps_to_its_area() {
         let file = tempfile::NamedTempFile::new().expect("file");
         std::fs::write(file.path(), vec![9; 16384]).expect("written");
-        fill(file.path(), Bytes(8000), &Content::default(), 1, &mut |_| {}).expect("filled");
+        fill(file.path(), &area(Bytes(8000)), &Content::default(), 1, &mut |_| {}).expect("filled");
         let content = std::fs::read(file.path()).expect("read");
         assert_eq!(content.len(), 16384);
         assert!(content[8000..].iter().all(|byte| *byte == 9));
@@ -235,7 +244,7 @@ mod tests {
     fn leaves_no_hole() {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         file.as_file().set_len(4 << 20).expect("sized");
-        fill(file.path(), Bytes(4 << 20), &Content::default(), 1, &mut |_| {}).expect("filled");
+        fill(file.path(), &area(Bytes(4 << 20)), &Content::default(), 1, &mut |_| {}).expect("filled");
         assert!(file.as_file().metadata().expect("metadata").blocks() * 512 >= 4 << 20);
     }
 
@@ -243,8 +252,9 @@ mod tests {
     fn what_is_not_there_is_not_created() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("absent");
-        let error =
-            fill(&path, Bytes(4096), &Content::default(), 1, &mut |_| {}).expect_err("refused").to_string();
+        let error = fill(&path, &area(Bytes(4096)), &Content::default(), 1, &mut |_| {})
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains("does not exist") && !path.exists(), "{error}");
     }
 

@@ -120,7 +120,7 @@ fn watch(
         let all_done = gone || now >= give_up;
         while let Some(sample) = collector.next_sample(now, all_done, crew.waiting_since()) {
             stalled |= job.workload.stall_timeout.is_some_and(|most| sample.oldest_ns >= Some(most.0));
-            events(Event::Sample(sample));
+            events(Event::Sample(Box::new(sample)));
         }
         if all_done {
             break;
@@ -172,6 +172,7 @@ fn watch(
             },
         ),
         errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
+        inside: None,
     })
 }
 
@@ -378,13 +379,13 @@ mod tests {
         };
         let workload = keys.complete(&WorkloadKeys::default());
         let (size, interval) = (Bytes(1 << 20), Nanos::from_millis(100));
-        Job { path: None, workload, size, seed: 1, interval, writable: true }
+        Job { path: None, workload, size, seed: 1, interval, writable: true, shared: false }
     }
 
     fn target(file: File, write: bool) -> Target {
         Target {
             file,
-            access: Access { write, direct: false, sync: SyncMode::None },
+            access: Access { write, direct: false, sync: SyncMode::None, shared: false },
             is_device: false,
             length: 1 << 20,
         }

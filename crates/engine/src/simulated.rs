@@ -76,7 +76,15 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
     clock::calibrate();
     let interval = Nanos::from_secs(1);
     let size = Bytes(1 << 30);
-    let job = Job { path: None, workload: workload.clone(), size, seed: 1, interval, writable: false };
+    let job = Job {
+        path: None,
+        workload: workload.clone(),
+        size,
+        seed: 1,
+        interval,
+        writable: false,
+        shared: false,
+    };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();

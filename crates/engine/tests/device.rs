@@ -7,7 +7,7 @@ use std::process::Command;
 
 use iotax_engine::{EngineError, Refusal, fill, measure};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::Job;
+use iotax_model::wire::{Area, Job};
 use iotax_model::workload::Content;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
@@ -60,6 +60,11 @@ impl Drop for Loop {
     }
 }
 
+/// The first `size` bytes of whatever it is applied to.
+fn area(size: Bytes) -> Area {
+    Area { path: None, offset: Bytes(0), size, shared: false }
+}
+
 /// Those that do I/O.
 const ENGINES: [IoEngine; 5] =
     [IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Pvsync2, IoEngine::Mmap];
@@ -88,6 +93,7 @@ fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
         seed: 1,
         interval: Nanos::from_millis(100),
         writable: true,
+        shared: false,
     }
 }
 
@@ -102,7 +108,7 @@ fn refusal(result: Result<impl Sized, EngineError>) -> Refusal {
 #[test]
 fn a_device_is_filled_read_and_written_whole() {
     let Some(device) = Loop::new() else { return };
-    fill(&device.path, Bytes(SIZE), &Content::default(), 1, &mut |_| {}).expect("filled");
+    fill(&device.path, &area(Bytes(SIZE)), &Content::default(), 1, &mut |_| {}).expect("filled");
     let filled = device.content();
     assert!(filled.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)));
     // Several workers hold a device that one of them claimed.
@@ -120,7 +126,8 @@ fn a_device_is_filled_read_and_written_whole() {
         );
     }
     assert_ne!(device.content(), filled);
-    let too_long = refusal(fill(&device.path, Bytes(SIZE + 4096), &Content::default(), 1, &mut |_| {}));
+    let too_long =
+        refusal(fill(&device.path, &area(Bytes(SIZE + 4096)), &Content::default(), 1, &mut |_| {}));
     assert!(matches!(too_long, Refusal::TooLong { length: Bytes(SIZE), .. }), "{too_long}");
 }
 
@@ -139,7 +146,7 @@ fn a_device_in_use_is_read_but_not_written() {
     let before = device.content();
     let in_use = refusal(measure(&job(Rw::RandWrite, 4096, true), &device.path, &mut |_| {}));
     assert!(matches!(in_use, Refusal::InUse), "{in_use}");
-    let in_use = refusal(fill(&device.path, Bytes(SIZE), &Content::default(), 1, &mut |_| {}));
+    let in_use = refusal(fill(&device.path, &area(Bytes(SIZE)), &Content::default(), 1, &mut |_| {}));
     assert!(matches!(in_use, Refusal::InUse), "{in_use}");
     assert_eq!(device.content(), before);
     measure(&job(Rw::RandRead, 4096, true), &device.path, &mut |_| {}).expect("read all the same");
@@ -152,7 +159,7 @@ fn a_trim_gives_the_space_back() {
     let Some(device) = Loop::new() else { return };
     let held = || device.backing.as_file().metadata().expect("metadata").blocks() * 512;
     for ioengine in ENGINES {
-        fill(&device.path, Bytes(SIZE), &Content::default(), 1, &mut |_| {}).expect("filled");
+        fill(&device.path, &area(Bytes(SIZE)), &Content::default(), 1, &mut |_| {}).expect("filled");
         device.backing.as_file().sync_all().expect("synced");
         assert!(held() >= SIZE, "{ioengine}");
         // Long ones: each is a change of the filesystem beneath, and a pass over the device must be had in the time.

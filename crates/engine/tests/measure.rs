@@ -34,6 +34,7 @@ fn job(keys: &WorkloadKeys) -> Job {
         seed: 7,
         interval: Nanos::from_millis(100),
         writable: true,
+        shared: false,
     }
 }
 
@@ -82,7 +83,7 @@ fn samples_tile_the_window_and_add_up_to_the_totals() {
                     assert!(samples.is_empty(), "the window begins before its samples");
                     measuring += 1;
                 }
-                Event::Sample(sample) => samples.push(sample),
+                Event::Sample(sample) => samples.push(*sample),
                 other => panic!("{other:?}"),
             }) else {
                 continue;

@@ -8,9 +8,14 @@ use iotax_engine::{EngineError, audit, fill, measure};
 use iotax_model::findings::{FaultKind, Findings};
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Event, Job};
+use iotax_model::wire::{Area, Event, Job};
 use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;
+
+/// The first `size` bytes of whatever it is applied to.
+fn area(size: Bytes) -> Area {
+    Area { path: None, offset: Bytes(0), size, shared: false }
+}
 
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 64;
@@ -33,13 +38,13 @@ fn workload(rw: Rw, ioengine: IoEngine, verify: Verify) -> Workload {
 
 fn job(workload: Workload) -> Job {
     let interval = Nanos::from_millis(100);
-    Job { path: None, workload, size: SIZE, seed: 7, interval, writable: true }
+    Job { path: None, workload, size: SIZE, seed: 7, interval, writable: true, shared: false }
 }
 
 /// A file in which every block is stamped.
 fn filled(workload: &Workload) -> NamedTempFile {
     let file = NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
-    fill(file.path(), SIZE, &workload.content(), 1, &mut |_| {}).expect("filled");
+    fill(file.path(), &area(SIZE), &workload.content(), 1, &mut |_| {}).expect("filled");
     file
 }
 

@@ -83,9 +83,9 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
         Request::Hello { .. } => Ok(Event::Hello(hello(disk))),
         // The listener has ended the process on a shutdown.
         Request::Ping | Request::Shutdown => Ok(Event::Pong),
-        Request::Fill { path, size, content, seed } => target(path, disk).and_then(|path| {
-            iotax_engine::fill(&path, size, &content, seed, &mut |done| {
-                emit(Event::Progress { done, total: size });
+        Request::Fill { area, content, seed } => target(area.path.clone(), disk).and_then(|path| {
+            iotax_engine::fill(&path, &area, &content, seed, &mut |done| {
+                emit(Event::Progress { done, total: area.size });
             })
             .map(|()| Event::Filled)
             .map_err(|error| error.to_string())
@@ -104,7 +104,9 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
 
 fn run(job: &Job, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
     let path = target(job.path.clone(), disk)?;
-    iotax_engine::measure(job, &path, emit).map(Event::Done).map_err(|error| error.to_string())
+    iotax_engine::measure(job, &path, emit)
+        .map(|outcome| Event::Done(Box::new(outcome)))
+        .map_err(|error| error.to_string())
 }
 
 /// The path of a request, or the guest's disk.

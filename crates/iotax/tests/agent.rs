@@ -6,9 +6,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
-use iotax_model::wire::{self, Event, PROTOCOL, Request};
+use iotax_model::wire::{self, Area, Event, PROTOCOL, Request};
 use iotax_model::workload::Content;
 use iotax_rig::link::{Interrupt, Link, LinkError};
+
+fn area(path: Option<&str>) -> Area {
+    Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false }
+}
 
 const EXE: &str = env!("CARGO_BIN_EXE_iotax");
 const LONG: Duration = Duration::from_secs(30);
@@ -53,15 +57,13 @@ fn a_local_agent_says_who_it_is_and_ends_when_told() {
 #[test]
 fn what_cannot_be_done_is_told_with_its_reason_and_the_agent_lives() {
     let mut link = link();
-    let error =
-        link.fill(None, Bytes(4096), &Content::default(), 1, LONG, &mut |_| {}).expect_err("no disk here");
+    let error = link.fill(&area(None), &Content::default(), 1, LONG, &mut |_| {}).expect_err("no disk here");
     assert!(
         matches!(&error, LinkError::Failed { .. }) && error.to_string().contains("names no path"),
         "{error}"
     );
-    let error = link
-        .fill(Some(Path::new("/no/file")), Bytes(4096), &Content::default(), 1, LONG, &mut |_| {})
-        .expect_err("no file");
+    let error =
+        link.fill(&area(Some("/no/file")), &Content::default(), 1, LONG, &mut |_| {}).expect_err("no file");
     assert!(error.to_string().contains("/no/file"), "{error}");
     link.ping().expect("lives");
 }

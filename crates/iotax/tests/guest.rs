@@ -13,7 +13,7 @@ use iotax_model::contract;
 use iotax_model::record::CacheDrop;
 use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Event, Job};
+use iotax_model::wire::{Area, Event, Job};
 use iotax_model::workload::{Content, Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{Guest, GuestConfig, GuestError, accel, find_qemu, image, initramfs, qemu_version};
@@ -22,6 +22,10 @@ use iotax_rig::link::{Interrupt, LinkError};
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
 const BOOT: Duration = Duration::from_secs(90);
 const SIZE: Bytes = Bytes(16 << 20);
+
+fn area(path: Option<&str>) -> Area {
+    Area { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false }
+}
 
 /// A directory with all that guests need.
 struct Rig {
@@ -114,8 +118,7 @@ fn a_guest_boots_finds_its_disk_and_ends() {
     println!("boot to agent-ready: {:.2} s", guest.boot_ns().expect("known") as f64 / 1e9);
 
     guest.link().ping().expect("answers");
-    let error =
-        text(guest.link().fill(Some(Path::new("/no/disk")), SIZE, &Content::default(), 1, BOOT, &mut |_| {}));
+    let error = text(guest.link().fill(&area(Some("/no/disk")), &Content::default(), 1, BOOT, &mut |_| {}));
     assert!(error.contains("/no/disk"), "{error}");
     guest.link().ping().expect("goes on after a failure");
 
@@ -157,7 +160,7 @@ fn overlays_are_swapped_under_a_guest() {
     let base = rig.image("base.qcow2", Format::Qcow2);
     (config.image, config.format) = (base.clone(), Format::Qcow2);
     for iothread in [true, false] {
-        config.spec.iothread = iothread;
+        config.spec.iothread = u32::from(iothread);
         config.run_dir = rig.dir.path().join(format!("iothread-{iothread}"));
         fs::create_dir(&config.run_dir).expect("made");
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
@@ -357,7 +360,7 @@ fn job(rw: Rw) -> Job {
     let mut workload = keys.complete(&WorkloadKeys::default());
     (workload.runtime, workload.ramp_time) = (Nanos::from_millis(500), Nanos::from_millis(100));
     let (size, interval) = (SIZE, Nanos::from_millis(100));
-    Job { path: None, workload, size, seed: 7, interval, writable: rw.writes() }
+    Job { path: None, workload, size, seed: 7, interval, writable: rw.writes(), shared: false }
 }
 
 #[test]
@@ -369,7 +372,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     guest.wait_ready(BOOT).expect("ready");
     let mut done = Bytes(0);
-    guest.link().fill(None, SIZE, &Content::default(), 1, BOOT, &mut |bytes| done = bytes).expect("filled");
+    guest.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |bytes| done = bytes).expect("filled");
     assert!(fs::metadata(&base).expect("there").len() > SIZE.0, "the fill reached the image");
 
     let written = fs::read(&base).expect("readable");

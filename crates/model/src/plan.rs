@@ -26,6 +26,28 @@ pub struct Plan {
     pub targets: Vec<TargetSpec>,
     /// At least one; names are unique.
     pub workloads: Vec<Workload>,
+    /// What makes noise beside the targets that name it; not measured for itself.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// A target with a workload that only makes noise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Neighbour {
+    /// Its name is the neighbour's, unique among the plan's targets too.
+    pub target: TargetSpec,
+    /// What it does for as long as another target is measured; its runtime and warm-up do not count.
+    pub workload: Workload,
+}
+
+/// The form of a neighbour in a plan file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NeighbourFile {
+    target: TargetSpec,
+    #[serde(default)]
+    workload: WorkloadKeys,
 }
 
 /// The form of a plan file.
@@ -42,6 +64,8 @@ struct PlanFile {
     target: Vec<TargetSpec>,
     #[serde(default)]
     workload: Vec<WorkloadKeys>,
+    #[serde(default)]
+    neighbour: Vec<NeighbourFile>,
 }
 
 /// How many blocks when a plan does not say.
@@ -79,6 +103,14 @@ impl Plan {
             seed: file.seed,
             targets: file.target,
             workloads: file.workload.iter().map(|keys| keys.complete(&file.defaults)).collect(),
+            neighbours: file
+                .neighbour
+                .into_iter()
+                .map(|neighbour| Neighbour {
+                    target: neighbour.target,
+                    workload: neighbour.workload.complete(&file.defaults),
+                })
+                .collect(),
         };
         plan.check()?;
         Ok(plan)
@@ -97,7 +129,8 @@ impl Plan {
             return refuse(format!("repeat = {}: accepted: 1 to 1000", self.repeat));
         }
         let names = || self.targets.iter().map(|t| t.name.as_str());
-        if let Some(twice) = first_repeated(names()) {
+        let noisy = || self.neighbours.iter().map(|neighbour| neighbour.target.name.as_str());
+        if let Some(twice) = first_repeated(names().chain(noisy())) {
             return refuse(format!("two targets are named {twice:?}; results are told apart by name"));
         }
         if let Some(twice) = first_repeated(self.workloads.iter().map(|w| w.name.as_str())) {
@@ -113,9 +146,29 @@ impl Plan {
         }
         for target in &self.targets {
             target.check()?;
+            if let Some(name) = &target.neighbour
+                && !noisy().any(|known| known == name)
+            {
+                return refuse(format!(
+                    "target {:?}: neighbour = {name:?} is not there; accepted: {}",
+                    target.name,
+                    if self.neighbours.is_empty() {
+                        "add a [[neighbour]] table".into()
+                    } else {
+                        noisy().collect::<Vec<_>>().join(", ")
+                    }
+                ));
+            }
         }
         for workload in &self.workloads {
             workload.check()?;
+        }
+        for neighbour in &self.neighbours {
+            neighbour.target.check()?;
+            neighbour.workload.check()?;
+            if neighbour.target.neighbour.is_some() {
+                return refuse(format!("neighbour {:?} has a neighbour of its own", neighbour.target.name));
+            }
         }
         self.check_journals()
     }
@@ -149,14 +202,19 @@ impl Plan {
     /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
-        self.workloads.iter().filter_map(Workload::end).max().unwrap_or(DEFAULT_SIZE)
+        let noise = self.neighbours.iter().map(|neighbour| &neighbour.workload);
+        self.workloads.iter().chain(noise).filter_map(Workload::end).max().unwrap_or(DEFAULT_SIZE)
+    }
+
+    /// Everything that is built: the targets, then the neighbours.
+    pub fn everything(&self) -> impl Iterator<Item = &TargetSpec> {
+        self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }
 
     /// The directories that files are created in, each once.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
-        let mut dirs: Vec<PathBuf> =
-            self.targets.iter().filter_map(|t| Some(t.file.as_ref()?.dir.clone())).collect();
+        let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file.as_ref()?.dir.clone()).collect();
         dirs.sort();
         dirs.dedup();
         dirs

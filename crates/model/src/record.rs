@@ -197,7 +197,7 @@ words! {
 }
 
 /// What an agent says of one finished measurement.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// Length of the measured window by the agent's clock, warm-up excluded.
@@ -226,6 +226,10 @@ pub struct Outcome {
     /// What checking blocks found; absent for a workload that does not verify.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verify: Option<Findings>,
+    /// What the agent's own machine did over the window, as it sees itself: in a guest steal and guest time, on another
+    /// machine its disks too. Absent for the local agent, whose machine is the host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub inside: Option<HostActivity>,
 }
 
 /// How far caches could be dropped before a measurement.
@@ -329,6 +333,58 @@ pub struct HostActivity {
     /// CPU time of the guest process's threads, by role: `vcpu`, `iothread`, `worker`, `main`. Empty for host targets.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub guest_threads: BTreeMap<String, CpuTime>,
+    /// CPU time of kernel threads that serve the layers beneath the target, by name: `loop0`, `jbd2/vda-8`, `kworker/0:1H`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub kernel_threads: BTreeMap<String, CpuTime>,
+}
+
+/// I/Os of one direction as QEMU's block layer saw them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockTally {
+    /// I/Os completed.
+    pub ios: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Time from the guest's request reaching QEMU to its completion, summed.
+    pub total_ns: u64,
+    /// Requests by that time: each bin's upper bound in nanoseconds, the last one's absent, and its count.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub latency: Vec<(Option<u64>, u64)>,
+}
+
+/// What QEMU's block layer did for the guest's disk over a window, by query-blockstats.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BlockStats {
+    /// Reads.
+    pub read: BlockTally,
+    /// Writes.
+    pub write: BlockTally,
+    /// Flushes.
+    pub flush: BlockTally,
+}
+
+/// What one of several that ran at once did in the window in which all of them did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// `1`, `2`, ... for the guests of a target, a neighbour's name for a neighbour.
+    pub name: String,
+    /// Length of that window.
+    pub duration_ns: u64,
+    /// What was completed in it.
+    pub tallies: Tallies,
+}
+
+/// A stretch of a run's wall time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// What was done: `provision`, `boot`, `fill`, `prepare` (before a measurement), `measure` (warm-up and window), `finish`.
+    pub name: String,
+    /// How long, summed over all times it was done.
+    pub duration_ns: u64,
 }
 
 /// One execution of one cell, complete.
@@ -365,6 +421,15 @@ pub struct Measurement {
     /// See `host_cache`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_cache: Option<CacheDrop>,
+    /// Each guest's part, where several ran at once; `outcome` is then all of them together. Else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub shares: Vec<Share>,
+    /// What the target's neighbour did meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub neighbour: Option<Share>,
+    /// What QEMU's block layer saw; absent without a guest.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub qemu: Option<BlockStats>,
 }
 
 /// A target as it was built.

@@ -15,7 +15,7 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 2;
+pub const PROTOCOL: u16 = 3;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -34,10 +34,8 @@ pub enum Request {
     Ping,
     /// Write the area once, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
     Fill {
-        /// An existing file or device; absent: the guest's disk.
-        path: Option<String>,
-        /// From the start.
-        size: Bytes,
+        /// What to fill.
+        area: Area,
         /// What to write.
         content: Content,
         /// Decides the data.
@@ -63,6 +61,20 @@ pub enum Request {
     Shutdown,
 }
 
+/// A part of a file or device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Area {
+    /// An existing file or device; absent: the guest's disk.
+    pub path: Option<String>,
+    /// Where it begins.
+    pub offset: Bytes,
+    /// Its length.
+    pub size: Bytes,
+    /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
+    pub shared: bool,
+}
+
 /// One measurement to make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,10 +91,13 @@ pub struct Job {
     pub interval: Nanos,
     /// Whether the target may be written. A workload that writes is refused without it.
     pub writable: bool,
+    /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 /// What an agent answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
     /// Who answers.
@@ -103,9 +118,9 @@ pub enum Event {
     /// The warm-up is over: the measured window begins.
     Measuring,
     /// One interval.
-    Sample(Sample),
+    Sample(Box<Sample>),
     /// The measurement is complete.
-    Done(Outcome),
+    Done(Box<Outcome>),
     /// CPU nanoseconds per I/O on the null backend.
     Floor {
         /// The figure.
@@ -213,7 +228,7 @@ mod tests {
     fn sample() -> Event {
         let mut latency = Histogram::new();
         (1..50_000).for_each(|n| latency.add(n * 1000));
-        Event::Sample(Sample {
+        Event::Sample(Box::new(Sample {
             at_ns: 1,
             duration_ns: 1,
             tallies: Tallies {
@@ -226,7 +241,7 @@ mod tests {
                 ..Tallies::default()
             },
             oldest_ns: None,
-        })
+        }))
     }
 
     #[test]

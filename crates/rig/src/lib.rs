@@ -7,5 +7,6 @@ pub mod guest;
 pub mod ledger;
 pub mod link;
 pub mod monitor;
+pub mod program;
 pub mod stack;
 pub mod target;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::Bytes;
-use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{self, AgentHello, Area, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
 
 /// Set by Ctrl-C: whoever waits gives up.
@@ -253,14 +253,13 @@ impl Link {
     /// content. `progress` gets the bytes done so far; `deadline` is for the whole.
     pub fn fill(
         &mut self,
-        path: Option<&Path>,
-        size: Bytes,
+        area: &Area,
         content: &Content,
         seed: u64,
         deadline: Duration,
         progress: &mut dyn FnMut(Bytes),
     ) -> Result<(), LinkError> {
-        let request = Request::Fill { path: text(path), size, content: content.clone(), seed };
+        let request = Request::Fill { area: area.clone(), content: content.clone(), seed };
         self.follow("fill", &request, deadline, |event| match event {
             Event::Progress { done, .. } => {
                 progress(done);
@@ -293,7 +292,7 @@ impl Link {
                 observe(&event);
                 Heard::More
             }
-            Event::Done(outcome) => Heard::Answer(outcome),
+            Event::Done(outcome) => Heard::Answer(*outcome),
             other => Heard::foreign(&other),
         })
     }

@@ -91,6 +91,7 @@ pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> Hos
         cpu: earlier.cpu.zip(later.cpu).and_then(|(before, after)| before.until(&after)),
         pressure: earlier.pressure.zip(later.pressure).and_then(|(before, after)| before.until(&after)),
         guest_threads: threads::between(&earlier.guest, &later.guest),
+        kernel_threads: BTreeMap::new(),
     }
 }
 

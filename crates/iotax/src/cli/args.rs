@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use iotax_model::target::Accel;
+use iotax_rig::target::device::Permission;
 
 use super::{Failure, usage};
 use crate::conduct::GuestOptions;
@@ -17,6 +18,26 @@ pub(super) struct Conduct {
     /// Decides order, offsets and payload [default: random]
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) overwrite: Overwrite,
+}
+
+/// What may be destroyed.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Overwrite {
+    /// A block device that may be overwritten; it must be named here as well as in the target
+    #[arg(long, value_name = "DEVICE")]
+    overwrite: Vec<PathBuf>,
+    /// Overwrite it even if it carries a filesystem, RAID, LVM or partition table signature
+    #[arg(long, requires = "overwrite")]
+    overwrite_signature: bool,
+}
+
+impl Overwrite {
+    pub(super) fn permission(&self) -> std::io::Result<Permission> {
+        let overwrite = self.overwrite.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
+        Ok(Permission { overwrite, signature: self.overwrite_signature })
+    }
 }
 
 /// What guests are booted with.

@@ -45,8 +45,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         repeat: 1,
         baseline: name.clone(),
         seed: args.conduct.seed,
-        targets: vec![TargetSpec { name, path: Some(args.target.clone()), file: None, guest: None }],
+        targets: vec![TargetSpec { name, path: Some(args.target.clone()), ..TargetSpec::default() }],
         workloads: vec![args.workload.0.complete(&WorkloadKeys::default())],
+        neighbours: Vec::new(),
     };
     plan.check().or_exit(Exit::Usage)?;
     Session {
@@ -56,6 +57,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         guests: GuestOptions::default(),
         earlier: None,
         keep: args.keep,
+        permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
         ask: false,
         report: false,
     }

@@ -102,9 +102,15 @@ fn rung(name: &str, dir: &Path) -> Result<TargetSpec, WordError> {
     };
     Ok(TargetSpec {
         name: name.to_owned(),
-        path: None,
-        file: Some(FileSpec { dir: dir.to_owned(), format, preallocation, snapshot }),
+        file: Some(FileSpec {
+            dir: Some(dir.to_owned()),
+            format,
+            preallocation,
+            snapshot,
+            ..FileSpec::default()
+        }),
         guest: guest.then(GuestSpec::default),
+        ..TargetSpec::default()
     })
 }
 
@@ -145,6 +151,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         seed: args.conduct.seed,
         targets,
         workloads,
+        neighbours: Vec::new(),
     };
     plan.check().or_exit(Exit::Usage)?;
     Session {
@@ -154,6 +161,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         guests: args.guest.options(),
         earlier: None,
         keep: false,
+        permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
         ask: true,
         report: true,
     }

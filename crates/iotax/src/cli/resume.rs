@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use super::args::Guest;
+use super::args::{Guest, Overwrite};
 use super::output::{Output, load};
 use super::say::say;
 use super::session::{Earlier, Session};
@@ -24,6 +24,8 @@ pub(super) struct Args {
     yes: bool,
     #[command(flatten)]
     guest: Guest,
+    #[command(flatten)]
+    overwrite: Overwrite,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -53,6 +55,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         earlier: Some(Earlier { run: run.id, seed: run.seed, done, environment: run.environment }),
         plan: run.plan,
         keep: false,
+        permission: args.overwrite.permission().or_exit(Exit::Environment)?,
         ask: true,
         report,
     }

@@ -40,6 +40,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         guests: args.guest.options(),
         earlier: None,
         keep: false,
+        permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
         ask: true,
         report: false,
     }

@@ -14,9 +14,11 @@ use iotax_model::WarningKind;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::Environment;
+use iotax_model::target::Remote;
 use iotax_results::store::{NewRun, Store};
 use iotax_rig::ledger::{self, Ledger, NotUndone};
 use iotax_rig::link::Interrupt;
+use iotax_rig::target::device::Permission;
 use iotax_rig::target::preflight::{self, Needs};
 
 use super::output::{Output, default_report};
@@ -46,6 +48,8 @@ pub(super) struct Session<'a> {
     pub(super) earlier: Option<Earlier>,
     /// Created files stay.
     pub(super) keep: bool,
+    /// Which devices may be overwritten.
+    pub(super) permission: Permission,
     /// Show the plan and ask before it is begun: for what takes minutes and gigabytes.
     pub(super) ask: bool,
     /// Write a report even if none was asked for.
@@ -56,7 +60,7 @@ impl Session<'_> {
     /// Carries it out and reports.
     pub(super) fn carry_out(mut self) -> Result<Exit, Failure> {
         make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
-        let needs = preflight::check(&self.plan)
+        let needs = preflight::check(&self.plan, &self.permission)
             .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
         if self.ask && !self.yes && !io::stdin().is_terminal() {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
@@ -93,8 +97,7 @@ impl Session<'_> {
     ) -> Result<Exit, Failure> {
         let plan = &self.plan;
         let guests = plan
-            .targets
-            .iter()
+            .everything()
             .any(|target| target.guest.is_some())
             .then(|| Guests::prepare(&self.guests, tag, ledger, stop))
             .transpose()
@@ -132,7 +135,8 @@ impl Session<'_> {
             None => None,
         };
         let mut watcher = Watcher::new();
-        let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep: self.keep };
+        let permission = &self.permission;
+        let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep: self.keep, permission };
         let ended = conduct::carry_out(&order, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
         let reported = self.output.report(store, run, html.as_deref());
@@ -147,8 +151,11 @@ impl Session<'_> {
 
 /// A run must go on where it began, from whatever directory it is resumed.
 fn make_absolute(plan: &mut Plan) -> io::Result<()> {
-    for target in &mut plan.targets {
-        for path in target.path.iter_mut().chain(target.file.as_mut().map(|file| &mut file.dir)) {
+    let noisy = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.target);
+    for target in plan.targets.iter_mut().chain(noisy) {
+        let dir = target.file.as_mut().and_then(|file| file.dir.as_mut());
+        let local = target.path.iter_mut().filter(|path| !Remote::is_meant(path));
+        for path in local.chain(target.device.as_mut()).chain(dir) {
             *path = std::path::absolute(&*path)?;
         }
     }

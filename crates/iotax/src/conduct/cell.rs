@@ -53,13 +53,16 @@ impl Conductor<'_> {
             }
             host_cache = Some(self.local.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
         }
+        let size = workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0)));
+        workload.offset.0 += target.agent_offset().0;
         let job = Job {
             path: target.agent_path().map(|path| path.display().to_string()),
             workload: workload.clone(),
-            size: workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0))),
+            size,
             seed: job_seed(self.order.seed, place.cell.workload, place.block),
             interval: interval(&workload),
             writable: target.built.writable,
+            shared: target.built.shared,
         };
         let disks = stack::of_path(Path::new("/"), &target.built.path)?.disks;
         let threads = target.machine.as_mut().map(Machine::threads).transpose()?;
@@ -139,7 +142,7 @@ impl Watch {
                 if sample.duration_ns > 0 {
                     progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64, sample.oldest_ns);
                 }
-                self.samples.push(sample.clone());
+                self.samples.push((**sample).clone());
             }
             _ => {}
         }
@@ -166,6 +169,9 @@ impl Watch {
             host_samples: self.host_samples,
             host_cache,
             guest_cache,
+            shares: Vec::new(),
+            neighbour: None,
+            qemu: None,
         })
     }
 }

@@ -7,8 +7,8 @@ mod guests;
 mod progress;
 mod target;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,6 +23,8 @@ use iotax_results::store::{RunState, Store};
 use iotax_rig::facts;
 use iotax_rig::ledger::Ledger;
 use iotax_rig::link::{Interrupt, Link, LinkError};
+use iotax_rig::target::Builder;
+use iotax_rig::target::device::Permission;
 
 pub(crate) use guests::{GuestOptions, Guests, possible as guests_possible};
 pub(crate) use progress::{Progress, Step};
@@ -42,6 +44,8 @@ pub(crate) struct Order<'a> {
     pub(crate) guests: Option<&'a Guests>,
     /// Whether created files stay.
     pub(crate) keep: bool,
+    /// Which devices may be overwritten.
+    pub(crate) permission: &'a Permission,
 }
 
 /// How a run ended.
@@ -128,11 +132,10 @@ impl<'a> Conductor<'a> {
         store.set_environment(order.run, &environment)?;
 
         progress.phase("creating files");
-        let folders = make_folders(order.plan, tag, ledger)?;
+        let mut builder = Builder::new(tag, order.plan.size(), order.permission.clone());
         let mut targets = Vec::new();
         for spec in &order.plan.targets {
-            let built = iotax_rig::target::build(spec, order.plan.size(), |dir| folders[dir].clone(), ledger)
-                .with_context(|| format!("target {:?}", spec.name))?;
+            let built = builder.build(spec, ledger).with_context(|| format!("target {:?}", spec.name))?;
             targets.push(Target::new(spec.clone(), built));
         }
 
@@ -243,17 +246,6 @@ fn incomplete(target: &str, workload: &str, block: u32, evidence: String) -> War
         remedy: "measure it again with iotax resume; if it fails again, the evidence says where to look"
             .into(),
     }
-}
-
-/// One folder of iotax's own in each directory that the plan creates files in.
-fn make_folders(plan: &Plan, tag: &str, ledger: &mut Ledger) -> anyhow::Result<BTreeMap<PathBuf, PathBuf>> {
-    let mut folders = BTreeMap::new();
-    for dir in plan.directories() {
-        let folder = std::path::absolute(&dir)?.join(format!("iotax-{tag}"));
-        ledger.make_directory(&folder)?;
-        folders.insert(dir, folder);
-    }
-    Ok(folders)
 }
 
 /// The file that this process runs, which is the agent's and the guest's init too: by the kernel's link, which leads to

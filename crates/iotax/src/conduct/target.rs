@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{Accel, Layer, LayerKind, TargetSpec};
-use iotax_model::units::human;
-use iotax_model::wire::AgentHello;
+use iotax_model::units::{Bytes, human};
+use iotax_model::wire::{AgentHello, Area};
 use iotax_model::workload::Content;
 use iotax_rig::guest::Guest;
 use iotax_rig::ledger::{Entry, Ledger};
@@ -55,6 +55,11 @@ impl Target {
         self.machine.is_none().then_some(self.built.path.as_path())
     }
 
+    /// Where its area begins there: a guest's disk is the area and nothing else.
+    pub(super) fn agent_offset(&self) -> Bytes {
+        if self.machine.is_none() { self.built.offset } else { Bytes(0) }
+    }
+
     /// The agent that measures it.
     pub(super) fn link<'a>(&'a mut self, local: &'a mut Link) -> &'a mut Link {
         match &mut self.machine {
@@ -83,12 +88,13 @@ impl Target {
             return Ok(());
         }
         let (name, size) = (self.spec.name.clone(), self.built.size);
-        let path = self.agent_path().map(Path::to_owned);
+        let path = self.agent_path().map(|path| path.display().to_string());
+        let area = Area { path, offset: self.agent_offset(), size, shared: self.built.shared };
         // 10 MB/s is slower than any storage worth measuring.
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;
         let link = self.link(local);
-        link.fill(path.as_deref(), size, content, seed, patience, &mut |done| {
+        link.fill(&area, content, seed, patience, &mut |done| {
             progress.filled(&name, done, size);
         })
         .map_err(interrupted)?;
@@ -144,7 +150,11 @@ impl Target {
             }
         }
         if let Some(guest) = &self.spec.guest {
-            let iothread = if guest.iothread { " iothread" } else { "" };
+            let iothread = match guest.iothread {
+                0 => String::new(),
+                1 => " iothread".to_owned(),
+                threads => format!(" {threads} iothreads"),
+            };
             let bus = format!("cache={} aio={}{iothread}", guest.cache, guest.aio);
             layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus));
             let accel =

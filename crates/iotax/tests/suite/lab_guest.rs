@@ -171,7 +171,8 @@ impl LabGuest {
         let workload = keys.complete(&WorkloadKeys::default());
         let path = Some(path.display().to_string());
         let writable = workload.rw.writes();
-        let job = Job { path, workload, size, seed: 1, interval: Nanos::from_millis(100), writable };
+        let job =
+            Job { path, workload, size, seed: 1, interval: Nanos::from_millis(100), writable, shared: false };
         self.link.run(&job, SLACK, &mut |_| {})
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iotax_model::record::{Environment, Measurement, TargetRecord};
+use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
 use iotax_model::{Plan, Warning};
 use rusqlite::{Connection, OpenFlags};
 
@@ -176,6 +176,8 @@ pub struct Run {
     pub measurements: Vec<Measurement>,
     /// What was warned of while measuring, in that order.
     pub warnings: Vec<Warning>,
+    /// Where its wall time went.
+    pub phases: Vec<Phase>,
 }
 
 /// A line of `iotax list`.
@@ -228,6 +230,12 @@ impl Store {
     /// Keeps the machine that the run is made on.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
         let changed = write::set_environment(&self.connection, run, environment);
+        self.one(run, changed)
+    }
+
+    /// Adds stretches of wall time to those that the run has.
+    pub fn add_phases(&mut self, run: i64, phases: &[Phase]) -> Result<(), StoreError> {
+        let changed = write::add_phases(&mut self.connection, run, phases);
         self.one(run, changed)
     }
 

@@ -1,7 +1,7 @@
 //! Out of the tables.
 
 use iotax_model::record::{
-    Environment, HostActivity, Measurement, Outcome, Sample, Tallies, Tally, TargetRecord,
+    Environment, HostActivity, Measurement, Outcome, Phase, Sample, Tallies, Tally, TargetRecord,
 };
 use iotax_model::{Histogram, Plan};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -26,6 +26,12 @@ pub(super) fn plan(connection: &Connection, run: i64) -> Result<Option<Plan>, Fa
     let text: Option<String> =
         connection.query_row("SELECT plan FROM run WHERE id = ?", [run], |row| row.get(0)).optional()?;
     text.map(|text| parsed("plan", &text)).transpose()
+}
+
+pub(super) fn phases(connection: &Connection, run: i64) -> Result<Vec<Phase>, Fault> {
+    let text: Option<String> =
+        connection.query_row("SELECT phases FROM run WHERE id = ?", [run], |row| row.get(0)).optional()?;
+    text.map_or(Ok(Vec::new()), |text| parsed("phases", &text))
 }
 
 pub(super) fn summaries(connection: &Connection) -> Result<Vec<RunSummary>, Fault> {
@@ -70,6 +76,7 @@ pub(super) fn run(connection: &Connection, id: i64) -> Result<Option<Run>, Fault
         environment: parsed::<Environment>("environment", &environment)?,
         targets: targets(&snapshot, id, &plan)?,
         measurements: measurements(&snapshot, id)?,
+        phases: phases(&snapshot, id)?,
         warnings: column("warning", &snapshot, "SELECT warning FROM warning WHERE run = ? ORDER BY id", id)?,
         plan,
     }))
@@ -84,7 +91,8 @@ fn targets(connection: &Connection, run: i64, plan: &Plan) -> Result<Vec<TargetR
 
 fn measurements(connection: &Connection, run: i64) -> Result<Vec<Measurement>, Fault> {
     let mut query = connection.prepare(
-        "SELECT id, target, workload, block, place, started_at_ms, host_duration_ns, outcome, host_cache, guest_cache
+        "SELECT id, target, workload, block, place, started_at_ms, host_duration_ns, outcome, host_cache, guest_cache,
+             shares, neighbour, qemu
          FROM measurement WHERE run = ? ORDER BY place, id",
     )?;
     let mut rows = query.query([run])?;
@@ -97,9 +105,7 @@ fn measurements(connection: &Connection, run: i64) -> Result<Vec<Measurement>, F
 
 fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fault> {
     let id = row.get(0)?;
-    let cache = |column| -> Result<_, Fault> {
-        row.get::<_, Option<String>>(column)?.map(|text| parsed("cache", &text)).transpose()
-    };
+    let cache = |column| -> Result<_, Fault> { optional("cache", row.get(column)?) };
     let activity: Vec<HostActivity> = column(
         "host activity",
         connection,
@@ -127,7 +133,14 @@ fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fa
         )?,
         host_cache: cache(8)?,
         guest_cache: cache(9)?,
+        shares: parsed("shares", &row.get::<_, String>(10)?)?,
+        neighbour: optional("neighbour", row.get(11)?)?,
+        qemu: optional("qemu", row.get(12)?)?,
     })
+}
+
+fn optional<T: DeserializeOwned>(what: &'static str, text: Option<String>) -> Result<Option<T>, Fault> {
+    text.map(|text| parsed(what, &text)).transpose()
 }
 
 /// Place 0 is the whole window.

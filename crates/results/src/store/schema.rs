@@ -13,7 +13,7 @@ use super::StoreError;
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
 
 /// One entry per version of the schema, in order; an entry that was released never changes.
-const MIGRATIONS: &[M<'static>] = &[M::up(VERSION_1), M::up(VERSION_2)];
+const MIGRATIONS: &[M<'static>] = &[M::up(VERSION_1), M::up(VERSION_2), M::up(VERSION_3)];
 
 /// The newest version.
 #[expect(clippy::cast_possible_truncation, reason = "a handful of migrations")]
@@ -140,6 +140,14 @@ ALTER TABLE measurement DROP COLUMN errors;
 ALTER TABLE measurement DROP COLUMN notes;
 ";
 
+/// What ran beside one another, what QEMU saw, and where a run's time went; all JSON.
+const VERSION_3: &str = "
+ALTER TABLE measurement ADD COLUMN shares TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE measurement ADD COLUMN neighbour TEXT;
+ALTER TABLE measurement ADD COLUMN qemu TEXT;
+ALTER TABLE run ADD COLUMN phases TEXT NOT NULL DEFAULT '[]';
+";
+
 /// Looks at the file's first bytes alone, so that what is not ours is not even opened as a database. Tells whether
 /// the file is new: absent or empty.
 pub(super) fn check_file(path: &Path) -> Result<bool, StoreError> {
@@ -240,6 +248,7 @@ mod tests {
         assert_eq!((m.outcome.errors[0].count, m.outcome.errors[0].last_offset), (2, None));
         assert_eq!(m.outcome.notes, ["odd"]);
         assert_eq!((m.outcome.tallies.ios(), m.outcome.tallies.write.is_none()), (1, true));
+        assert_eq!((m.shares.len(), &m.neighbour, &m.qemu, run.phases.len()), (0, &None, &None, 0));
         assert_eq!(m.samples.len(), 1);
         assert_eq!(m.samples[0].tallies, m.outcome.tallies);
     }

@@ -1,6 +1,8 @@
 //! Into the tables.
 
-use iotax_model::record::{Environment, HostActivity, Measurement, Outcome, Sample, Tallies, TargetRecord};
+use iotax_model::record::{
+    Environment, HostActivity, Measurement, Outcome, Phase, Sample, Tallies, TargetRecord,
+};
 use iotax_model::{Histogram, Warning};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use serde::Serialize;
@@ -32,6 +34,22 @@ pub(super) fn set_environment(
 ) -> Result<usize, Fault> {
     let text = json("environment", environment)?;
     Ok(connection.execute("UPDATE run SET environment = ? WHERE id = ?", params![text, run])?)
+}
+
+/// Adds to what earlier parts of the run took.
+pub(super) fn add_phases(connection: &mut Connection, run: i64, phases: &[Phase]) -> Result<usize, Fault> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut all = read::phases(&transaction, run)?;
+    for phase in phases {
+        match all.iter_mut().find(|known| known.name == phase.name) {
+            Some(known) => known.duration_ns += phase.duration_ns,
+            None => all.push(phase.clone()),
+        }
+    }
+    let text = json("phases", &all)?;
+    let changed = transaction.execute("UPDATE run SET phases = ? WHERE id = ?", params![text, run])?;
+    transaction.commit()?;
+    Ok(changed)
 }
 
 pub(super) fn set_state(connection: &Connection, run: i64, state: RunState) -> Result<usize, Fault> {
@@ -72,8 +90,8 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
     let outcome = Outcome { tallies: Tallies::default(), ..m.outcome.clone() };
     transaction.execute(
         "INSERT INTO measurement (run, target, workload, block, place, started_at_ms, host_duration_ns, outcome,
-             host_cache, guest_cache)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             host_cache, guest_cache, shares, neighbour, qemu)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             run,
             m.target,
@@ -85,6 +103,9 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
             json("outcome", &outcome)?,
             cache(&m.host_cache)?,
             cache(&m.guest_cache)?,
+            json("shares", &m.shares)?,
+            m.neighbour.as_ref().map(|share| json("neighbour", share)).transpose()?,
+            m.qemu.as_ref().map(|stats| json("qemu", stats)).transpose()?,
         ],
     )?;
     let id = transaction.last_insert_rowid();

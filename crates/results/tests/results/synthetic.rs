@@ -37,14 +37,15 @@ pub(crate) fn target(name: &str) -> TargetSpec {
     let qcow2 = name.contains("qcow2");
     TargetSpec {
         name: name.into(),
-        path: None,
         file: Some(FileSpec {
-            dir: "/srv/images".into(),
+            dir: Some("/srv/images".into()),
             format: if qcow2 { Format::Qcow2 } else { Format::Raw },
             preallocation: if qcow2 { Preallocation::Metadata } else { Preallocation::Off },
             snapshot: name.contains("snapshot").then_some(Snapshot::External),
+            ..FileSpec::default()
         }),
         guest: name.starts_with("vm").then(GuestSpec::default),
+        ..TargetSpec::default()
     }
 }
 
@@ -196,6 +197,9 @@ pub(crate) fn measurement(
         host_samples,
         host_cache: Some(CacheDrop::PageCache),
         guest_cache: target.starts_with("vm").then_some(CacheDrop::PageCache),
+        shares: Vec::new(),
+        neighbour: None,
+        qemu: None,
     }
 }
 
@@ -215,6 +219,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
         seed: None,
         targets: truths.iter().map(|(name, _)| target(name)).collect(),
         workloads: workloads.clone(),
+        neighbours: vec![],
     };
     let mut measurements = Vec::new();
     for block in 1..=blocks {
@@ -238,6 +243,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
         targets: truths.iter().map(|(name, _)| record(name, emulated && name.starts_with("vm"))).collect(),
         measurements,
         warnings: vec![],
+        phases: vec![],
     }
 }
 

@@ -73,7 +73,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     add(&["-device", "virtio-serial-pci"]);
     add(&["-device", &format!("virtserialport,chardev=agent,name={AGENT_PORT}")]);
     if !machine.disk.is_empty() {
-        if spec.iothread {
+        if spec.iothread > 0 {
             add(&["-object", "iothread,id=iothread0"]);
         }
         add(&["-blockdev", &block_node(&node_name(0), machine.disk, spec).to_string()]);
@@ -136,9 +136,12 @@ pub fn block_node(name: &str, chain: &[Image], spec: &GuestSpec) -> Value {
 fn disk_device(spec: &GuestSpec) -> String {
     let driver = match spec.bus {
         Bus::VirtioBlk => "virtio-blk-pci",
+        Bus::VirtioScsi => "scsi-hd",
+        Bus::Nvme => "nvme",
+        Bus::Sata | Bus::Ide => "ide-hd",
     };
     let write_cache = if spec.cache.write_cache() { "on" } else { "off" };
-    let iothread = if spec.iothread { ",iothread=iothread0" } else { "" };
+    let iothread = if spec.iothread > 0 { ",iothread=iothread0" } else { "" };
     format!(
         "{driver},id={DISK},drive={},serial={DISK_SERIAL},write-cache={write_cache}{iothread}",
         node_name(0)
@@ -215,7 +218,7 @@ mod tests {
             aio: Aio::Threads,
             vcpus: 4,
             memory: Bytes(1 << 30),
-            iothread: false,
+            iothread: 0,
             ..GuestSpec::default()
         };
         let disk = images(&[

@@ -44,7 +44,7 @@ fn job(runtime: Duration) -> Job {
     workload.runtime = iotax_model::Nanos(u64::try_from(runtime.as_nanos()).expect("short"));
     workload.ramp_time = iotax_model::Nanos(0);
     let interval = iotax_model::Nanos::from_secs(1);
-    Job { path: None, workload, size: Bytes(4096), seed: 1, interval, writable: false }
+    Job { path: None, workload, size: Bytes(4096), seed: 1, interval, writable: false, shared: false }
 }
 
 fn outcome() -> Outcome {
@@ -59,13 +59,14 @@ fn requests_get_their_answers_in_order() {
         vec![Event::Pong],
         vec![Event::Progress { done: Bytes(1), total: Bytes(2) }, Event::Filled],
         vec![Event::CachesDropped(CacheDrop::FileOnly)],
-        vec![Event::Measuring, Event::Done(outcome())],
+        vec![Event::Measuring, Event::Done(Box::new(outcome()))],
         vec![Event::Floor { ns_per_io: 17 }],
     ]);
     assert_eq!(link.hello(LONG).expect("hello").version, "0.9");
     link.ping().expect("pong");
     let mut progress = Vec::new();
-    link.fill(None, Bytes(2), &Content::default(), 1, LONG, &mut |done| progress.push(done)).expect("filled");
+    let area = Area { path: None, offset: Bytes(0), size: Bytes(2), shared: false };
+    link.fill(&area, &Content::default(), 1, LONG, &mut |done| progress.push(done)).expect("filled");
     assert_eq!(progress, [Bytes(1)]);
     assert_eq!(link.drop_caches(None).expect("dropped"), CacheDrop::FileOnly);
     let mut seen = Vec::new();

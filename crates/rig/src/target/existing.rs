@@ -13,9 +13,11 @@ use super::{BuildError, Built};
 pub fn open(path: &Path) -> Result<Built, BuildError> {
     Ok(Built {
         path: path.to_owned(),
+        offset: Bytes(0),
         format: Format::Raw,
         size: length(path)?,
         writable: false,
+        shared: false,
         entry: None,
         snapshot: None,
     })

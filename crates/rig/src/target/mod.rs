@@ -1,12 +1,15 @@
-//! Builds targets' files and says before anything is touched what cannot be built.
+//! Builds targets, layer by layer, and says before anything is touched what cannot be built.
 //!
-//! One file for each kind of target: [`existing`], [`raw`], [`qcow2`]. All of them yield a [`Built`].
+//! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`raw`], [`qcow2`]. The [`Builder`] puts
+//! them on one another as a target's description asks, and yields a [`Built`].
 
+pub mod device;
 pub mod existing;
 pub mod preflight;
 pub mod qcow2;
 pub mod raw;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::exit::Exit;
@@ -15,6 +18,8 @@ use iotax_model::units::Bytes;
 
 use crate::guest::image::ImageError;
 use crate::ledger::{Entry, Ledger, LedgerError};
+use crate::program::ProgramError;
+use device::Permission;
 
 /// Something that cannot be done here, said before anything was touched.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +59,12 @@ pub enum BuildError {
     /// qemu-img failed.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// Another tool failed.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The machine is not any more what it was when the plan was checked.
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
 }
 
 impl BuildError {
@@ -62,42 +73,84 @@ impl BuildError {
     }
 }
 
-/// A target's file, ready to be filled or read.
+/// A target's storage, ready to be filled or read.
 #[derive(Debug)]
 pub struct Built {
     /// The file or device.
     pub path: PathBuf,
+    /// Where the target's area begins in it.
+    pub offset: Bytes,
     /// What is in it.
     pub format: Format,
-    /// Its length as the workload sees it.
+    /// Length of the area as the workload sees it.
     pub size: Bytes,
-    /// Whether iotax made it and may write it.
+    /// Whether iotax made it or was told to overwrite it.
     pub writable: bool,
+    /// Whether a layer that iotax made holds the device too, so that it cannot be claimed for this target alone.
+    pub shared: bool,
     /// How to undo it; absent for what existed.
     pub entry: Option<Entry>,
     /// A snapshot is wanted on top of it once it is filled.
     pub snapshot: Option<Snapshot>,
 }
 
-/// Builds a target's file of `size` bytes. New files in a directory go into `folder`, which iotax made there.
-pub fn build(
-    spec: &TargetSpec,
+/// Builds the targets of one run. What several of them share (a folder, a volume group) is made once.
+#[derive(Debug)]
+pub struct Builder {
+    tag: String,
     size: Bytes,
-    folder: impl Fn(&Path) -> PathBuf,
-    ledger: &mut Ledger,
-) -> Result<Built, BuildError> {
-    match (&spec.path, &spec.file) {
-        (Some(path), _) if path.exists() => existing::open(path),
-        (Some(path), _) => raw::build_at(path, size, ledger),
-        (None, Some(file)) => {
-            let stem = folder(&file.dir).join(&spec.name);
-            match file.format {
-                Format::Raw => {
-                    raw::build_in(&stem.with_added_extension("raw"), size, file.preallocation, ledger)
-                }
-                Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), size, file, ledger),
-            }
+    permission: Permission,
+    /// Folders of iotax's own, by the directory that they are in.
+    folders: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Builder {
+    /// For targets of `size` bytes. `tag` stands in the name of everything that is made.
+    #[must_use]
+    pub fn new(tag: &str, size: Bytes, permission: Permission) -> Self {
+        Self { tag: tag.to_owned(), size, permission, folders: BTreeMap::new() }
+    }
+
+    /// Builds one target. The description must have passed the plan's check and [`preflight::check`].
+    pub fn build(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
+        if let Some(path) = &spec.path {
+            return if path.exists() { existing::open(path) } else { raw::build_at(path, self.size, ledger) };
         }
-        (None, None) => unreachable!("Plan::check refuses a target without path and file"),
+        if let Some(path) = &spec.device {
+            let block = device::whole(path)?;
+            return Ok(Built {
+                path: block.path,
+                offset: block.offset,
+                format: Format::Raw,
+                size: block.size.min(self.size),
+                writable: self.permission.overwrite.contains(path),
+                shared: false,
+                entry: None,
+                snapshot: None,
+            });
+        }
+        let (Some(file), Some(dir)) = (&spec.file, spec.file.as_ref().and_then(|file| file.dir.as_ref()))
+        else {
+            unreachable!("Plan::check refuses a target without a bottom");
+        };
+        let stem = self.folder(dir, ledger)?.join(&spec.name);
+        match file.format {
+            Format::Raw => {
+                raw::build_in(&stem.with_added_extension("raw"), self.size, file.preallocation, ledger)
+            }
+            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), self.size, file, ledger),
+        }
+    }
+
+    /// The folder of iotax's own in a directory.
+    fn folder(&mut self, dir: &Path, ledger: &mut Ledger) -> Result<PathBuf, BuildError> {
+        if let Some(folder) = self.folders.get(dir) {
+            return Ok(folder.clone());
+        }
+        let absolute = std::path::absolute(dir).map_err(BuildError::file(dir))?;
+        let folder = absolute.join(format!("iotax-{}", self.tag));
+        ledger.make_directory(&folder)?;
+        self.folders.insert(dir.to_owned(), folder.clone());
+        Ok(folder)
     }
 }

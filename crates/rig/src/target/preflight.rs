@@ -6,11 +6,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::TargetSpec;
+use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
+use super::device::{self, Permission};
 use super::{Refusal, existing};
 use crate::facts;
 
@@ -35,10 +36,10 @@ impl Needs {
 }
 
 /// What a plan needs, or the reason why it cannot be carried out here.
-pub fn check(plan: &Plan) -> Result<Needs, Refusal> {
+pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     let writes = plan.workloads.iter().find(|workload| workload.rw.modifies());
-    for target in &plan.targets {
+    for target in plan.everything() {
         match (&target.path, &target.file) {
             (Some(path), _) if path.exists() => {
                 check_existing(path, plan)?;
@@ -60,12 +61,13 @@ pub fn check(plan: &Plan) -> Result<Needs, Refusal> {
                 check_directory(&dir)?;
                 *needs.space.entry(dir).or_default() += plan.size().0;
             }
-            (None, Some(file)) => {
+            (None, _) if target.device.is_some() => device::check(target, plan, permission)?,
+            (None, Some(FileSpec { dir: Some(dir), .. })) => {
                 check_created(plan)?;
-                check_directory(&file.dir)?;
-                *needs.space.entry(file.dir.clone()).or_default() += file_space(target, plan.size());
+                check_directory(dir)?;
+                *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.size());
             }
-            (None, None) => {}
+            (None, _) => {}
         }
     }
     for (dir, filesystem) in by_filesystem(&needs)? {
@@ -231,7 +233,7 @@ mod tests {
             ),
             ("file = { dir = '/proc' }".to_owned(), "rw = 'read'", Exit::Environment, "/proc"),
         ] {
-            let refusal = check(&plan(&target, workload)).expect_err(words);
+            let refusal = check(&plan(&target, workload), &Permission::default()).expect_err(words);
             assert_eq!(refusal.exit, exit, "{refusal}");
             assert!(refusal.to_string().contains(words), "{refusal}");
         }
@@ -243,7 +245,9 @@ mod tests {
         let dir = temp.path();
         let file = dir.join("file");
         fs::write(&file, vec![1; 8192]).expect("written");
-        let needs = |target: &str| check(&plan(target, "rw = 'read'\nsize = '8k'")).expect("fine").total();
+        let needs = |target: &str| {
+            check(&plan(target, "rw = 'read'\nsize = '8k'"), &Permission::default()).expect("fine").total()
+        };
         assert_eq!(needs(&format!("path = '{}'", file.display())), 0);
         assert_eq!(needs(&format!("path = '{}/new'", dir.display())), 8192);
         assert_eq!(needs(&format!("file = {{ dir = '{}' }}", dir.display())), 8192 + 163);

@@ -15,9 +15,11 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> 
     image::create(path, Format::Qcow2, file.preallocation, size)?;
     Ok(Built {
         path: path.to_owned(),
+        offset: Bytes(0),
         format: Format::Qcow2,
         size,
         writable: true,
+        shared: false,
         entry: Some(entry),
         snapshot: file.snapshot,
     })

@@ -48,9 +48,11 @@ fn finish(
     .map_err(BuildError::file(path))?;
     Ok(Built {
         path: path.to_owned(),
+        offset: Bytes(0),
         format: Format::Raw,
         size,
         writable: true,
+        shared: false,
         entry: Some(entry),
         snapshot: None,
     })

@@ -123,6 +123,7 @@ fn known_counters_give_exact_figures() {
                 memory_some_ns: 2_000,
             }),
             guest_threads: BTreeMap::new(),
+            kernel_threads: BTreeMap::new(),
         }
     );
 }

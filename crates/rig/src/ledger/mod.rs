@@ -4,55 +4,17 @@
 //! SIGKILL, a power cut) the next `iotax clean` can undo it. A ledger file is locked as long as its process lives:
 //! another iotax never undoes the work of one that still runs.
 
+mod effect;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Something done to this machine that must be undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Effect {
-    /// A directory was made; it is removed if it is empty.
-    Directory {
-        /// Absolute.
-        path: PathBuf,
-    },
-    /// A directory of mode 0700 for sockets and scratch files was made; it is removed with what is in it.
-    PrivateDirectory {
-        /// Absolute; the last part begins with `iotax-`.
-        path: PathBuf,
-    },
-    /// A file was made; it is removed.
-    File {
-        /// Absolute.
-        path: PathBuf,
-        /// Device and inode, where the name was not of iotax's own choosing: another file there is left alone.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
-        identity: Option<(u64, u64)>,
-    },
-    /// A QEMU process was started; it is killed.
-    Guest {
-        /// Stands in its command line and in no other's.
-        marker: String,
-    },
-}
-
-impl std::fmt::Display for Effect {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Directory { path } | Self::PrivateDirectory { path } => {
-                write!(f, "directory {}", path.display())
-            }
-            Self::File { path, .. } => write!(f, "file {}", path.display()),
-            Self::Guest { marker } => write!(f, "guest {marker}"),
-        }
-    }
-}
+pub use effect::Effect;
 
 /// A line of a ledger file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -178,7 +140,7 @@ impl Ledger {
     pub fn undo(&mut self, entry: Entry) -> Result<(), NotUndone> {
         let Some(effect) = self.standing.get(&entry.0).cloned() else { return Ok(()) };
         let not_undone = |reason: String| NotUndone { effect: effect.clone(), reason };
-        undo_effect(&effect).map_err(|error| not_undone(error.to_string()))?;
+        effect::undo(&effect).map_err(|error| not_undone(error.to_string()))?;
         self.append(&Line::Undone { id: entry.0 }).map_err(|error| not_undone(error.to_string()))?;
         self.standing.remove(&entry.0);
         Ok(())
@@ -317,192 +279,5 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Effect>, LedgerError> {
     Ok(left)
 }
 
-fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-/// What stands at a path; absent if nothing does. Not to be able to look is not the same as nothing.
-fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn undo_effect(effect: &Effect) -> io::Result<()> {
-    match effect {
-        Effect::Directory { path } => gone_is_fine(fs::remove_dir(path)),
-        Effect::PrivateDirectory { path } => {
-            let Some(metadata) = standing(path)? else { return Ok(()) };
-            let ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iotax-"));
-            if !ours || !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
-                return Err(io::Error::other("this is not the directory that iotax made; left alone"));
-            }
-            gone_is_fine(fs::remove_dir_all(path))
-        }
-        Effect::File { path, identity } => {
-            let Some(metadata) = standing(path)? else { return Ok(()) };
-            if metadata.file_type().is_block_device() || metadata.is_dir() {
-                return Err(io::Error::other("this is no longer the file that iotax made; left alone"));
-            }
-            match identity {
-                // Another file has come to stand here: it is not ours, and ours is gone.
-                Some(identity) if *identity != (metadata.dev(), metadata.ino()) => Ok(()),
-                _ => gone_is_fine(fs::remove_file(path)),
-            }
-        }
-        Effect::Guest { marker } => kill_guest(marker),
-    }
-}
-
-/// Kills the QEMU process with this marker in its command line, if there is one, and waits until it is gone.
-fn kill_guest(marker: &str) -> io::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let pids = guests_marked(Path::new("/proc"), marker);
-        if pids.is_empty() {
-            return Ok(());
-        }
-        for pid in &pids {
-            if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
-        }
-        if Instant::now() > deadline {
-            return Err(io::Error::other(format!("process {pids:?} does not end")));
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.
-fn guests_marked(proc: &Path, marker: &str) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| {
-            let Ok(line) = fs::read(proc.join(pid.to_string()).join("cmdline")) else { return false };
-            let mut arguments = line.split(|byte| *byte == 0);
-            let program = arguments.next().unwrap_or_default();
-            String::from_utf8_lossy(program).contains("qemu")
-                && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
-        })
-        .collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
-        let temp = tempfile::tempdir().expect("temp dir");
-        let (state, work) = (temp.path().join("state"), temp.path().join("work"));
-        fs::create_dir(&work).expect("work dir");
-        (temp, state, work)
-    }
-
-    #[test]
-    fn all_effects_are_undone_last_first_and_the_ledger_goes() {
-        let (_temp, state, work) = scene();
-        let mut ledger = Ledger::create(&state, "t").expect("ledger");
-        let dir = work.join("iotax-1");
-        ledger.make_directory(&dir).expect("dir");
-        ledger.make_file(&dir.join("image")).expect("file");
-        ledger.make_private_directory(&work.join("iotax-2")).expect("private");
-        fs::write(work.join("iotax-2/socket"), "x").expect("scratch");
-        let (undone, failed) = ledger.undo_all();
-        assert!(failed.is_empty(), "{failed:?}");
-        assert_eq!(undone.len(), 3);
-        assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
-        assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
-    }
-
-    #[test]
-    fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
-        let (_temp, state, work) = scene();
-        let mut dead = Ledger::create(&state, "dead").expect("ledger");
-        dead.make_file(&work.join("dead")).expect("file");
-        drop(dead); // as a killed process does: the lock goes, the file stays
-        let mut living = Ledger::create(&state, "living").expect("ledger");
-        living.make_file(&work.join("living")).expect("file");
-
-        assert_eq!(leftovers(&state).expect("readable").len(), 1);
-        let cleaned = clean(&state).expect("cleaned");
-        assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (1, 0, 1));
-        assert!(!work.join("dead").exists());
-        assert!(work.join("living").exists());
-    }
-
-    #[test]
-    fn the_users_files_are_left_alone() {
-        let (_temp, state, work) = scene();
-        // The name is taken: nothing is replaced and nothing of ours stays.
-        let taken = work.join("taken");
-        fs::write(&taken, "the user's").expect("file");
-        let mut ledger = Ledger::create(&state, "a").expect("ledger");
-        assert!(ledger.make_file(&taken).expect_err("refused").to_string().contains("taken"));
-        // Ours was replaced by the user's meanwhile.
-        let replaced = work.join("replaced");
-        ledger.make_file(&replaced).expect("file");
-        fs::write(work.join("new"), "the user's").expect("file");
-        fs::rename(work.join("new"), &replaced).expect("renamed");
-        // A file of the user's in our directory keeps the directory.
-        let dir = work.join("iotax-d");
-        ledger.make_directory(&dir).expect("dir");
-        fs::write(dir.join("note"), "the user's").expect("file");
-
-        let (_, failed) = ledger.undo_all();
-        assert_eq!(failed.len(), 1, "{failed:?}");
-        assert_eq!(failed[0].effect, Effect::Directory { path: dir.clone() });
-        for path in [&taken, &replaced, &dir.join("note")] {
-            assert_eq!(fs::read_to_string(path).expect("still there"), "the user's");
-        }
-        assert_eq!(fs::read_dir(&work).expect("work").count(), 3);
-    }
-
-    #[test]
-    fn a_line_cut_short_by_a_crash_is_passed_over() {
-        let (_temp, state, work) = scene();
-        let mut ledger = Ledger::create(&state, "cut").expect("ledger");
-        ledger.make_file(&work.join("a")).expect("file");
-        ledger.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
-        drop(ledger);
-        let cleaned = clean(&state).expect("cleaned");
-        assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
-        assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
-    }
-
-    #[test]
-    fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
-        let (_temp, state, work) = scene();
-        for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
-            let mut ledger = Ledger::create(&state, tag).expect("ledger");
-            ledger.make_file(&work.join(tag)).expect("file");
-            ledger.file.write_all(damage.as_bytes()).expect("written");
-        }
-        let cleaned = clean(&state).expect("cleaned");
-        assert_eq!((cleaned.undone.len(), cleaned.unreadable.len()), (1, 1));
-        assert!(cleaned.unreadable[0].to_string().contains("a.jsonl"), "{:?}", cleaned.unreadable);
-        assert!(work.join("a").exists() && state.join("a.jsonl").exists() && !work.join("b").exists());
-    }
-
-    #[test]
-    fn only_a_qemu_with_the_marker_is_a_marked_guest() {
-        let temp = tempfile::tempdir().expect("temp dir");
-        for (pid, line) in [
-            (10, "/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
-            (11, "/usr/bin/qemu-system-x86_64\0-name\0other\0"),
-            (12, "vim\0iotax-abc-vm.txt\0"),
-            (13, ""),
-        ] {
-            let dir = temp.path().join(pid.to_string());
-            fs::create_dir(&dir).expect("dir");
-            fs::write(dir.join("cmdline"), line).expect("written");
-        }
-        assert_eq!(guests_marked(temp.path(), "iotax-abc-vm"), [10]);
-    }
-}
+mod tests;

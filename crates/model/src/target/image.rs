@@ -1,0 +1,148 @@
+//! Files that iotax creates: what is in them and what is allocated in advance.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Bytes;
+use crate::workload::words;
+
+words! {
+    /// The format of a disk image.
+    Format, "format" {
+        /// The guest's bytes and nothing else.
+        Raw = "raw",
+        /// QEMU's copy-on-write format.
+        Qcow2 = "qcow2",
+    }
+}
+
+words! {
+    /// What `qemu-img create` allocates in advance.
+    Preallocation, "preallocation" {
+        /// Nothing.
+        Off = "off",
+        /// qcow2: its tables.
+        Metadata = "metadata",
+        /// Space reserved with posix_fallocate.
+        Falloc = "falloc",
+        /// Space reserved and written.
+        Full = "full",
+    }
+}
+
+words! {
+    /// A snapshot taken once the image is filled; a new one before each measurement, so that writes meet it.
+    Snapshot, "snapshot" {
+        /// A qcow2 overlay with the image as its backing file.
+        External = "external",
+        /// A snapshot within the qcow2 image.
+        Internal = "internal",
+    }
+}
+
+/// A file that iotax creates, fills and removes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileSpec {
+    /// The directory it is created in; it must exist. Absent: the target's own `filesystem`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+    /// Anything but raw needs a guest.
+    pub format: Format,
+    /// What is allocated in advance.
+    pub preallocation: Preallocation,
+    /// qcow2: the unit of allocation, a power of two from 512 bytes to 2 MiB. Absent: QEMU's, 64 KiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_size: Option<Bytes>,
+    /// qcow2: subclusters of a 32nd of a cluster.
+    #[serde(skip_serializing_if = "is_false")]
+    pub extended_l2: bool,
+    /// qcow2: reference counts are written late, and checked after a crash.
+    #[serde(skip_serializing_if = "is_false")]
+    pub lazy_refcounts: bool,
+    /// qcow2: memory for the tables that map clusters. Absent: QEMU's choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l2_cache_size: Option<Bytes>,
+    /// A snapshot taken once it is filled; needs a guest and qcow2.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
+    /// How many overlays an external snapshot puts on top of the image, at least one; the topmost is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backing_depth: Option<u32>,
+}
+
+impl Default for FileSpec {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            format: Format::Raw,
+            preallocation: Preallocation::Off,
+            cluster_size: None,
+            extended_l2: false,
+            lazy_refcounts: false,
+            l2_cache_size: None,
+            snapshot: None,
+            backing_depth: None,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+impl FileSpec {
+    /// Refuses what no image can be.
+    pub(super) fn check(&self, in_guest: bool, on_filesystem: bool) -> Result<(), String> {
+        match (&self.dir, on_filesystem) {
+            (None, false) => {
+                return Err("file needs dir = \"...\", or a filesystem of the target's own".into());
+            }
+            (Some(_), true) => {
+                return Err("file lies on the target's own filesystem; leave dir out".into());
+            }
+            _ => {}
+        }
+        if self.format != Format::Raw && !in_guest {
+            return Err(format!(
+                "format = \"{}\" can only be read by a guest; add guest = {{}}",
+                self.format
+            ));
+        }
+        if self.format == Format::Raw {
+            if self.preallocation == Preallocation::Metadata {
+                return Err("preallocation = \"metadata\" is for qcow2; raw takes off, falloc or full".into());
+            }
+            let qcow2_only = [
+                ("cluster_size", self.cluster_size.is_some()),
+                ("extended_l2", self.extended_l2),
+                ("lazy_refcounts", self.lazy_refcounts),
+                ("l2_cache_size", self.l2_cache_size.is_some()),
+                ("snapshot", self.snapshot.is_some()),
+                ("backing_depth", self.backing_depth.is_some()),
+            ];
+            if let Some((key, _)) = qcow2_only.iter().find(|(_, given)| *given) {
+                return Err(format!("{key} needs format = \"qcow2\""));
+            }
+        }
+        if let Some(size) = self.cluster_size
+            && !(size.0.is_power_of_two() && (512..=2 << 20).contains(&size.0))
+        {
+            return Err(format!("cluster_size = {size}: accepted: a power of two from 512 to 2m"));
+        }
+        if self.extended_l2 && self.cluster_size.is_some_and(|size| size < Bytes(16 << 10)) {
+            return Err("extended_l2 needs a cluster_size of at least 16k".into());
+        }
+        if let Some(depth) = self.backing_depth {
+            if self.snapshot != Some(Snapshot::External) {
+                return Err("backing_depth needs snapshot = \"external\"".into());
+            }
+            if depth == 0 || depth > 64 {
+                return Err(format!("backing_depth = {depth}: accepted: 1 to 64"));
+            }
+        }
+        Ok(())
+    }
+}

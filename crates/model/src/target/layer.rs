@@ -1,0 +1,53 @@
+//! The layers that a target stands on.
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::words;
+
+words! {
+    /// What a layer is.
+    LayerKind, "layer" {
+        /// A physical or virtual disk of this machine.
+        Device = "device",
+        /// A partition of a device.
+        Partition = "partition",
+        /// A device-mapper device (LVM, dm-crypt, multipath ...).
+        Dm = "dm",
+        /// A software RAID.
+        Md = "md",
+        /// A loop device.
+        Loop = "loop",
+        /// A filesystem.
+        Filesystem = "filesystem",
+        /// A file on a filesystem.
+        File = "file",
+        /// A disk image format.
+        Image = "image",
+        /// A snapshot on top of an image.
+        Snapshot = "snapshot",
+        /// The bus by which a guest sees a disk, with the hypervisor's cache mode and I/O backend.
+        Bus = "bus",
+        /// A guest.
+        Guest = "guest",
+    }
+}
+
+/// One layer of a target's stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// What it is.
+    pub kind: LayerKind,
+    /// Its name: `vda`, `ext4`, `qcow2`, `virtio-blk`, `guest`.
+    pub name: String,
+    /// What else is known: size, model, scheduler, mount options, cache mode; may be empty.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub detail: String,
+}
+
+impl Layer {
+    /// A layer.
+    pub fn new(kind: LayerKind, name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { kind, name: name.into(), detail: detail.into() }
+    }
+}

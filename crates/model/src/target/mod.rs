@@ -1,0 +1,267 @@
+//! Places that can be read and written, and the layers they stand on.
+//!
+//! A target is built from the bottom up, each layer only if it is named: a block device, a logical volume on it, a
+//! filesystem on that, a file there, a loop device over the file, a guest that sees what is on top as its disk.
+
+mod block;
+mod guest;
+mod image;
+mod layer;
+mod remote;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
+pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
+pub use image::{FileSpec, Format, Preallocation, Snapshot};
+pub use layer::{Layer, LayerKind};
+pub use remote::Remote;
+
+/// A target as a plan describes it. At its bottom is exactly one of `path`, `device`, `lvm.vg` and `file.dir`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TargetSpec {
+    /// Unique within a plan.
+    pub name: String,
+    /// A file or block device, here or, as `ssh://[user@]host[:port]/path`, on another machine. What exists is read as it
+    /// is; what does not is created, filled, measured and removed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path: Option<PathBuf>,
+    /// A block device. It is only written if the command line names it once more.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub device: Option<PathBuf>,
+    /// A new logical volume.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lvm: Option<LvmSpec>,
+    /// A new filesystem on the device or volume.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub filesystem: Option<FilesystemSpec>,
+    /// A new file, on that filesystem or in a directory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub file: Option<FileSpec>,
+    /// A loop device over the file.
+    #[serde(rename = "loop", skip_serializing_if = "Option::is_none", default)]
+    pub loop_device: Option<LoopSpec>,
+    /// The guest that sees it; absent: it is measured on the host.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub guest: Option<GuestSpec>,
+    /// The name of a `[[neighbour]]` that makes noise while this target is measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub neighbour: Option<String>,
+}
+
+/// A target that cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("target {name:?}: {reason}")]
+pub struct TargetError {
+    name: String,
+    reason: String,
+}
+
+impl TargetSpec {
+    /// The other machine that it is on, if it is on one. The path must have passed [`Self::check`].
+    #[must_use]
+    pub fn remote(&self) -> Option<Remote> {
+        Remote::parse(&self.path.as_ref()?.to_string_lossy()).ok()
+    }
+
+    /// Refuses combinations that cannot be built.
+    pub fn check(&self) -> Result<(), TargetError> {
+        self.refusal().map_err(|reason| TargetError { name: self.name.clone(), reason })
+    }
+
+    fn refusal(&self) -> Result<(), String> {
+        let simple = !self.name.is_empty()
+            && self.name.len() <= 40
+            && self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && !self.name.starts_with('.');
+        if !simple {
+            return Err(
+                "a name is 1 to 40 letters, digits, '-', '_' or '.' and does not begin with '.'".into()
+            );
+        }
+        self.check_bottom()?;
+        if let Some(filesystem) = &self.filesystem {
+            if self.device.is_none() && self.lvm.is_none() {
+                return Err("filesystem needs a device or a volume to be made on".into());
+            }
+            if self.file.is_none() {
+                return Err("filesystem needs file = {} on it".into());
+            }
+            if filesystem.nodatacow && filesystem.kind != FsType::Btrfs {
+                return Err(format!("nodatacow is for btrfs, not {}", filesystem.kind));
+            }
+        }
+        if let Some(file) = &self.file {
+            file.check(self.guest.is_some(), self.filesystem.is_some())?;
+        }
+        if self.loop_device.is_some() && self.file.as_ref().is_none_or(|file| file.format != Format::Raw) {
+            return Err("loop needs a file with format = \"raw\" beneath it".into());
+        }
+        self.guest.as_ref().map_or(Ok(()), GuestSpec::check)?;
+        if self.guest.as_ref().is_some_and(|guest| guest.count > 1) && self.device.is_some() {
+            return Err("several guests need a disk each: use file or lvm with a volume group".into());
+        }
+        Ok(())
+    }
+
+    /// Exactly one thing lies at the bottom.
+    fn check_bottom(&self) -> Result<(), String> {
+        if let Some(path) = &self.path {
+            if self.device.is_some() || self.lvm.is_some() || self.file.is_some() || self.filesystem.is_some()
+            {
+                return Err("path stands alone: it excludes device, lvm, filesystem and file".into());
+            }
+            if self.guest.is_some() {
+                return Err("a guest needs file, lvm or device; path is measured where it is".into());
+            }
+            if Remote::is_meant(path) {
+                Remote::parse(&path.to_string_lossy())?;
+            }
+            return Ok(());
+        }
+        let group = self.lvm.as_ref().and_then(|lvm| lvm.vg.as_ref());
+        match (&self.device, &self.lvm, group, &self.file) {
+            (None, None, _, None) => Err(
+                "needs path = \"...\", file = { dir = \"...\" }, device = \"...\" or lvm = { vg = \"...\" }"
+                    .into(),
+            ),
+            (Some(_), Some(_), Some(_), _) => {
+                Err("lvm.vg and device exclude each other: a group on the device is new".into())
+            }
+            (None, Some(_), None, _) => Err("lvm needs vg = \"...\", or a device for a new group".into()),
+            (Some(_), ..) | (_, Some(_), ..) if self.file.is_some() && self.filesystem.is_none() => {
+                Err("a file needs a filesystem = { type = \"ext4\" } on the device or volume".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Bytes;
+
+    fn spec() -> TargetSpec {
+        TargetSpec {
+            name: "vm".into(),
+            file: Some(FileSpec {
+                dir: Some("/srv".into()),
+                format: Format::Qcow2,
+                preallocation: Preallocation::Metadata,
+                snapshot: Some(Snapshot::External),
+                ..FileSpec::default()
+            }),
+            guest: Some(GuestSpec::default()),
+            ..TargetSpec::default()
+        }
+    }
+
+    #[test]
+    fn impossible_targets_are_refused_with_the_reason() {
+        assert_eq!(spec().check(), Ok(()));
+        let file = spec().file.expect("has one");
+        for (bad, word) in [
+            (TargetSpec { file: None, ..spec() }, "needs path"),
+            (TargetSpec { path: Some("/x".into()), ..spec() }, "excludes"),
+            (TargetSpec { path: Some("/x".into()), file: None, ..spec() }, "measured where it is"),
+            (TargetSpec { guest: None, ..spec() }, "only be read by a guest"),
+            (TargetSpec { name: "a b".into(), ..spec() }, "letters"),
+            (TargetSpec { name: "../x".into(), ..spec() }, "letters"),
+            (
+                TargetSpec {
+                    file: Some(FileSpec { format: Format::Raw, snapshot: None, ..file.clone() }),
+                    ..spec()
+                },
+                "metadata",
+            ),
+            (
+                TargetSpec {
+                    file: Some(FileSpec { format: Format::Raw, preallocation: Preallocation::Off, ..file }),
+                    ..spec()
+                },
+                "snapshot",
+            ),
+            (
+                TargetSpec {
+                    guest: Some(GuestSpec {
+                        aio: Aio::Native,
+                        cache: CacheMode::Writeback,
+                        ..GuestSpec::default()
+                    }),
+                    ..spec()
+                },
+                "native",
+            ),
+            (TargetSpec { guest: Some(GuestSpec { vcpus: 0, ..GuestSpec::default() }), ..spec() }, "vcpus"),
+            (
+                TargetSpec {
+                    guest: Some(GuestSpec { memory: Bytes(1 << 20), ..GuestSpec::default() }),
+                    ..spec()
+                },
+                "memory",
+            ),
+        ] {
+            assert!(bad.check().expect_err(word).to_string().contains(word), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn layers_stand_on_what_can_carry_them() {
+        let device =
+            || TargetSpec { name: "t".into(), device: Some("/dev/x".into()), ..TargetSpec::default() };
+        let ext4 = || Some(FilesystemSpec { kind: FsType::Ext4, mount_options: None, nodatacow: false });
+        let lvm = |vg: Option<&str>| Some(LvmSpec { vg: vg.map(str::to_owned), ..LvmSpec::default() });
+        let here = || Some(FileSpec::default());
+        for good in [
+            device(),
+            TargetSpec { lvm: lvm(None), ..device() },
+            TargetSpec {
+                lvm: lvm(None),
+                filesystem: ext4(),
+                file: here(),
+                guest: Some(GuestSpec::default()),
+                ..device()
+            },
+            TargetSpec {
+                filesystem: ext4(),
+                file: here(),
+                loop_device: Some(LoopSpec::default()),
+                ..device()
+            },
+            TargetSpec { device: None, lvm: lvm(Some("vg")), ..device() },
+            TargetSpec { device: None, path: Some("ssh://me@host/x".into()), ..device() },
+        ] {
+            assert_eq!(good.check(), Ok(()), "{good:?}");
+        }
+        for (bad, word) in [
+            (TargetSpec { lvm: lvm(Some("vg")), ..device() }, "exclude each other"),
+            (TargetSpec { device: None, lvm: lvm(None), ..device() }, "needs vg"),
+            (TargetSpec { file: here(), ..device() }, "needs a filesystem"),
+            (TargetSpec { filesystem: ext4(), ..device() }, "needs file"),
+            (TargetSpec { device: None, file: here(), ..device() }, "needs dir"),
+            (TargetSpec { loop_device: Some(LoopSpec::default()), ..device() }, "loop needs"),
+            (TargetSpec { device: None, path: Some("ssh://host".into()), ..device() }, "no path"),
+            (TargetSpec { path: Some("/x".into()), ..device() }, "excludes device"),
+        ] {
+            assert!(bad.check().expect_err(word).to_string().contains(word), "{bad:?}: {:?}", bad.check());
+        }
+    }
+
+    #[test]
+    fn an_iothread_is_a_flag_or_a_number() {
+        for (text, threads) in [("true", 1), ("false", 0), ("4", 4)] {
+            let guest: GuestSpec = toml::from_str(&format!("iothread = {text}")).expect("valid");
+            assert_eq!(guest.iothread, threads);
+        }
+        assert!(
+            toml::from_str::<GuestSpec>("iothread = \"x\"")
+                .expect_err("text")
+                .to_string()
+                .contains("number of threads")
+        );
+    }
+}

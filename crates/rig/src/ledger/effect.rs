@@ -1,0 +1,149 @@
+//! What is done to this machine, and how each of it is undone.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+/// Something done to this machine that must be undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Effect {
+    /// A directory was made; it is removed if it is empty.
+    Directory {
+        /// Absolute.
+        path: PathBuf,
+    },
+    /// A directory of mode 0700 for sockets and scratch files was made; it is removed with what is in it.
+    PrivateDirectory {
+        /// Absolute; the last part begins with `iotax-`.
+        path: PathBuf,
+    },
+    /// A file was made; it is removed.
+    File {
+        /// Absolute.
+        path: PathBuf,
+        /// Device and inode, where the name was not of iotax's own choosing: another file there is left alone.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        identity: Option<(u64, u64)>,
+    },
+    /// A QEMU process was started; it is killed.
+    Guest {
+        /// Stands in its command line and in no other's.
+        marker: String,
+    },
+}
+
+impl std::fmt::Display for Effect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Directory { path } | Self::PrivateDirectory { path } => {
+                write!(f, "directory {}", path.display())
+            }
+            Self::File { path, .. } => write!(f, "file {}", path.display()),
+            Self::Guest { marker } => write!(f, "guest {marker}"),
+        }
+    }
+}
+
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// What stands at a path; absent if nothing does. Not to be able to look is not the same as nothing.
+fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Undoes an effect. What is not there is fine; what is not ours any more is left alone and said.
+pub(super) fn undo(effect: &Effect) -> io::Result<()> {
+    match effect {
+        Effect::Directory { path } => gone_is_fine(fs::remove_dir(path)),
+        Effect::PrivateDirectory { path } => {
+            let Some(metadata) = standing(path)? else { return Ok(()) };
+            let ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iotax-"));
+            if !ours || !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::other("this is not the directory that iotax made; left alone"));
+            }
+            gone_is_fine(fs::remove_dir_all(path))
+        }
+        Effect::File { path, identity } => {
+            let Some(metadata) = standing(path)? else { return Ok(()) };
+            if metadata.file_type().is_block_device() || metadata.is_dir() {
+                return Err(io::Error::other("this is no longer the file that iotax made; left alone"));
+            }
+            match identity {
+                // Another file has come to stand here: it is not ours, and ours is gone.
+                Some(identity) if *identity != (metadata.dev(), metadata.ino()) => Ok(()),
+                _ => gone_is_fine(fs::remove_file(path)),
+            }
+        }
+        Effect::Guest { marker } => kill_guest(marker),
+    }
+}
+
+/// Kills the QEMU process with this marker in its command line, if there is one, and waits until it is gone.
+fn kill_guest(marker: &str) -> io::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let pids = guests_marked(Path::new("/proc"), marker);
+        if pids.is_empty() {
+            return Ok(());
+        }
+        for pid in &pids {
+            if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::other(format!("process {pids:?} does not end")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.
+fn guests_marked(proc: &Path, marker: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            let Ok(line) = fs::read(proc.join(pid.to_string()).join("cmdline")) else { return false };
+            let mut arguments = line.split(|byte| *byte == 0);
+            let program = arguments.next().unwrap_or_default();
+            String::from_utf8_lossy(program).contains("qemu")
+                && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_qemu_with_the_marker_is_a_marked_guest() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        for (pid, line) in [
+            (10, "/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
+            (11, "/usr/bin/qemu-system-x86_64\0-name\0other\0"),
+            (12, "vim\0iotax-abc-vm.txt\0"),
+            (13, ""),
+        ] {
+            let dir = temp.path().join(pid.to_string());
+            fs::create_dir(&dir).expect("dir");
+            fs::write(dir.join("cmdline"), line).expect("written");
+        }
+        assert_eq!(guests_marked(temp.path(), "iotax-abc-vm"), [10]);
+    }
+}

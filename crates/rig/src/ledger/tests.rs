@@ -1,0 +1,93 @@
+use super::*;
+
+fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let (state, work) = (temp.path().join("state"), temp.path().join("work"));
+    fs::create_dir(&work).expect("work dir");
+    (temp, state, work)
+}
+
+#[test]
+fn all_effects_are_undone_last_first_and_the_ledger_goes() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let dir = work.join("iotax-1");
+    ledger.make_directory(&dir).expect("dir");
+    ledger.make_file(&dir.join("image")).expect("file");
+    ledger.make_private_directory(&work.join("iotax-2")).expect("private");
+    fs::write(work.join("iotax-2/socket"), "x").expect("scratch");
+    let (undone, failed) = ledger.undo_all();
+    assert!(failed.is_empty(), "{failed:?}");
+    assert_eq!(undone.len(), 3);
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+}
+
+#[test]
+fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
+    let (_temp, state, work) = scene();
+    let mut dead = Ledger::create(&state, "dead").expect("ledger");
+    dead.make_file(&work.join("dead")).expect("file");
+    drop(dead); // as a killed process does: the lock goes, the file stays
+    let mut living = Ledger::create(&state, "living").expect("ledger");
+    living.make_file(&work.join("living")).expect("file");
+
+    assert_eq!(leftovers(&state).expect("readable").len(), 1);
+    let cleaned = clean(&state).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (1, 0, 1));
+    assert!(!work.join("dead").exists());
+    assert!(work.join("living").exists());
+}
+
+#[test]
+fn the_users_files_are_left_alone() {
+    let (_temp, state, work) = scene();
+    // The name is taken: nothing is replaced and nothing of ours stays.
+    let taken = work.join("taken");
+    fs::write(&taken, "the user's").expect("file");
+    let mut ledger = Ledger::create(&state, "a").expect("ledger");
+    assert!(ledger.make_file(&taken).expect_err("refused").to_string().contains("taken"));
+    // Ours was replaced by the user's meanwhile.
+    let replaced = work.join("replaced");
+    ledger.make_file(&replaced).expect("file");
+    fs::write(work.join("new"), "the user's").expect("file");
+    fs::rename(work.join("new"), &replaced).expect("renamed");
+    // A file of the user's in our directory keeps the directory.
+    let dir = work.join("iotax-d");
+    ledger.make_directory(&dir).expect("dir");
+    fs::write(dir.join("note"), "the user's").expect("file");
+
+    let (_, failed) = ledger.undo_all();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].effect, Effect::Directory { path: dir.clone() });
+    for path in [&taken, &replaced, &dir.join("note")] {
+        assert_eq!(fs::read_to_string(path).expect("still there"), "the user's");
+    }
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 3);
+}
+
+#[test]
+fn a_line_cut_short_by_a_crash_is_passed_over() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "cut").expect("ledger");
+    ledger.make_file(&work.join("a")).expect("file");
+    ledger.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
+    drop(ledger);
+    let cleaned = clean(&state).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+}
+
+#[test]
+fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
+    let (_temp, state, work) = scene();
+    for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
+        let mut ledger = Ledger::create(&state, tag).expect("ledger");
+        ledger.make_file(&work.join(tag)).expect("file");
+        ledger.file.write_all(damage.as_bytes()).expect("written");
+    }
+    let cleaned = clean(&state).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.unreadable.len()), (1, 1));
+    assert!(cleaned.unreadable[0].to_string().contains("a.jsonl"), "{:?}", cleaned.unreadable);
+    assert!(work.join("a").exists() && state.join("a.jsonl").exists() && !work.join("b").exists());
+}

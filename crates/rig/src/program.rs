@@ -1,0 +1,92 @@
+//! Runs the system's own tools: qemu-img, lvm, mkfs, losetup.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+/// A tool that did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is not installed.
+    #[error("{program} was not found in PATH; install it (Debian: apt-get install {package})")]
+    NotFound {
+        /// The tool.
+        program: &'static str,
+        /// Debian's package that holds it.
+        package: &'static str,
+    },
+    /// It failed.
+    #[error("{command}: {reason}")]
+    Failed {
+        /// The whole command, as it was given.
+        command: String,
+        /// The tool's own words, or its exit status if it said nothing.
+        reason: String,
+    },
+}
+
+/// A tool and where to get it.
+#[derive(Debug, Clone, Copy)]
+pub struct Program {
+    /// Its name in PATH.
+    pub name: &'static str,
+    /// Debian's package that holds it.
+    pub package: &'static str,
+}
+
+impl Program {
+    /// Whether it is there.
+    pub fn find(self) -> Result<(), ProgramError> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if std::env::split_paths(&path).any(|directory| directory.join(self.name).is_file()) {
+            Ok(())
+        } else {
+            Err(ProgramError::NotFound { program: self.name, package: self.package })
+        }
+    }
+
+    /// Runs it to its end and returns its stdout. In a process group of its own: Ctrl-C is the conductor's to handle. Its
+    /// words are in English, whatever the user's language.
+    pub fn run<S: AsRef<OsStr>>(
+        self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Vec<u8>, ProgramError> {
+        let mut command = Command::new(self.name);
+        command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
+        let shown = || {
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+        };
+        let shown = shown();
+        let output = command.output().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => ProgramError::NotFound { program: self.name, package: self.package },
+            _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
+        })?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(ProgramError::Failed {
+            command: shown,
+            reason: if said.is_empty() { output.status.to_string() } else { said },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_quoted_and_a_missing_tool_says_where_to_get_it() {
+        let ls = Program { name: "ls", package: "coreutils" };
+        assert!(ls.find().is_ok());
+        let error = ls.run(["--nonsense"]).expect_err("refused").to_string();
+        assert!(error.starts_with("ls --nonsense: ") && error.contains("unrecognized option"), "{error}");
+        let none = Program { name: "iotax-no-such-tool", package: "nothing" };
+        for error in [none.find().expect_err("absent"), none.run(["x"]).expect_err("absent")] {
+            assert!(error.to_string().contains("apt-get install nothing"), "{error}");
+        }
+    }
+}
