@@ -78,7 +78,8 @@ impl Counters {
     fn parse(stats: &Value, direction: &str) -> Option<Self> {
         let number = |name: &str| stats.get(format!("{direction}_{name}"))?.as_u64();
         let list = |key: &str| -> Vec<u64> {
-            let values = stats.get(format!("{direction}_latency_histogram")).and_then(|h| h.get(key)?.as_array());
+            let values =
+                stats.get(format!("{direction}_latency_histogram")).and_then(|h| h.get(key)?.as_array());
             values.into_iter().flatten().filter_map(Value::as_u64).collect()
         };
         let (boundaries, bins) = (list("boundaries"), list("bins"));
