@@ -44,8 +44,9 @@ pub use crate::error::{EngineError, Refusal};
 /// The shortest interval between samples.
 const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 
-/// Carries out one measurement on an existing file or device. `events` gets [`Event::Measuring`] when the warm-up is
-/// over and one [`Event::Sample`] per interval, in order and without gaps; they add up to the outcome's totals.
+/// Carries out one measurement on an existing file or device. `events` gets [`Event::Ready`] when everything is set up; the
+/// load starts when it returns from that. It gets [`Event::Measuring`] when the warm-up is over and one [`Event::Sample`] per
+/// interval, in order and without gaps; they add up to the outcome's totals.
 ///
 /// An I/O counts, with its service time, in the interval in which it is seen to be complete; what is in flight when the
 /// window ends counts nowhere. I/Os that fail are counted by error and the run goes on, even if all fail.

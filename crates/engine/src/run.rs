@@ -36,6 +36,7 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
     clock::calibrate();
     let proof = Proof::new(job, target)?.map(Arc::new);
     let mut crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
+    events(Event::Ready);
     let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
     crew.start(window);

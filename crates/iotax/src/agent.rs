@@ -64,6 +64,9 @@ fn serve(requests: &Receiver<Request>, mut stream: impl Write, disk: Option<&Pat
             if broken.is_none() {
                 broken = wire::send(&mut stream, &event).err();
             }
+            if event == Event::Ready && broken.is_none() {
+                await_go(requests);
+            }
         };
         let last =
             catch_unwind(AssertUnwindSafe(|| answer(request, disk, &mut emit))).unwrap_or_else(|panic| {
@@ -75,6 +78,21 @@ fn serve(requests: &Receiver<Request>, mut stream: impl Write, disk: Option<&Pat
         }
     }
     Ok(())
+}
+
+/// Returns when the load is to start. Ends the process, as the listener does, on what is not the protocol.
+fn await_go(requests: &Receiver<Request>) {
+    match requests.recv() {
+        Ok(Request::Go) => {}
+        Ok(other) => {
+            eprintln!("iotax agent: expected go and got {other:?}");
+            std::process::exit(Exit::Usage as i32)
+        }
+        // The listener is about to end the process.
+        Err(_) => loop {
+            thread::park();
+        },
+    }
 }
 
 /// Carries out one request; returns its last event, after `emit` got those before.
@@ -94,6 +112,7 @@ fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) ->
             target(path, disk).map(|path| Event::CachesDropped(iotax_engine::drop_caches(&path)))
         }
         Request::Run(job) => run(&job, disk, emit),
+        Request::Go => Err("there is nothing set up that could start".into()),
         Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
             .map(Event::Audited)
             .map_err(|error| error.to_string()),

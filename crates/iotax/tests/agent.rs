@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use iotax_model::units::Bytes;
-use iotax_model::wire::{self, Area, Event, PROTOCOL, Request};
-use iotax_model::workload::Content;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::{self, Area, Event, Job, PROTOCOL, Request};
+use iotax_model::workload::{Content, Rw, WorkloadKeys};
 use iotax_rig::link::{Interrupt, Link, LinkError};
 
 fn area(path: Option<&str>) -> Area {
@@ -75,6 +75,64 @@ fn an_agent_whose_conductor_is_gone_ends_by_itself() {
     wire::send(&mut stdin, &Request::Ping).expect("sent");
     let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");
     assert_eq!(answer, Some(Event::Pong));
+    drop(stdin);
+    assert!(ended(&mut agent).success());
+}
+
+#[test]
+fn a_load_starts_when_it_is_told_to_and_not_before() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    file.as_file().set_len(1 << 20).expect("grown");
+    let keys = WorkloadKeys {
+        rw: Some(Rw::RandRead),
+        direct: Some(false),
+        runtime: Some(Nanos::from_millis(100)),
+        ramp_time: Some(Nanos(0)),
+        ..WorkloadKeys::default()
+    };
+    let job = Job {
+        path: Some(file.path().display().to_string()),
+        workload: keys.complete(&WorkloadKeys::default()),
+        size: Bytes(1 << 20),
+        seed: 1,
+        interval: Nanos::from_millis(50),
+        writable: false,
+        shared: false,
+    };
+    let mut link = link();
+    link.prepare(&job).expect("ready");
+    // Longer than the whole measurement.
+    std::thread::sleep(Duration::from_millis(300));
+    let told = Instant::now();
+    let mut begun = None;
+    let mut observe = |event: &Event| {
+        if *event == Event::Measuring {
+            begun = Some(told.elapsed());
+        }
+    };
+    let outcome = link.go(&job, LONG, &mut observe).expect("measured");
+    assert!(outcome.tallies.ios() > 0 && begun.is_some());
+    assert!(told.elapsed() >= Duration::from_millis(100), "it had begun before");
+    assert!(outcome.inside.is_none(), "the local agent's machine is the host");
+}
+
+#[test]
+fn an_agent_that_waits_to_start_ends_with_its_conductor() {
+    let mut agent = agent();
+    let mut stdin = agent.stdin.take().expect("a pipe");
+    let workload = WorkloadKeys { direct: Some(false), ..WorkloadKeys::default() };
+    let job = Job {
+        path: Some("/proc/self/exe".into()),
+        workload: workload.complete(&WorkloadKeys::default()),
+        size: Bytes(1 << 16),
+        seed: 1,
+        interval: Nanos::from_millis(100),
+        writable: false,
+        shared: false,
+    };
+    wire::send(&mut stdin, &Request::Run(Box::new(job))).expect("sent");
+    let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");
+    assert_eq!(answer, Some(Event::Ready));
     drop(stdin);
     assert!(ended(&mut agent).success());
 }

@@ -15,7 +15,7 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 3;
+pub const PROTOCOL: u16 = 4;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -46,8 +46,10 @@ pub enum Request {
         /// The file whose pages go if the whole cache cannot be dropped; absent: the guest's disk.
         path: Option<String>,
     },
-    /// Measure. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
+    /// Set a measurement up. Answered by [`Event::Ready`]; [`Request::Go`] must be what comes next.
     Run(Box<Job>),
+    /// Start the load that is set up. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
+    Go,
     /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
     Audit {
         /// An existing file or device.
@@ -115,6 +117,8 @@ pub enum Event {
     Filled,
     /// How far caches were dropped.
     CachesDropped(CacheDrop),
+    /// Everything is set up: the load starts when the conductor says [`Request::Go`], so that several can start at once.
+    Ready,
     /// The warm-up is over: the measured window begins.
     Measuring,
     /// One interval.

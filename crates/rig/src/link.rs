@@ -30,6 +30,8 @@ pub const POLL: Duration = Duration::from_millis(50);
 const PROMPT: Duration = Duration::from_secs(20);
 /// A sync can take long where much was written into a cache.
 const SYNC: Duration = Duration::from_mins(5);
+/// For opening a target and laying out its buffers and tables, in an emulated guest too.
+const PREPARED: Duration = Duration::from_mins(1);
 /// The null backend runs for well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
 /// As much is read as was ever written; whoever waits can interrupt.
@@ -278,16 +280,24 @@ impl Link {
         })
     }
 
-    /// Has a measurement made. `observe` sees [`Event::Measuring`] and every [`Event::Sample`] as they come. The
-    /// deadline is the job's warm-up and runtime and `slack` for everything around them.
-    pub fn run(
+    /// Has a measurement set up, to the point where [`Self::go`] starts its load. That must be what is asked next.
+    pub fn prepare(&mut self, job: &Job) -> Result<(), LinkError> {
+        self.follow("prepare", &Request::Run(Box::new(job.clone())), PREPARED, |event| match event {
+            Event::Ready => Heard::Answer(()),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has the load started that was set up for this job. `observe` sees [`Event::Measuring`] and every
+    /// [`Event::Sample`] as they come. The deadline is the job's warm-up and runtime and `slack` for everything around them.
+    pub fn go(
         &mut self,
         job: &Job,
         slack: Duration,
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, LinkError> {
         let deadline = Duration::from(job.workload.ramp_time) + Duration::from(job.workload.runtime) + slack;
-        self.follow("run", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
+        self.follow("run", &Request::Go, deadline, |event| match event {
             Event::Measuring | Event::Sample(_) => {
                 observe(&event);
                 Heard::More
@@ -295,6 +305,23 @@ impl Link {
             Event::Done(outcome) => Heard::Answer(*outcome),
             other => Heard::foreign(&other),
         })
+    }
+
+    /// Has a measurement made by itself: [`Self::prepare`], then [`Self::go`].
+    pub fn run(
+        &mut self,
+        job: &Job,
+        slack: Duration,
+        observe: &mut dyn FnMut(&Event),
+    ) -> Result<Outcome, LinkError> {
+        self.prepare(job)?;
+        self.go(job, slack, observe)
+    }
+
+    /// Whether an earlier error ended the conversation.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Has a target compared with the journal of its acknowledged writes, where the agent runs.

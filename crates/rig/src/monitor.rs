@@ -1,9 +1,10 @@
-//! Watches the host while something is measured: block devices, CPUs, pressure, the threads of a guest.
+//! Watches the host while something is measured: block devices, CPUs, pressure, the threads of guests and of the kernel.
 //!
 //! [`Monitor::snapshot`] reads raw counters, [`delta`] turns two of them into what happened between. Raw counters and
 //! what is derived from them are kept apart, so that any two snapshots of one monitor can be compared.
 
 mod counters;
+pub mod kernel;
 mod threads;
 
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub struct Monitor {
     diskstats: Source,
     stat: Source,
     pressure: [Source; 3],
-    threads: Option<Threads>,
+    threads: Vec<Threads>,
 }
 
 /// All counters of a monitor at one moment. What could not be read is absent.
@@ -37,21 +38,21 @@ pub struct Snapshot {
     disks: BTreeMap<String, DiskCounters>,
     cpu: Option<CpuCounters>,
     pressure: Option<PressureCounters>,
-    guest: GuestCounters,
+    guests: Vec<GuestCounters>,
 }
 
 impl Monitor {
-    /// Watches the `disks`, by the kernel's names, and a guest's threads, if there is one. `root` is where /proc is
+    /// Watches the `disks`, by the kernel's names, and the threads of guests. `root` is where /proc is
     /// found: `/` on a live system. What does not exist is absent from every snapshot.
     #[must_use]
-    pub fn new(root: &Path, disks: Vec<String>, guest: Option<GuestThreads>) -> Self {
+    pub fn new(root: &Path, disks: Vec<String>, guests: Vec<GuestThreads>) -> Self {
         let proc = root.join("proc");
         Self {
             disks,
             diskstats: Source::new(proc.join("diskstats")),
             stat: Source::new(proc.join("stat")),
             pressure: ["io", "cpu", "memory"].map(|kind| Source::new(proc.join("pressure").join(kind))),
-            threads: guest.map(|guest| Threads::new(&proc, guest)),
+            threads: guests.into_iter().map(|guest| Threads::new(&proc, guest)).collect(),
         }
     }
 
@@ -68,7 +69,7 @@ impl Monitor {
             disks: self.diskstats.read().map(|text| counters::disks(text, &self.disks)).unwrap_or_default(),
             cpu: self.stat.read().and_then(counters::cpu),
             pressure: counters::pressure(io.read(), cpu.read(), memory.read()),
-            guest: self.threads.as_mut().map(Threads::read).unwrap_or_default(),
+            guests: self.threads.iter_mut().map(Threads::read).collect(),
         }
     }
 }
@@ -90,7 +91,7 @@ pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> Hos
         disks: disks.collect(),
         cpu: earlier.cpu.zip(later.cpu).and_then(|(before, after)| before.until(&after)),
         pressure: earlier.pressure.zip(later.pressure).and_then(|(before, after)| before.until(&after)),
-        guest_threads: threads::between(&earlier.guest, &later.guest),
+        guest_threads: threads::between(&earlier.guests, &later.guests),
         kernel_threads: BTreeMap::new(),
     }
 }

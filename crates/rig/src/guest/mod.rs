@@ -4,6 +4,7 @@
 //! that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
 
 pub mod accel;
+pub mod blockstats;
 pub mod command;
 pub mod image;
 pub mod initramfs;
@@ -22,6 +23,7 @@ use iotax_model::wire::AgentHello;
 use serde_json::{Value, json};
 
 use crate::link::{Interrupt, Link, LinkError};
+use blockstats::BlockCounters;
 use image::{Image, ImageError};
 use kernel::Kernel;
 use process::Process;
@@ -124,6 +126,8 @@ pub struct Guest {
     process: Arc<Process>,
     qmp: Qmp,
     link: Link,
+    /// QEMU's name of the disk device; absent if it counts nothing for it.
+    device: Option<String>,
     spec: GuestSpec,
     begun: Instant,
     boot_ns: Option<u64>,
@@ -154,7 +158,9 @@ impl Guest {
         let process = Arc::new(Process::spawn(&arguments, &config.run_dir)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
-        let qmp = Qmp::start(monitor, qmp::DEADLINE).map_err(|source| with_last_words(source, &process))?;
+        let mut qmp =
+            Qmp::start(monitor, qmp::DEADLINE).map_err(|source| with_last_words(source, &process))?;
+        let device = blockstats::begin(&mut qmp).map_err(|source| with_last_words(source, &process))?;
         let last_words = Box::new({
             let process = Arc::clone(&process);
             move || process.last_words()
@@ -162,7 +168,7 @@ impl Guest {
         let link = Link::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
             .map_err(|source| GuestError::Io { path: config.run_dir.join(command::AGENT_SOCKET), source })?;
         let spec = config.spec.clone();
-        Ok(Self { process, qmp, link, spec, begun, boot_ns: None, paused: false, chain, swaps: 0 })
+        Ok(Self { process, qmp, link, device, spec, begun, boot_ns: None, paused: false, chain, swaps: 0 })
     }
 
     /// Waits until the guest's agent answers, at most `deadline` from now.
@@ -181,6 +187,11 @@ impl Guest {
     /// The conversation with the guest's agent. A paused guest does not answer.
     pub const fn link(&mut self) -> &mut Link {
         &mut self.link
+    }
+
+    /// The conversation with the guest's agent, and the block layer that can be looked at meanwhile.
+    pub const fn link_and_blocks(&mut self) -> (&mut Link, BlockLayer<'_>) {
+        (&mut self.link, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
 
     /// Stops the guest's CPUs; its I/O in flight is waited for.
@@ -293,6 +304,20 @@ impl Guest {
 
     fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, GuestError> {
         self.qmp.execute(command, arguments).map_err(|source| with_last_words(source, &self.process))
+    }
+}
+
+/// QEMU's block layer beneath a guest's disk.
+pub struct BlockLayer<'a> {
+    qmp: &'a mut Qmp,
+    device: Option<&'a String>,
+}
+
+impl BlockLayer<'_> {
+    /// The disk's counters now, which QEMU's main loop is held up for by some 0.3 ms; absent if there are none.
+    pub fn counters(&mut self) -> Option<BlockCounters> {
+        let device = self.device?;
+        blockstats::counters(&self.qmp.execute("query-blockstats", &json!({})).ok()?, device)
     }
 }
 

@@ -59,6 +59,7 @@ fn requests_get_their_answers_in_order() {
         vec![Event::Pong],
         vec![Event::Progress { done: Bytes(1), total: Bytes(2) }, Event::Filled],
         vec![Event::CachesDropped(CacheDrop::FileOnly)],
+        vec![Event::Ready],
         vec![Event::Measuring, Event::Done(Box::new(outcome()))],
         vec![Event::Floor { ns_per_io: 17 }],
     ]);
@@ -113,7 +114,11 @@ fn garbage_and_wrong_answers_end_the_conversation() {
 
 #[test]
 fn a_hang_ends_at_the_deadline_with_the_last_words() {
-    let (mut link, _) = agent(hang);
+    let (mut link, _) = agent(|stream| {
+        wire::receive::<Request>(stream).expect("a request");
+        wire::send(stream, &Event::Ready).expect("sent");
+        hang(stream);
+    });
     let began = Instant::now();
     let error = link.run(&job(SHORT), SHORT, &mut |_| {}).expect_err("late");
     assert!(began.elapsed() >= SHORT * 2);
@@ -126,8 +131,10 @@ fn a_hang_ends_at_the_deadline_with_the_last_words() {
 #[test]
 fn an_end_in_the_middle_is_told_at_once() {
     let (mut link, _) = agent(|stream| {
-        wire::receive::<Request>(stream).expect("a request");
-        wire::send(stream, &Event::Measuring).expect("sent");
+        for event in [Event::Ready, Event::Measuring] {
+            wire::receive::<Request>(stream).expect("a request");
+            wire::send(stream, &event).expect("sent");
+        }
     });
     let error = link.run(&job(LONG), LONG, &mut |_| {}).expect_err("gone").to_string();
     assert_eq!(error, "the guest went away during run: its console");

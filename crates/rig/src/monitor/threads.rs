@@ -114,9 +114,8 @@ impl Threads {
 
 impl Thread {
     fn read(&mut self, tid: u32) -> Option<ThreadCounters> {
-        let (user_ticks, system_ticks, started) = ticks(self.stat.read()?)?;
-        let run_ns = self.schedstat.read().and_then(run_time);
-        Some(ThreadCounters { role: self.role.clone(), tid, started, run_ns, user_ticks, system_ticks })
+        let stat = self.stat.read()?;
+        ThreadCounters::parse(&self.role, tid, stat, self.schedstat.read().unwrap_or_default())
     }
 }
 
@@ -139,22 +138,33 @@ fn run_time(schedstat: &str) -> Option<u64> {
     (runs > 0).then_some(run)
 }
 
-/// The CPU time of each role between two readings. A thread that is new began after the first of them, so all of its time
+/// The CPU time of each role between two readings, over all processes. A role that is not known of one of them is absent.
+pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTreeMap<String, CpuTime> {
+    let mut roles: BTreeMap<String, Option<CpuTime>> = BTreeMap::new();
+    for (earlier, later) in earlier.iter().zip(later) {
+        for (role, spent) in of_process(earlier, later) {
+            let all = roles.entry(role).or_insert(Some(CpuTime::default()));
+            *all = sum(*all, spent);
+        }
+    }
+    roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
+}
+
+/// The CPU time of each role of one process; nothing for a role of which it is not known. A thread that is new began after the first of them, so all of its time
 /// counts; the time of threads that ended counts as `worker`. A role that was named and lost a thread is absent: what that
 /// thread used is not known, and then neither is what is left for `worker`.
-pub(super) fn between(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, CpuTime> {
-    let same = |thread: &ThreadCounters| (thread.tid, thread.started);
-    let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (same(thread), thread)).collect();
-    let after: BTreeSet<_> = later.threads.iter().map(same).collect();
+fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
+    let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();
+    let after: BTreeSet<_> = later.threads.iter().map(ThreadCounters::identity).collect();
     let mut roles: BTreeMap<&str, Option<CpuTime>> = BTreeMap::new();
     let mut living = Some(CpuTime::default());
     for thread in &later.threads {
-        let spent = thread.since(before.get(&same(thread)).copied());
+        let spent = thread.since(before.get(&thread.identity()).copied());
         let role = roles.entry(&thread.role).or_insert(Some(CpuTime::default()));
         *role = sum(*role, spent);
         living = sum(living, spent);
     }
-    let lost = earlier.threads.iter().filter(|thread| !after.contains(&same(thread)));
+    let lost = earlier.threads.iter().filter(|thread| !after.contains(&thread.identity()));
     let lost: BTreeSet<&str> = lost.map(|thread| thread.role.as_str()).collect();
     match living.and_then(|living| ended(earlier, later, living)) {
         Some(time) if time.total_ns() == 0 => {}
@@ -168,7 +178,7 @@ pub(super) fn between(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMa
         }
     }
     roles.extend(lost.into_iter().filter(|role| *role != WORKER).map(|role| (role, None)));
-    roles.into_iter().filter_map(|(role, spent)| Some((role.to_owned(), spent?))).collect()
+    roles.into_iter().map(|(role, spent)| (role.to_owned(), spent)).collect()
 }
 
 /// What threads used that ended between two readings: what the process's time has over that of the `living` ones, which is
@@ -192,7 +202,7 @@ fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Opt
 }
 
 /// Both together; absent if one is.
-fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
+pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
     let (one, other) = one.zip(other)?;
     Some(CpuTime {
         user_ns: one.user_ns.checked_add(other.user_ns)?,
@@ -201,8 +211,20 @@ fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
 }
 
 impl ThreadCounters {
+    /// From what stat and schedstat say; the latter is empty where the kernel does not keep it.
+    pub(super) fn parse(role: &str, tid: u32, stat: &str, schedstat: &str) -> Option<Self> {
+        let (user_ticks, system_ticks, started) = ticks(stat)?;
+        let run_ns = run_time(schedstat);
+        Some(Self { role: role.to_owned(), tid, started, run_ns, user_ticks, system_ticks })
+    }
+
+    /// What tells it from every other thread.
+    pub(super) const fn identity(&self) -> (u32, u64) {
+        (self.tid, self.started)
+    }
+
     /// The CPU time since the earlier reading, or since the thread began.
-    fn since(&self, earlier: Option<&Self>) -> Option<CpuTime> {
+    pub(super) fn since(&self, earlier: Option<&Self>) -> Option<CpuTime> {
         let (user, system) = earlier.map_or((0, 0), |earlier| (earlier.user_ticks, earlier.system_ticks));
         let user_ns = since(user, self.user_ticks, tick_ns())?;
         let system_ns = since(system, self.system_ticks, tick_ns())?;

@@ -1,6 +1,7 @@
 //! Readers of the system, on recorded trees and on the live machine.
 
 mod facts;
+mod kernel_threads;
 mod monitor;
 mod stack;
 mod tree;

@@ -76,7 +76,7 @@ fn over(root: &TempDir, monitor: &mut Monitor, change: impl FnOnce(&TempDir)) ->
 
 fn watch(names: &[&str], to: &str) -> HostActivity {
     let root = tree::build(BEFORE);
-    let mut monitor = Monitor::new(root.path(), disks(names), None);
+    let mut monitor = Monitor::new(root.path(), disks(names), Vec::new());
     over(&root, &mut monitor, |root| change(root, to))
 }
 
@@ -163,7 +163,7 @@ fn iowait_may_fall_without_costing_the_rest() {
 #[test]
 fn what_the_kernel_does_not_have_is_absent() {
     let root = tree::build("proc/stat = cpu  1 2 3 4");
-    let mut monitor = Monitor::new(root.path(), disks(&["vda"]), Some(guest()));
+    let mut monitor = Monitor::new(root.path(), disks(&["vda"]), vec![guest()]);
     let activity = over(&root, &mut monitor, |_| ());
     let nothing =
         HostActivity { at_ns: 3_000_000_000, duration_ns: 2_000_000_000, ..HostActivity::default() };
@@ -171,12 +171,28 @@ fn what_the_kernel_does_not_have_is_absent() {
 
     let root = tree::build(BEFORE);
     fs::remove_file(root.path().join("proc/pressure/memory")).expect("removed");
-    let mut monitor = Monitor::new(root.path(), disks(&["vda"]), None);
+    let mut monitor = Monitor::new(root.path(), disks(&["vda"]), Vec::new());
     let activity = over(&root, &mut monitor, |root| change(root, AFTER));
     assert!(
         activity.pressure.is_none() && activity.cpu.is_some() && activity.disks.len() == 1,
         "{activity:?}"
     );
+}
+
+#[test]
+fn of_several_guests_the_roles_are_summed_and_what_one_does_not_tell_is_absent() {
+    let root = tree::build(BEFORE);
+    process(&root, 10, 10);
+    thread(&root, 71, 9, (5, 5), 100 * TICK, 7);
+    thread(&root, 73, 9, (5, 5), 10 * TICK, 7);
+    let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest(), guest()]);
+    let activity = over(&root, &mut monitor, |root| {
+        process(root, 13, 11);
+        thread(root, 71, 9, (7, 5), 102 * TICK, 8);
+        // Its counter runs backwards.
+        thread(root, 73, 9, (5, 5), 9 * TICK, 8);
+    });
+    assert_eq!(activity.guest_threads, [role("vcpu", cpu(4 * TICK, 0))].into());
 }
 
 #[test]
@@ -194,7 +210,7 @@ fn a_device_is_never_busy_for_longer_than_the_window() {
 #[test]
 fn a_window_of_no_length_has_no_shares() {
     let root = tree::build(BEFORE);
-    let mut monitor = Monitor::new(root.path(), disks(&["vda"]), None);
+    let mut monitor = Monitor::new(root.path(), disks(&["vda"]), Vec::new());
     let now = Instant::now();
     let (first, second) = (monitor.snapshot_at(now), monitor.snapshot_at(now));
     assert!(delta(&first, &second, now).disks.is_empty());
@@ -207,7 +223,7 @@ fn threads_are_summed_by_role() {
     thread(&root, 71, 5, (0, 0), 1_000, 1);
     thread(&root, 72, 5, (50, 50), 1_000_000_000, 9);
     thread(&root, 73, 5, (10, 30), 400_000_000, 9);
-    let mut monitor = Monitor::new(root.path(), Vec::new(), Some(guest()));
+    let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest()]);
     let activity = over(&root, &mut monitor, |root| {
         // A quarter of the ticks in the kernel divides the exact total.
         thread(root, 71, 5, (30, 10), 400_001_004, 20);
@@ -235,7 +251,7 @@ fn without_schedstat_ticks_are_counted() {
     let root = tree::build("proc/70/");
     // Zeros are what a kernel writes that does not keep it.
     thread(&root, 73, 5, (10, 30), 0, 0);
-    let mut monitor = Monitor::new(root.path(), Vec::new(), Some(guest()));
+    let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest()]);
     let activity = over(&root, &mut monitor, |root| thread(root, 73, 5, (13, 31), 0, 0));
     assert_eq!(activity.guest_threads, [role("iothread", cpu(3 * TICK, TICK))].into());
 }
@@ -256,7 +272,7 @@ fn a_role_that_lost_a_thread_or_ran_backwards_is_absent() {
     for (index, change) in changes.iter().enumerate() {
         let root = tree::build("proc/70/");
         start(&root);
-        let mut monitor = Monitor::new(root.path(), Vec::new(), Some(guest()));
+        let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest()]);
         let activity = over(&root, &mut monitor, change);
         assert_eq!(activity.guest_threads, [role("iothread", cpu(0, 0))].into(), "change {index}");
     }
@@ -270,7 +286,7 @@ fn over_guest(process_after: (u64, u64), lost: &[u32]) -> BTreeMap<String, CpuTi
     thread(&root, 73, 5, (10, 10), 200_000_000, 9);
     thread(&root, 90, 5, (10, 10), 200_000_000, 9);
     thread(&root, 91, 5, (10, 10), 200_000_000, 9);
-    let mut monitor = Monitor::new(root.path(), Vec::new(), Some(guest()));
+    let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest()]);
     let activity = over(&root, &mut monitor, |root| {
         thread(root, 73, 5, (30, 30), 600_000_000, 9);
         thread(root, 91, 5, (30, 10), 400_000_000, 9);
@@ -344,7 +360,7 @@ fn the_live_machine_is_seen_at_work() {
         roles: [("burner".to_owned(), vec![rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()])]
             .into(),
     };
-    let mut monitor = Monitor::new(root, stack.disks.clone(), Some(this));
+    let mut monitor = Monitor::new(root, stack.disks.clone(), vec![this]);
     let start = Instant::now();
     let first = monitor.snapshot();
     burn(Duration::from_millis(200));
