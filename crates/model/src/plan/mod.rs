@@ -1,8 +1,10 @@
 //! The plan of a run: targets, workloads, how often.
 
 mod axes;
+mod difference;
 mod file;
 mod place;
+mod write;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use crate::units::Bytes;
 use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError};
 
 pub use axes::{Axis, LeftOut, MOST};
+pub use difference::Difference;
 pub use file::Reading;
 
 /// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
@@ -113,6 +116,22 @@ impl Plan {
     /// combinations cannot be built.
     pub fn read(text: &str) -> Result<Reading, PlanError> {
         file::read(text)
+    }
+
+    /// The text of a plan file that reads as this plan, with comments; what workloads have in common stands in `[defaults]`.
+    ///
+    /// # Errors
+    /// A number that TOML does not hold: above 2^63 - 1.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        write::write(self)
+    }
+
+    /// The earlier target that a target, by its index, is most like, and what it has otherwise; absent for the first.
+    #[must_use]
+    pub fn most_like(&self, target: usize) -> Option<(&TargetSpec, Vec<Difference>)> {
+        let (target, earlier) = (self.targets.get(target)?, &self.targets[..target]);
+        let compared = earlier.iter().map(|other| (other, difference::between(target, other)));
+        compared.min_by_key(|(_, differences)| differences.len())
     }
 
     /// Refuses a plan that cannot be carried out, whatever the machine.

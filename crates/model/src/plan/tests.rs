@@ -50,7 +50,9 @@ proptest! {
         let to = (from + length).min(GOOD.len());
         if let Ok(plan) = Plan::from_toml(&format!("{}{text}{}", &GOOD[..from], &GOOD[to..])) {
             let json = serde_json::to_string(&plan).expect("a plan has a text form");
-            prop_assert_eq!(serde_json::from_str::<Plan>(&json).expect(&json), plan);
+            prop_assert_eq!(serde_json::from_str::<Plan>(&json).expect(&json), plan.clone());
+            let text = plan.to_toml().expect("a plan has the form of a file");
+            prop_assert_eq!(Plan::from_toml(&text).expect(&text), plan);
         }
     }
 }
@@ -194,4 +196,70 @@ fn a_plan_without_cells_is_refused() {
             .to_string()
             .contains("[[workload]]")
     );
+}
+
+const NOISY: &str = r#"
+repeat = 2
+seed = 7
+
+[defaults]
+runtime = "2s"
+ramp_time = "500ms"
+
+[[target]]
+name = "quiet"
+lvm = { vg = "vg0", kind = "thin" }
+
+[[target]]
+name = "vm-{cache}"
+file = { dir = "/srv/\"a\"" }
+neighbour = "noisy"
+guest = { cache = ["none", "unsafe"], aio = "threads", iothread = 2 }
+
+[[workload]]
+name = "mixed"
+rw = "randrw"
+bssplit = "4k/60:64k"
+size = "64m"
+
+[[workload]]
+size = "64m"
+iodepth = 16
+
+[[neighbour]]
+target = { name = "noisy", file = { dir = "/srv" }, guest = {} }
+workload = { rw = "randwrite", rate_iops = 500 }
+"#;
+
+#[test]
+fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
+    let plan = Plan::from_toml(NOISY).expect("valid");
+    let text = plan.to_toml().expect("written");
+    assert_eq!(Plan::from_toml(&text).expect(&text), plan);
+    // Once for all that have it alike; the neighbour has no size, so it stands with each of the others.
+    for (words, times) in
+        [("runtime = ", 1), ("ramp_time = ", 1), ("size = \"64m\"", 2), ("direct", 0), ("\niodepth = 16", 1)]
+    {
+        assert_eq!(text.matches(words).count(), times, "{words} in\n{text}");
+    }
+    assert!(text.contains("# How long is measured\nruntime = \"2s\"\n"), "{text}");
+    assert!(
+        text.contains("# raw file > virtio-blk cache=unsafe aio=threads > guest, beside noisy\n[[target]]"),
+        "{text}"
+    );
+    let too_large = Plan { seed: Some(u64::MAX), ..plan };
+    assert!(too_large.to_toml().is_err());
+}
+
+#[test]
+fn a_target_is_described_by_what_it_has_otherwise_than_the_nearest() {
+    let plan = Plan::from_toml(NOISY).expect("valid");
+    let said = |target| {
+        let (other, differences) = plan.most_like(target)?;
+        let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        Some((other.name.as_str(), differences.join(", ")))
+    };
+    assert_eq!(said(0), None);
+    assert_eq!(said(1), Some(("quiet", "with file, with guest, neighbour = \"noisy\", no lvm".into())));
+    assert_eq!(said(2), Some(("vm-none", "guest.cache = \"unsafe\"".into())));
 }

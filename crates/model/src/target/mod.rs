@@ -4,6 +4,7 @@
 //! filesystem on that, a file there, a loop device over the file, a guest that sees what is on top as its disk.
 
 mod block;
+mod description;
 mod guest;
 mod image;
 mod layer;
