@@ -4,6 +4,7 @@
 //! filesystem on that, a file there, a loop device over the file, a guest that sees what is on top as its disk.
 
 mod block;
+mod description;
 mod guest;
 mod image;
 mod layer;
@@ -56,8 +57,8 @@ pub struct TargetSpec {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("target {name:?}: {reason}")]
 pub struct TargetError {
-    name: String,
-    reason: String,
+    pub(crate) name: String,
+    pub(crate) reason: String,
 }
 
 impl TargetSpec {
@@ -69,7 +70,11 @@ impl TargetSpec {
 
     /// Refuses combinations that cannot be built.
     pub fn check(&self) -> Result<(), TargetError> {
-        self.refusal().map_err(|reason| TargetError { name: self.name.clone(), reason })
+        self.refusal().map_err(|reason| self.refused(reason))
+    }
+
+    pub(crate) fn refused(&self, reason: String) -> TargetError {
+        TargetError { name: self.name.clone(), reason }
     }
 
     fn refusal(&self) -> Result<(), String> {

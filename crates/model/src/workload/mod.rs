@@ -144,10 +144,17 @@ pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
-    name: String,
+    pub(crate) name: String,
     key: &'static str,
     value: String,
     accepted: String,
+}
+
+impl WorkloadError {
+    /// What is wrong, without the workload's name.
+    pub(crate) fn reason(&self) -> String {
+        format!("{} = {}: {}", self.key, self.value, self.accepted)
+    }
 }
 
 impl Workload {
@@ -157,7 +164,12 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
-    fn refusal(&self, key: &'static str, value: &dyn fmt::Display, accepted: &str) -> WorkloadError {
+    pub(crate) fn refusal(
+        &self,
+        key: &'static str,
+        value: &dyn fmt::Display,
+        accepted: &str,
+    ) -> WorkloadError {
         let (name, value, accepted) = (self.name.clone(), value.to_string(), accepted.to_owned());
         WorkloadError { name, key, value, accepted }
     }

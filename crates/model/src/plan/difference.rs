@@ -1,0 +1,51 @@
+//! What one target has otherwise than another.
+
+use std::fmt;
+
+use serde::Serialize;
+use toml::{Table, Value};
+
+use crate::target::TargetSpec;
+
+/// A key in which two targets differ.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    /// The key with those of the tables that it is in, such as `guest.cache`.
+    pub key: String,
+    /// Its value here; absent: it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            None => write!(f, "no {}", self.key),
+            Some(Value::Table(_)) => write!(f, "with {}", self.key),
+            Some(value) => write!(f, "{} = {value}", self.key),
+        }
+    }
+}
+
+/// What `one` has otherwise than `other`, the names aside. A table that only one of them has is one difference.
+pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> Vec<Difference> {
+    let keys = |target| Table::try_from(target).unwrap_or_default();
+    let mut found = Vec::new();
+    compare(&keys(one), &keys(other), "", &mut found);
+    found.retain(|difference| difference.key != "name");
+    found
+}
+
+fn compare(one: &Table, other: &Table, path: &str, found: &mut Vec<Difference>) {
+    for (key, value) in one {
+        match (value, other.get(key)) {
+            (Value::Table(inner), Some(Value::Table(others))) => {
+                compare(inner, others, &format!("{path}{key}."), found);
+            }
+            (_, Some(same)) if same == value => {}
+            _ => found.push(Difference { key: format!("{path}{key}"), value: Some(value.clone()) }),
+        }
+    }
+    let missing = other.keys().filter(|key| !one.contains_key(*key));
+    found.extend(missing.map(|key| Difference { key: format!("{path}{key}"), value: None }));
+}

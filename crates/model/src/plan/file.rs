@@ -1,0 +1,301 @@
+//! Reads plan files.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use super::axes::{Axis, LeftOut, MOST, Product, Wrong};
+use super::place::{Text, find_key, words};
+use super::{DEFAULT_REPEAT, Neighbour, Plan, PlanError};
+use crate::target::TargetSpec;
+use crate::workload::{Workload, WorkloadKeys};
+
+/// A plan with what its file says beyond it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reading {
+    /// The plan.
+    pub plan: Plan,
+    /// Keys with several values, in the order in which they stand in the file.
+    pub axes: Vec<Axis>,
+    /// Combinations of such values that cannot be built.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The form of a plan file; what is in its tables is looked at table by table.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: Option<String>,
+    repeat: Option<u32>,
+    baseline: Option<String>,
+    seed: Option<u64>,
+    #[serde(rename = "defaults")]
+    _defaults: Option<IgnoredAny>,
+    #[serde(rename = "target")]
+    _target: Option<IgnoredAny>,
+    #[serde(rename = "workload")]
+    _workload: Option<IgnoredAny>,
+    #[serde(rename = "neighbour")]
+    _neighbour: Option<IgnoredAny>,
+}
+
+/// What one table of a list becomes, or several if there are axes in it.
+trait Row: DeserializeOwned + Clone + PartialEq {
+    /// The list.
+    const TABLE: &'static str;
+    /// What its name tells when none is given.
+    const TOLD: &'static [&'static str];
+    fn name(&mut self) -> &mut String;
+    fn check(&self) -> Result<(), PlanError>;
+}
+
+impl Row for TargetSpec {
+    const TABLE: &'static str = "target";
+    const TOLD: &'static [&'static str] = &[];
+
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        Ok(Self::check(self)?)
+    }
+}
+
+impl Row for Workload {
+    const TABLE: &'static str = "workload";
+    const TOLD: &'static [&'static str] = &["rw", "bs", "bsrange", "bssplit", "iodepth"];
+
+    fn name(&mut self) -> &mut String {
+        &mut self.name
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        Ok(Self::check(self)?)
+    }
+}
+
+/// A table of a list and where it begins.
+struct Source<'i> {
+    table: DeTable<'i>,
+    span: Range<usize>,
+}
+
+/// A file that is being read.
+struct Reader<'i> {
+    text: Text<'i>,
+    axes: Vec<Axis>,
+    left_out: Vec<LeftOut>,
+    /// Which list, which name, and the table that it was made of.
+    named: Vec<(&'static str, String, Source<'i>)>,
+}
+
+/// Reads a plan file's text and checks it.
+pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
+    let text = Text(text);
+    let document = DeTable::parse(text.0).map_err(|error| text.parser(&error))?;
+    let (span, document) = (document.span(), document.into_inner());
+    let mut reader = Reader { text, axes: Vec::new(), left_out: Vec::new(), named: Vec::new() };
+    let head: Head = reader.value(document.clone(), span)?;
+    let defaults = reader.defaults(&document)?;
+    let targets = reader.rows(&document, &DeTable::new())?;
+    let workloads = reader.rows(&document, &defaults)?;
+    let neighbours = reader.neighbours(&document, &defaults)?;
+    let first = targets.first().map(|target: &TargetSpec| target.name.clone());
+    let plan = Plan {
+        name: head.name.unwrap_or_else(|| "unnamed plan".into()),
+        repeat: head.repeat.unwrap_or(DEFAULT_REPEAT),
+        baseline: head.baseline.or(first).unwrap_or_default(),
+        seed: head.seed,
+        targets,
+        workloads,
+        neighbours,
+    };
+    plan.check().map_err(|error| reader.locate(error, &document))?;
+    Ok(Reading { plan, axes: reader.axes, left_out: reader.left_out })
+}
+
+impl<'i> Reader<'i> {
+    fn value<T: DeserializeOwned>(&self, table: DeTable<'i>, span: Range<usize>) -> Result<T, PlanError> {
+        let value = Spanned::new(span, DeValue::Table(table));
+        T::deserialize(ValueDeserializer::from(value)).map_err(|error| self.text.parser(&error))
+    }
+
+    fn wrong(&self, wrong: Wrong) -> PlanError {
+        self.text.at(wrong.span, &wrong.message)
+    }
+
+    /// The keys that workloads inherit.
+    fn defaults(&self, document: &DeTable<'i>) -> Result<DeTable<'i>, PlanError> {
+        let Some(value) = document.get("defaults") else { return Ok(DeTable::new()) };
+        let DeValue::Table(defaults) = value.get_ref() else {
+            return Err(self
+                .text
+                .at(value.span(), "defaults is a table of a workload's keys; write [defaults]"));
+        };
+        if let Some(span) = find_key(defaults, ["name"]) {
+            return Err(self.text.at(span, "name belongs to a [[workload]]"));
+        }
+        for combination in Product::new(defaults).map_err(|error| self.wrong(error))?.combinations() {
+            self.value::<WorkloadKeys>(combination.table, value.span())?;
+        }
+        Ok(defaults.clone())
+    }
+
+    /// The tables of a list.
+    fn tables(&self, document: &DeTable<'i>, list: &str) -> Result<Vec<Source<'i>>, PlanError> {
+        let Some((key, value)) = document.get_key_value(list) else { return Ok(Vec::new()) };
+        let tables = match value.get_ref() {
+            DeValue::Array(items) => items
+                .iter()
+                .map(|item| Some(Source { table: item.get_ref().as_table()?.clone(), span: item.span() }))
+                .collect(),
+            _ => None,
+        };
+        tables.ok_or_else(|| {
+            let message = format!("{list} is a list of tables; write [[{list}]] above the keys of each");
+            self.text.at(key.span(), &message)
+        })
+    }
+
+    /// What the tables of a list become.
+    fn rows<T: Row>(&mut self, document: &DeTable<'i>, defaults: &DeTable<'i>) -> Result<Vec<T>, PlanError> {
+        let mut rows = Vec::new();
+        for mut source in self.tables(document, T::TABLE)? {
+            inherit(&mut source.table, defaults);
+            for mut row in self.multiplied::<T>(&source)? {
+                let Source { table, span } = &source;
+                self.named.push((
+                    T::TABLE,
+                    row.name().clone(),
+                    Source { table: table.clone(), span: span.clone() },
+                ));
+                rows.push(row);
+            }
+            if rows.len() > MOST {
+                let message =
+                    format!("with this there are {} {}s; accepted: up to {MOST}", rows.len(), T::TABLE);
+                return Err(self.text.at(source.span, &message));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What one table becomes.
+    fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
+        let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
+        let has_name = source.table.contains_key("name");
+        let mut good: Vec<(Vec<usize>, T)> = Vec::new();
+        let mut bad: Vec<(Vec<usize>, LeftOut)> = Vec::new();
+        for combination in product.combinations() {
+            let mut row: T = self.value(combination.table, source.span.clone())?;
+            let unnamed = row.name().clone();
+            let unnamed = (!has_name).then_some((unnamed.as_str(), T::TOLD));
+            *row.name() = product.name(&combination.choice, unnamed).map_err(|error| self.wrong(error))?;
+            match row.check() {
+                Ok(()) => good.push((combination.choice, row)),
+                Err(error) if product.has_axes() => {
+                    let left_out = LeftOut { name: row.name().clone(), reason: error.reason() };
+                    bad.push((combination.choice, left_out));
+                }
+                Err(error) => return Err(self.locate_in(source, &error)),
+            }
+        }
+        // A value that is in no combination is a mistake, not a matter of what goes with what.
+        for (number, axis) in product.axes().iter().enumerate() {
+            for (index, value) in axis.values.iter().enumerate() {
+                if good.iter().any(|(choice, _)| choice[number] == index) {
+                    continue;
+                }
+                let reason = bad.iter().find(|(choice, _)| choice[number] == index);
+                let reason = reason.map_or("", |(_, left_out)| &left_out.reason);
+                let message = format!("no combination with {} = {value} can be built: {reason}", axis.key);
+                return Err(self.text.at(product.value_span(number, index), &message));
+            }
+        }
+        let mut rows: Vec<T> = good.into_iter().map(|(_, row)| row).collect();
+        if let Some((one, other)) = first_alike(&mut rows) {
+            let message =
+                format!("{one:?} and {other:?} are the same {}: two values mean the same", T::TABLE);
+            return Err(self.text.at(source.span.clone(), &message));
+        }
+        self.axes.extend(product.axes());
+        self.left_out.extend(bad.into_iter().map(|(_, left_out)| left_out));
+        Ok(rows)
+    }
+
+    fn neighbours(
+        &mut self,
+        document: &DeTable<'i>,
+        defaults: &DeTable<'i>,
+    ) -> Result<Vec<Neighbour>, PlanError> {
+        let mut neighbours = Vec::new();
+        for mut source in self.tables(document, "neighbour")? {
+            let key = Spanned::new(source.span.clone(), Cow::Borrowed("workload"));
+            let none = || Spanned::new(source.span.clone(), DeValue::Table(DeTable::new()));
+            if let DeValue::Table(workload) = source.table.entry(key).or_insert_with(none).get_mut() {
+                inherit(workload, defaults);
+            }
+            let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
+            if product.has_axes() {
+                let message =
+                    "a neighbour has one value for each key; lists are for [[target]] and [[workload]]";
+                return Err(self.text.at(product.value_span(0, 0), message));
+            }
+            let neighbour: Neighbour = self.value(source.table.clone(), source.span.clone())?;
+            neighbour.check().map_err(|error| self.locate_in(&source, &error))?;
+            self.named.push((TargetSpec::TABLE, neighbour.target.name.clone(), source));
+            neighbours.push(neighbour);
+        }
+        Ok(neighbours)
+    }
+
+    /// Where the error of a table is: the key that its reason names, else the table.
+    fn locate_in(&self, source: &Source<'i>, error: &PlanError) -> PlanError {
+        let span = find_key(&source.table, words(&error.reason()));
+        self.text.at(span.unwrap_or_else(|| source.span.clone()), &error.to_string())
+    }
+
+    /// Where the error of a plan as a whole is.
+    fn locate(&self, error: PlanError, document: &DeTable<'i>) -> PlanError {
+        let (list, name) = match &error {
+            PlanError::Target(target) => (TargetSpec::TABLE, &target.name),
+            PlanError::Workload(workload) => (Workload::TABLE, &workload.name),
+            PlanError::Twice { list, name } => (*list, name),
+            PlanError::Content(reason) => {
+                let span = find_key(document, words(reason).take(1));
+                return span.map_or_else(|| error.clone(), |span| self.text.at(span, reason));
+            }
+            PlanError::File(_) => return error,
+        };
+        // The last of two that have one name.
+        match self.named.iter().rfind(|(its_list, its_name, _)| *its_list == list && its_name == name) {
+            Some((.., source)) => self.locate_in(source, &error),
+            None => error,
+        }
+    }
+}
+
+/// Adds keys that a table does not have itself.
+fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
+    for (key, value) in defaults {
+        if !table.contains_key(key) {
+            table.insert(key.clone(), value.clone());
+        }
+    }
+}
+
+/// The names of the first two that are the same but for these.
+fn first_alike<T: Row>(rows: &mut [T]) -> Option<(String, String)> {
+    let names: Vec<String> = rows.iter_mut().map(|row| std::mem::take(row.name())).collect();
+    let alike = (1..rows.len())
+        .find_map(|later| Some((rows[..later].iter().position(|earlier| *earlier == rows[later])?, later)));
+    for (row, name) in rows.iter_mut().zip(&names) {
+        row.name().clone_from(name);
+    }
+    alike.map(|(one, other)| (names[one].clone(), names[other].clone()))
+}

@@ -1,0 +1,124 @@
+//! Says of a plan file's errors where in the text they are.
+
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::PlanError;
+use crate::workload::nearest;
+
+/// The text of a plan file.
+#[derive(Clone, Copy)]
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+impl Text<'_> {
+    /// The message with line and column of a span of bytes, and the line itself with the span marked.
+    pub(super) fn at(self, span: Range<usize>, message: &str) -> PlanError {
+        let start = self.floor(span.start);
+        let before = &self.0[..start];
+        let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+        let line = self.0[line_start..].lines().next().unwrap_or_default();
+        let number = before.matches('\n').count() + 1;
+        let lead = &self.0[line_start..start];
+        // What is marked ends with the line at the latest; an empty span is shown too.
+        let end = self.floor(span.end).clamp(start, line_start + line.len().max(start - line_start));
+        let marked = self.0[start..end].chars().count().max(1);
+        // Tabs stay, so that the marks stand beneath what they mark.
+        let indent: String = lead.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
+        let gutter = " ".repeat(number.to_string().len());
+        PlanError::File(format!(
+            "line {number}, column {}: {message}\n{gutter} |\n{number} | {line}\n{gutter} | {indent}{}",
+            lead.chars().count() + 1,
+            "^".repeat(marked)
+        ))
+    }
+
+    /// The parser's error, in our words.
+    pub(super) fn parser(self, error: &toml::de::Error) -> PlanError {
+        let message = in_our_words(error.message().trim_end());
+        match error.span() {
+            Some(span) => self.at(span, &message),
+            None => PlanError::File(message),
+        }
+    }
+
+    /// The start of the character that a byte belongs to.
+    fn floor(self, byte: usize) -> usize {
+        self.0.floor_char_boundary(byte.min(self.0.len()))
+    }
+}
+
+/// serde's messages name Rust's types and every key that there is.
+fn in_our_words(message: &str) -> String {
+    // unknown field `bz`, expected one of `bs`, `rw`
+    if let Some((unknown, known)) =
+        message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'))
+    {
+        let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+        return match nearest(unknown, known.iter().copied()) {
+            Some(near) => format!("`{unknown}` is not a key here; did you mean `{near}`?"),
+            None => format!("`{unknown}` is not a key here; accepted: {}", known.join(", ")),
+        };
+    }
+    if let Some(key) = message.strip_prefix("missing field ") {
+        return format!("{key} is missing");
+    }
+    let Some((found, expected)) = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "))
+        .and_then(|rest| rest.rsplit_once(", expected "))
+    else {
+        return message.to_owned();
+    };
+    let accepted = match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" => "a whole number",
+        "a boolean" => "true or false",
+        "a string" | "path string" => "text in quotes",
+        other => other.strip_prefix("struct ").map_or(other, |_| "a table, { key = value }"),
+    };
+    format!("{found} does not belong here; accepted: {accepted}")
+}
+
+/// Where a table, or a table in it, has the first of these words as a key: from the key to the end of its value.
+pub(super) fn find_key<'w>(
+    table: &DeTable<'_>,
+    words: impl IntoIterator<Item = &'w str>,
+) -> Option<Range<usize>> {
+    words.into_iter().find_map(|word| find_one(table, word))
+}
+
+fn find_one(table: &DeTable<'_>, word: &str) -> Option<Range<usize>> {
+    table.iter().find_map(|(key, value)| {
+        if key.get_ref() == word {
+            return Some(key.span().start..value.span().end);
+        }
+        match value.get_ref() {
+            DeValue::Table(inner) => find_one(inner, word),
+            _ => None,
+        }
+    })
+}
+
+/// The words of a reason that may be keys.
+pub(super) fn words(reason: &str) -> impl Iterator<Item = &str> {
+    reason.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_is_marked_whatever_stands_before_it() {
+        let text = "a = 1\n\té = \"x\"\nlast";
+        let at = |span| Text(text).at(span, "no").to_string();
+        assert_eq!(at(0..5), "line 1, column 1: no\n  |\n1 | a = 1\n  | ^^^^^");
+        assert_eq!(at(12..15), "line 2, column 6: no\n  |\n2 | \té = \"x\"\n  | \t    ^^^");
+        // Beyond the line's end, within a character, beyond the text's end.
+        assert_eq!(at(2..99), "line 1, column 3: no\n  |\n1 | a = 1\n  |   ^^^");
+        assert_eq!(at(8..8), "line 2, column 2: no\n  |\n2 | \té = \"x\"\n  | \t^");
+        assert_eq!(at(99..100), "line 3, column 5: no\n  |\n3 | last\n  |     ^");
+    }
+}

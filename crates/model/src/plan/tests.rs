@@ -1,0 +1,265 @@
+use super::*;
+use crate::target::{CacheMode, Format};
+use crate::units::Nanos;
+use proptest::prelude::*;
+
+const GOOD: &str = r#"
+name = "which disk format for our VMs"
+repeat = 3
+baseline = "host"
+
+[defaults]
+size = "8GiB"
+runtime = "30s"
+ramp_time = "5s"
+direct = true
+
+[[target]]
+name = "host"
+file = { dir = "/srv/images" }
+
+[[target]]
+name = "vm-qcow2"
+file = { dir = "/srv/images", format = "qcow2", preallocation = "metadata" }
+guest = { bus = "virtio-blk", cache = "none", aio = "io_uring", vcpus = 2, memory = "1GiB", iothread = true }
+
+[[workload]]
+name = "randread-4k-qd16"
+rw = "randread"
+bs = "4k"
+iodepth = 16
+"#;
+
+#[test]
+fn the_documented_plan_reads() {
+    let plan = Plan::from_toml(GOOD).expect("valid");
+    assert_eq!((plan.repeat, plan.size(), plan.directories().len()), (3, Bytes(8 << 30), 1));
+    assert_eq!(plan.workloads[0].runtime, Nanos::from_secs(30));
+    assert_eq!(plan.targets[1].file.as_ref().map(|f| f.format), Some(Format::Qcow2));
+    assert_eq!(plan.targets[1].guest.as_ref().map(|g| g.cache), Some(CacheMode::None));
+    let json = serde_json::to_string(&plan).expect("serializes");
+    assert_eq!(serde_json::from_str::<Plan>(&json).expect("reads back"), plan);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// As the fuzz target of that name: any text in place of any part of a good plan.
+    #[test]
+    fn plan(from in 0..GOOD.len(), length in 0_usize..12, text in "[0-9a-z\"=\\[\\]{}.\n-]{0,12}|.{0,8}") {
+        let to = (from + length).min(GOOD.len());
+        if let Ok(plan) = Plan::from_toml(&format!("{}{text}{}", &GOOD[..from], &GOOD[to..])) {
+            let json = serde_json::to_string(&plan).expect("a plan has a text form");
+            prop_assert_eq!(serde_json::from_str::<Plan>(&json).expect(&json), plan.clone());
+            let text = plan.to_toml().expect("a plan has the form of a file");
+            prop_assert_eq!(Plan::from_toml(&text).expect(&text), plan);
+        }
+    }
+}
+
+/// What is changed in the good plan, and how what is said about it begins.
+#[test]
+fn errors_name_line_and_key_and_the_accepted_form() {
+    for (from, to, said) in [
+        (
+            "iodepth = 16",
+            "iodpth = 16",
+            "line 25, column 1: `iodpth` is not a key here; did you mean `iodepth`?\n   |\n25 | iodpth = 16\n   | ^^^^^^",
+        ),
+        (
+            "rw = \"randread\"",
+            "rw = \"randraed\"",
+            "line 23, column 6: \"randraed\" is not a known rw; accepted: read, write, randread, randwrite, rw, randrw, trim, randtrim (did you mean \"randread\"?)\n   |\n23 | rw = \"randraed\"\n   |      ^^^^^^^^^^",
+        ),
+        (
+            "runtime = \"30s\"",
+            "runtime = \"30\"",
+            "line 8, column 11: \"30\" is not a time; accepted: a number with a unit",
+        ),
+        (
+            "runtime = \"30s\"",
+            "runtime = 30",
+            "line 8, column 11: integer `30` does not belong here; accepted: text in quotes",
+        ),
+        (
+            "iodepth = 16",
+            "iodepth = \"16\"",
+            "line 25, column 11: string \"16\" does not belong here; accepted: a whole number",
+        ),
+        (
+            "iodepth = 16",
+            "iodepth = 0",
+            "line 25, column 1: workload \"randread-4k-qd16\": iodepth = 0: accepted: 1 to 4096",
+        ),
+        (
+            "baseline = \"host\"",
+            "baseline = \"hst\"",
+            "line 4, column 1: baseline = \"hst\" is not a target; accepted: host, vm-qcow2",
+        ),
+        ("repeat = 3", "repeat = 0", "line 3, column 1: repeat = 0: accepted: 1 to 1000"),
+        ("name = \"vm-qcow2\"", "name = \"host\"", "line 17, column 1: two targets are named \"host\""),
+        (
+            "cache = \"none\"",
+            "cache = \"nonne\"",
+            "line 19, column 39: \"nonne\" is not a known cache; accepted: none, writeback",
+        ),
+        (
+            "cache = \"none\"",
+            "chace = \"none\"",
+            "line 19, column 31: `chace` is not a key here; did you mean `cache`?",
+        ),
+        (
+            "cache = \"none\", aio = \"io_uring\"",
+            "cache = \"unsafe\", aio = \"native\"",
+            "line 19, column 49: target \"vm-qcow2\": aio = \"native\" needs cache",
+        ),
+        (
+            "vcpus = 2",
+            "vcpus = -2",
+            "line 19, column 73: integer `-2` does not belong here; accepted: a whole number",
+        ),
+        ("vcpus = 2", "vcpus = 99", "line 19, column 65: target \"vm-qcow2\": vcpus = 99: accepted: 1 to 64"),
+        (
+            "iothread = true",
+            "iothread = \"yes\"",
+            "line 19, column 104: string \"yes\" does not belong here; accepted: true, false or a number",
+        ),
+        (
+            "[defaults]",
+            "[default]",
+            "line 6, column 2: `default` is not a key here; did you mean `defaults`?",
+        ),
+        ("[defaults]", "[defaults]\nname = \"x\"", "line 7, column 1: name belongs to a [[workload]]"),
+        (
+            "direct = true",
+            "direct = 1",
+            "line 10, column 10: integer `1` does not belong here; accepted: true or false",
+        ),
+        (
+            "direct = true",
+            "direct = true\nioengine = \"psync\"",
+            "line 26, column 1: workload \"randread-4k-qd16\": iodepth = 16: psync does one",
+        ),
+        ("[[workload]]", "[workload]", "line 21, column 2: workload is a list of tables; write [[workload]]"),
+        ("name = \"host\"\n", "", "line 12, column 1: `name` is missing"),
+        (
+            "memory = \"1GiB\", iothread = true }",
+            "memory = \"1GiB\" },",
+            "line 19, column 93: unexpected key or value",
+        ),
+        ("repeat = 3", "repeat = ", "line 3, column 10"),
+        ("repeat = 3", "repeat = 3\nrepeat = 4", "line 4, column 1: duplicate key"),
+        (
+            "guest = { bus",
+            "neighbour = \"noisy\"\nguest = { bus",
+            "line 19, column 1: target \"vm-qcow2\": neighbour = \"noisy\" is not there",
+        ),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let error = Plan::from_toml(&GOOD.replace(from, to)).expect_err(to).to_string();
+        assert!(error.starts_with(said), "{to}:\n{error}\nand not\n{said}");
+    }
+}
+
+#[test]
+fn created_targets_are_filled_with_what_is_written_to_them() {
+    let plan = |first: &str, second: &str| {
+        let text = format!(
+            "repeat = 1\n[[target]]\nname = \"a\"\nfile = {{ dir = \"/srv\" }}\n\
+             [[workload]]\nname = \"one\"\n{first}\n[[workload]]\nname = \"two\"\n{second}"
+        );
+        Plan::from_toml(&text).expect("valid").content()
+    };
+    let compressible = "buffer_compress_percentage = 40";
+    assert_eq!(plan(compressible, compressible).filler_percentage, 40);
+    assert_eq!(plan(compressible, ""), Content::default());
+}
+
+#[test]
+fn a_journal_is_one_measurements() {
+    let journal = "iodepth = 16\nverify = \"xxh3\"\nwrite_journal = \"/mnt/j\"";
+    let text = GOOD.replace("rw = \"randread\"", "rw = \"write\"").replace("iodepth = 16", journal);
+    let refused = |text: &str| Plan::from_toml(text).expect_err("refused").to_string();
+    assert!(refused(&text).contains("write_journal = /mnt/j: a guest has no storage"), "{}", refused(&text));
+    let host = "[[target]]\nname = \"a\"\nfile = { dir = \"/srv\" }\n[[workload]]\nrw = \"write\"\n";
+    let text = format!("repeat = 2\n{host}{journal}");
+    assert!(refused(&text).contains("repeat = 1"), "{}", refused(&text));
+    assert!(Plan::from_toml(&format!("repeat = 1\n{host}{journal}")).is_ok());
+}
+
+#[test]
+fn a_plan_without_cells_is_refused() {
+    assert!(Plan::from_toml("").expect_err("empty").to_string().contains("[[target]]"));
+    assert!(
+        Plan::from_toml("[[target]]\nname='a'\npath='/a'")
+            .expect_err("no work")
+            .to_string()
+            .contains("[[workload]]")
+    );
+}
+
+const NOISY: &str = r#"
+repeat = 2
+seed = 7
+
+[defaults]
+runtime = "2s"
+ramp_time = "500ms"
+
+[[target]]
+name = "quiet"
+lvm = { vg = "vg0", kind = "thin" }
+
+[[target]]
+name = "vm-{cache}"
+file = { dir = "/srv/\"a\"" }
+neighbour = "noisy"
+guest = { cache = ["none", "unsafe"], aio = "threads", iothread = 2 }
+
+[[workload]]
+name = "mixed"
+rw = "randrw"
+bssplit = "4k/60:64k"
+size = "64m"
+
+[[workload]]
+size = "64m"
+iodepth = 16
+
+[[neighbour]]
+target = { name = "noisy", file = { dir = "/srv" }, guest = {} }
+workload = { rw = "randwrite", rate_iops = 500 }
+"#;
+
+#[test]
+fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
+    let plan = Plan::from_toml(NOISY).expect("valid");
+    let text = plan.to_toml().expect("written");
+    assert_eq!(Plan::from_toml(&text).expect(&text), plan);
+    // Once for all that have it alike; the neighbour has no size, so it stands with each of the others.
+    for (words, times) in
+        [("runtime = ", 1), ("ramp_time = ", 1), ("size = \"64m\"", 2), ("direct", 0), ("\niodepth = 16", 1)]
+    {
+        assert_eq!(text.matches(words).count(), times, "{words} in\n{text}");
+    }
+    assert!(text.contains("# How long is measured\nruntime = \"2s\"\n"), "{text}");
+    assert!(
+        text.contains("# raw file > virtio-blk cache=unsafe aio=threads > guest, beside noisy\n[[target]]"),
+        "{text}"
+    );
+    let too_large = Plan { seed: Some(u64::MAX), ..plan };
+    assert!(too_large.to_toml().is_err());
+}
+
+#[test]
+fn a_target_is_described_by_what_it_has_otherwise_than_the_nearest() {
+    let plan = Plan::from_toml(NOISY).expect("valid");
+    let said = |target| {
+        let (other, differences) = plan.most_like(target)?;
+        let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        Some((other.name.as_str(), differences.join(", ")))
+    };
+    assert_eq!(said(0), None);
+    assert_eq!(said(1), Some(("quiet", "with file, with guest, neighbour = \"noisy\", no lvm".into())));
+    assert_eq!(said(2), Some(("vm-none", "guest.cache = \"unsafe\"".into())));
+}

@@ -1,0 +1,87 @@
+//! Writes plan files.
+
+use std::fmt::Write;
+
+use toml::{Table, Value};
+
+use super::Plan;
+use crate::workload::{KEYS, WorkloadKeys};
+
+/// Keys of a workload that are written even where they are what holds anyway: they say what it is.
+const ALWAYS: [&str; 3] = ["rw", "bs", "iodepth"];
+
+/// The text of a plan file that reads as this plan. What workloads have in common stands in `[defaults]`.
+///
+/// # Errors
+/// A number that TOML does not hold: above 2^63 - 1.
+pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
+    let mut text = String::new();
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        let _ = writeln!(text, "{words}");
+    };
+    line(format_args!("name = {}", Value::from(plan.name.as_str())));
+    line(format_args!("repeat = {}", plan.repeat));
+    line(format_args!("baseline = {}", Value::from(plan.baseline.as_str())));
+    if let Some(seed) = plan.seed {
+        line(format_args!("seed = {}", Value::try_from(seed)?));
+    }
+
+    let noise = plan.neighbours.iter().map(|neighbour| &neighbour.workload);
+    let workloads =
+        plan.workloads.iter().chain(noise).map(Table::try_from).collect::<Result<Vec<Table>, _>>()?;
+    let nothing = Table::try_from(WorkloadKeys::default().complete(&WorkloadKeys::default()))?;
+    let common = common(&workloads, &nothing);
+    if !common.is_empty() {
+        line(format_args!("\n[defaults]"));
+        for (key, value) in &common {
+            let help = KEYS.iter().find(|known| known.name == key).map_or("", |known| known.help.trim());
+            line(format_args!("# {help}\n{key} = {value}"));
+        }
+    }
+    for target in &plan.targets {
+        line(format_args!("\n# {}\n[[target]]", one_line(&target.description())));
+        for (key, value) in &Table::try_from(target)? {
+            line(format_args!("{key} = {value}"));
+        }
+    }
+    let mut workloads = workloads.iter().map(|workload| own_keys(workload, &common, &nothing));
+    for workload in workloads.by_ref().take(plan.workloads.len()) {
+        line(format_args!("\n[[workload]]"));
+        for (key, value) in &workload {
+            line(format_args!("{key} = {value}"));
+        }
+    }
+    for (neighbour, workload) in plan.neighbours.iter().zip(workloads) {
+        line(format_args!("\n# {}\n[[neighbour]]", one_line(&neighbour.target.description())));
+        line(format_args!("target = {}", Value::try_from(&neighbour.target)?));
+        line(format_args!("workload = {}", Value::Table(workload)));
+    }
+    Ok(text)
+}
+
+/// What all workloads have alike and would not have anyway. A key that one of them lacks cannot be taken back by it.
+fn common(workloads: &[Table], nothing: &Table) -> Table {
+    let Some((first, others)) = workloads.split_first() else { return Table::new() };
+    first
+        .iter()
+        .filter(|(key, _)| *key != "name" && !ALWAYS.contains(&key.as_str()))
+        .filter(|(key, value)| nothing.get(*key) != Some(value))
+        .filter(|(key, value)| others.iter().all(|other| other.get(*key) == Some(value)))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// What a workload has beyond the defaults of the file and those of all files.
+fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
+    workload
+        .iter()
+        .filter(|(key, _)| !common.contains_key(*key))
+        .filter(|(key, value)| ALWAYS.contains(&key.as_str()) || nothing.get(*key) != Some(value))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// A comment ends with its line.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}

@@ -1,0 +1,73 @@
+//! A target in one line.
+
+use super::{FileSpec, GuestSpec, LvmSpec, TargetSpec};
+
+impl TargetSpec {
+    /// The layers from the bottom up: `raw file > virtio-blk cache=none aio=io_uring > guest`.
+    #[must_use]
+    pub fn description(&self) -> String {
+        let mut layers: Vec<String> = Vec::new();
+        layers.extend(self.path.iter().chain(&self.device).map(|path| path.display().to_string()));
+        layers.extend(self.lvm.as_ref().map(volume));
+        layers.extend(self.filesystem.as_ref().map(|filesystem| {
+            let options = filesystem.mount_options.as_ref().map(|options| format!(" ({options})"));
+            let nodatacow = if filesystem.nodatacow { " nodatacow" } else { "" };
+            format!("{}{}{nodatacow}", filesystem.kind, options.unwrap_or_default())
+        }));
+        layers.extend(self.file.as_ref().map(file));
+        layers.extend(self.loop_device.as_ref().map(|it| format!("loop direct_io={}", it.direct_io)));
+        if let Some(guest) = &self.guest {
+            layers.push(format!("{} cache={} aio={}", guest.bus, guest.cache, guest.aio));
+            layers.push(machine(guest));
+            layers.extend(guest.filesystem.map(|filesystem| filesystem.to_string()));
+        }
+        let beside = self.neighbour.as_ref().map(|name| format!(", beside {name}")).unwrap_or_default();
+        format!("{}{beside}", layers.join(" > "))
+    }
+}
+
+fn volume(lvm: &LvmSpec) -> String {
+    let group = lvm.vg.as_ref().map(|vg| format!(" in {vg}")).unwrap_or_default();
+    let snapshot = if lvm.snapshot { " + snapshot" } else { "" };
+    format!("{} LV{group}{snapshot}", lvm.kind)
+}
+
+fn file(file: &FileSpec) -> String {
+    let snapshot = file.snapshot.map(|kind| match file.backing_depth {
+        Some(depth) => format!(" + {depth} {kind} snapshots"),
+        None => format!(" + {kind} snapshot"),
+    });
+    format!("{} file{}", file.format, snapshot.unwrap_or_default())
+}
+
+fn machine(guest: &GuestSpec) -> String {
+    if guest.count > 1 { format!("{} guests", guest.count) } else { "guest".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Plan;
+
+    #[test]
+    fn every_layer_is_named_from_the_bottom_up() {
+        for (keys, said) in [
+            ("path = '/dev/sdb'", "/dev/sdb"),
+            ("file = { dir = '/srv' }", "raw file"),
+            (
+                "file = { dir = '/srv', format = 'qcow2', snapshot = 'external' }\nguest = {}",
+                "qcow2 file + external snapshot > virtio-blk cache=none aio=io_uring > guest",
+            ),
+            (
+                "lvm = { vg = 'vg0', kind = 'thin', snapshot = true }\n\
+                 filesystem = { type = 'btrfs', mount_options = 'noatime', nodatacow = true }\nfile = {}\nloop = {}\n\
+                 guest = { count = 3, filesystem = 'ext4', bus = 'nvme' }",
+                "thin LV in vg0 + snapshot > btrfs (noatime) nodatacow > raw file > loop direct_io=true > \
+                 nvme cache=none aio=io_uring > 3 guests > ext4",
+            ),
+        ] {
+            let text = format!("[[target]]\nname = 'a'\n{keys}\n[[workload]]\nrw = 'read'");
+            let plan = Plan::from_toml(&text).expect(keys);
+            assert_eq!(plan.targets[0].description(), said);
+        }
+    }
+}
