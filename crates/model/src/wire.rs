@@ -179,7 +179,7 @@ pub struct AgentHello {
 }
 
 /// What is at a path of an agent's machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// Length of the file or device; absent: nothing is there, and a file of the size that was asked for can be made.
