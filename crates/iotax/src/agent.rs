@@ -3,16 +3,26 @@
 //! It speaks [`iotax_model::wire`] on stdin and stdout. On a host these are pipes or an ssh connection; in a guest PID 1
 //! starts it on the virtio-serial port and names the guest's disk in [`DISK_VARIABLE`].
 
+mod files;
+mod inside;
+
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use iotax_model::exit::Exit;
-use iotax_model::wire::{self, AgentHello, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::units::Bytes;
+use iotax_model::wire::{self, AgentHello, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_rig::target::preflight;
+use iotax_rig::{facts, stack};
+
+use files::Files;
+use inside::Inside;
 
 /// Environment variable that names the disk which requests without a path mean.
 pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
@@ -20,21 +30,36 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 /// Names the kernel's clocksource.
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Serves the conductor on stdin and stdout until it says goodbye or goes away.
-pub(crate) fn main() -> ExitCode {
+/// Serves the conductor on stdin and stdout until it says goodbye or goes away, and removes what it made meanwhile. The undo
+/// ledger of that is kept in `ledger_dir`.
+pub(crate) fn main(ledger_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
-    match serve(&listen(io::stdin()), io::stdout(), disk.as_deref()) {
-        Ok(()) => Exit::Fine.into(),
+    let agent = Agent { disk, files: Arc::new(Mutex::new(Files::new(ledger_dir))) };
+    let requests = listen(io::stdin(), Arc::clone(&agent.files));
+    match agent.serve(&requests, io::stdout()) {
+        Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
             eprintln!("iotax agent: {error}");
-            Exit::Environment.into()
+            end(&agent.files, Exit::Environment)
         }
     }
+    .into()
+}
+
+/// Removes what was made. The exit code then.
+fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
+    let undone = lock(files).undo();
+    if undone { exit } else { Exit::Environment }
+}
+
+/// A panic in between leaves the record of what was made as it is.
+fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
+    files.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads requests in a thread of its own, which ends the process on a shutdown, at the end of the stream and on bytes
 /// that are no message, in the middle of a measurement too: nobody waits for the result any more.
-fn listen(mut stream: impl Read + Send + 'static) -> Receiver<Request> {
+fn listen(mut stream: impl Read + Send + 'static, files: Arc<Mutex<Files>>) -> Receiver<Request> {
     let (sender, requests) = mpsc::channel();
     thread::spawn(move || {
         let exit = loop {
@@ -51,33 +76,9 @@ fn listen(mut stream: impl Read + Send + 'static) -> Receiver<Request> {
                 }
             }
         };
-        std::process::exit(exit as i32)
+        std::process::exit(end(&files, exit) as i32)
     });
     requests
-}
-
-/// Answers requests as long as they come. An error means that the answers cannot be sent.
-fn serve(requests: &Receiver<Request>, mut stream: impl Write, disk: Option<&Path>) -> Result<(), WireError> {
-    for request in requests {
-        let mut broken = None;
-        let mut emit = |event: Event| {
-            if broken.is_none() {
-                broken = wire::send(&mut stream, &event).err();
-            }
-            if event == Event::Ready && broken.is_none() {
-                await_go(requests);
-            }
-        };
-        let last =
-            catch_unwind(AssertUnwindSafe(|| answer(request, disk, &mut emit))).unwrap_or_else(|panic| {
-                Event::Failed { message: format!("the agent panicked: {}", text(&*panic)) }
-            });
-        emit(last);
-        if let Some(error) = broken {
-            return Err(error);
-        }
-    }
-    Ok(())
 }
 
 /// Returns when the load is to start. Ends the process, as the listener does, on what is not the protocol.
@@ -95,54 +96,107 @@ fn await_go(requests: &Receiver<Request>) {
     }
 }
 
-/// Carries out one request; returns its last event, after `emit` got those before.
-fn answer(request: Request, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) -> Event {
-    let outcome = match request {
-        Request::Hello { .. } => Ok(Event::Hello(hello(disk))),
-        // The listener has ended the process on a shutdown.
-        Request::Ping | Request::Shutdown => Ok(Event::Pong),
-        Request::Fill { area, content, seed } => target(area.path.clone(), disk).and_then(|path| {
-            iotax_engine::fill(&path, &area, &content, seed, &mut |done| {
-                emit(Event::Progress { done, total: area.size });
-            })
-            .map(|()| Event::Filled)
-            .map_err(|error| error.to_string())
-        }),
-        Request::DropCaches { path } => {
-            target(path, disk).map(|path| Event::CachesDropped(iotax_engine::drop_caches(&path)))
+/// What an agent works with.
+struct Agent {
+    /// The disk that requests without a path mean.
+    disk: Option<PathBuf>,
+    files: Arc<Mutex<Files>>,
+}
+
+impl Agent {
+    /// Answers requests as long as they come. An error means that the answers cannot be sent.
+    fn serve(&self, requests: &Receiver<Request>, mut stream: impl Write) -> Result<(), WireError> {
+        for request in requests {
+            let mut broken = None;
+            let mut emit = |event: Event| {
+                if broken.is_none() {
+                    broken = wire::send(&mut stream, &event).err();
+                }
+                if event == Event::Ready && broken.is_none() {
+                    await_go(requests);
+                }
+            };
+            let answered = catch_unwind(AssertUnwindSafe(|| self.answer(request, &mut emit)));
+            let last = answered.unwrap_or_else(|panic| Err(format!("the agent panicked: {}", text(&*panic))));
+            emit(last.unwrap_or_else(|message| Event::Failed { message }));
+            if let Some(error) = broken {
+                return Err(error);
+            }
         }
-        Request::Run(job) => run(&job, disk, emit),
-        Request::Go => Err("there is nothing set up that could start".into()),
-        Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
-            .map(Event::Audited)
-            .map_err(|error| error.to_string()),
-        Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
-    };
-    outcome.unwrap_or_else(|message| Event::Failed { message })
-}
-
-fn run(job: &Job, disk: Option<&Path>, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
-    let path = target(job.path.clone(), disk)?;
-    iotax_engine::measure(job, &path, emit)
-        .map(|outcome| Event::Done(Box::new(outcome)))
-        .map_err(|error| error.to_string())
-}
-
-/// The path of a request, or the guest's disk.
-fn target(path: Option<String>, disk: Option<&Path>) -> Result<PathBuf, String> {
-    path.map(PathBuf::from)
-        .or_else(|| disk.map(Path::to_owned))
-        .ok_or_else(|| "the request names no path, and only a guest's agent has a disk of its own".into())
-}
-
-fn hello(disk: Option<&Path>) -> AgentHello {
-    AgentHello {
-        protocol: PROTOCOL,
-        version: env!("CARGO_PKG_VERSION").into(),
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        clocksource: std::fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
-        disk: disk.map(|disk| disk.display().to_string()),
+        Ok(())
     }
+
+    /// Carries out one request; returns its last event, after `emit` got those before, or what went wrong.
+    fn answer(&self, request: Request, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
+        match request {
+            Request::Hello { .. } => Ok(Event::Hello(self.hello())),
+            // The listener has ended the process on a shutdown.
+            Request::Ping | Request::Shutdown => Ok(Event::Pong),
+            Request::Fill { area, content, seed } => {
+                let path = self.target(area.path.clone())?;
+                iotax_engine::fill(&path, &area, &content, seed, &mut |done| {
+                    emit(Event::Progress { done, total: area.size });
+                })
+                .map(|()| Event::Filled)
+                .map_err(|error| error.to_string())
+            }
+            Request::DropCaches { path } => {
+                let path = self.target(path)?;
+                Ok(Event::CachesDropped(iotax_engine::drop_caches(&path)))
+            }
+            Request::Run(job) => self.run(&job, emit),
+            Request::Go => Err("there is nothing set up that could start".into()),
+            Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
+                .map(Event::Audited)
+                .map_err(|error| error.to_string()),
+            Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
+            Request::Describe { path, size } => {
+                describe(Path::new(&path), size).map(|found| Event::Described(Box::new(found)))
+            }
+            Request::Create { path, size } => {
+                lock(&self.files).create(Path::new(&path), size).map(|()| Event::Created)
+            }
+            Request::Keep { path } => lock(&self.files).keep(Path::new(&path)).map(|()| Event::Kept),
+        }
+    }
+
+    fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
+        let path = self.target(job.path.clone())?;
+        let mut inside = Inside::new(&path);
+        let outcome = iotax_engine::measure(job, &path, &mut |event| {
+            inside.see(&event);
+            emit(event);
+        });
+        let mut outcome = outcome.map_err(|error| error.to_string())?;
+        outcome.inside = inside.activity();
+        Ok(Event::Done(Box::new(outcome)))
+    }
+
+    /// The path of a request, or the guest's disk.
+    fn target(&self, path: Option<String>) -> Result<PathBuf, String> {
+        path.map(PathBuf::from)
+            .or_else(|| self.disk.clone())
+            .ok_or_else(|| "the request names no path, and only a guest's agent has a disk of its own".into())
+    }
+
+    fn hello(&self) -> AgentHello {
+        AgentHello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            clocksource: std::fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
+            disk: self.disk.as_ref().map(|disk| disk.display().to_string()),
+        }
+    }
+}
+
+/// What is at a path, or why nothing there can be measured.
+fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
+    let root = Path::new("/");
+    let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
+    let standing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
+    let layers = stack::of_path(root, standing).map_err(|error| error.to_string())?.layers;
+    Ok(Description { length, layers, environment: facts::environment(root) })
 }
 
 /// The message that a panic carries.

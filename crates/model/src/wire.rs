@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::findings::Recovery;
-use crate::record::{CacheDrop, Outcome, Sample};
+use crate::record::{CacheDrop, Environment, Outcome, Sample};
+use crate::target::Layer;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
@@ -59,6 +60,26 @@ pub enum Request {
     },
     /// Measure the engine's own cost. Answered by [`Event::Floor`].
     Floor,
+    /// Look at a path and at the machine; touches nothing. Answered by [`Event::Described`], or by [`Event::Failed`] if the path
+    /// can be neither measured nor made.
+    Describe {
+        /// Absolute.
+        path: String,
+        /// What a new file there would take.
+        size: Bytes,
+    },
+    /// Make a file where nothing is. It goes when the agent does. Answered by [`Event::Created`].
+    Create {
+        /// Absolute.
+        path: String,
+        /// Its length.
+        size: Bytes,
+    },
+    /// Let a file that was made stay. Answered by [`Event::Kept`].
+    Keep {
+        /// As it was made.
+        path: String,
+    },
     /// End the agent; a guest powers off.
     Shutdown,
 }
@@ -132,6 +153,12 @@ pub enum Event {
     },
     /// What the target holds of what the journal tells.
     Audited(Recovery),
+    /// What is at a path.
+    Described(Box<Description>),
+    /// The file is there.
+    Created,
+    /// It will stay.
+    Kept,
     /// The request could not be carried out.
     Failed {
         /// Why, with the path and the system's error.
@@ -153,6 +180,18 @@ pub struct AgentHello {
     pub clocksource: Option<String>,
     /// In a guest: the disk found by its serial.
     pub disk: Option<String>,
+}
+
+/// What is at a path of an agent's machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Length of the file or device; absent: nothing is there, and a file of the size that was asked for can be made.
+    pub length: Option<Bytes>,
+    /// Its stack from the bottom up; of its directory if nothing is there.
+    pub layers: Vec<Layer>,
+    /// The machine.
+    pub environment: Environment,
 }
 
 /// A stream that does not carry what it should.

@@ -8,5 +8,6 @@ pub mod ledger;
 pub mod link;
 pub mod monitor;
 pub mod program;
+pub mod remote;
 pub mod stack;
 pub mod target;

@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::Bytes;
-use iotax_model::wire::{self, AgentHello, Area, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
 
 /// Set by Ctrl-C: whoever waits gives up.
@@ -145,6 +145,16 @@ pub struct Link {
     over: bool,
 }
 
+/// A process that has an agent behind its pipes.
+pub(crate) struct Process<R> {
+    pub(crate) child: Child,
+    pub(crate) stdin: ChildStdin,
+    /// From where the frames begin.
+    pub(crate) stdout: R,
+    /// The end of what it writes to stderr.
+    pub(crate) said: Arc<Mutex<Vec<u8>>>,
+}
+
 /// What a message is to the request that waits.
 enum Heard<T> {
     /// It is the answer.
@@ -178,15 +188,25 @@ impl Link {
         else {
             unreachable!("all three were asked to be pipes");
         };
-        let said = keep_last(stderr);
+        let process = Process { child, stdin, stdout, said: keep_last(stderr) };
+        Ok(Self::through(process, "the local agent", interrupt))
+    }
+
+    /// Speaks to an agent through the pipes of a process, which ends when this link does.
+    pub(crate) fn through(
+        process: Process<impl Read + Send + 'static>,
+        peer: impl Into<String>,
+        interrupt: &Interrupt,
+    ) -> Self {
+        let Process { child, stdin, stdout, said } = process;
         let child = Arc::new(Mutex::new(child));
         let last_words = Box::new({
             let child = Arc::clone(&child);
             move || local_last_words(&child, &said)
         });
-        let mut link = Self::new(stdout, Box::new(stdin), "the local agent", last_words, interrupt);
+        let mut link = Self::new(stdout, Box::new(stdin), peer, last_words, interrupt);
         link.child = Some(child);
-        Ok(link)
+        link
     }
 
     /// Speaks to an agent over a socket. `peer` names it in errors; `last_words` is asked when it is lost.
@@ -247,6 +267,33 @@ impl Link {
     pub fn ping(&mut self) -> Result<(), LinkError> {
         self.follow("ping", &Request::Ping, PROMPT, |event| match event {
             Event::Pong => Heard::Answer(()),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// What is at a path where the agent runs, or why nothing there can be measured. A new file there would take `size`.
+    pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, LinkError> {
+        let request = Request::Describe { path: path.display().to_string(), size };
+        self.follow("describe", &request, PROMPT, |event| match event {
+            Event::Described(description) => Heard::Answer(*description),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has a file made where the agent runs. It goes when the agent does.
+    pub fn create(&mut self, path: &Path, size: Bytes) -> Result<(), LinkError> {
+        let request = Request::Create { path: path.display().to_string(), size };
+        self.follow("create", &request, PROMPT, |event| match event {
+            Event::Created => Heard::Answer(()),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Lets a file that was made stay.
+    pub fn keep(&mut self, path: &Path) -> Result<(), LinkError> {
+        let request = Request::Keep { path: path.display().to_string() };
+        self.follow("keep", &request, PROMPT, |event| match event {
+            Event::Kept => Heard::Answer(()),
             other => Heard::foreign(&other),
         })
     }
@@ -363,6 +410,12 @@ impl Link {
         }
     }
 
+    /// Asks the agent to end and tells how the process did that it was spoken to through, if it did in time.
+    pub fn end(&mut self, deadline: Duration) -> Option<ExitStatus> {
+        self.shutdown(deadline).ok()?;
+        self.child.as_ref().and_then(|child| status(child, deadline))
+    }
+
     /// Sends a request and hands each message to `hear` until one is the answer.
     fn follow<T>(
         &mut self,
@@ -466,7 +519,7 @@ fn text(path: Option<&Path>) -> Option<String> {
 }
 
 /// The end of what is written to a stream, kept up to date by a thread.
-fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
+pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&kept);
     thread::spawn(move || {

@@ -20,6 +20,16 @@ pub(super) struct Conduct {
     pub(super) seed: Option<u64>,
     #[command(flatten)]
     pub(super) overwrite: Overwrite,
+    #[command(flatten)]
+    pub(super) remote: Remote,
+}
+
+/// What is done on machines that ssh reaches.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct Remote {
+    /// Leave the agent's program in ~/.cache/iotax of other machines (ssh://), so that it need not be copied again
+    #[arg(long)]
+    pub(super) leave_agent: bool,
 }
 
 /// What may be destroyed.

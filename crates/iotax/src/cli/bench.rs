@@ -18,8 +18,12 @@ use crate::conduct::GuestOptions;
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file or block device. What exists is read as it is; what does not is created, filled, measured and removed
+    /// A file or block device, here or as ssh://[user@]host[:port]/path on another machine. What exists is read as it is; what
+    /// does not is created, filled, measured and removed
     target: PathBuf,
+    /// On another machine, run the agent under sudo
+    #[arg(long)]
+    sudo: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
     /// Leave a created file in place
@@ -45,7 +49,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         repeat: 1,
         baseline: name.clone(),
         seed: args.conduct.seed,
-        targets: vec![TargetSpec { name, path: Some(args.target.clone()), ..TargetSpec::default() }],
+        targets: vec![TargetSpec {
+            name,
+            path: Some(args.target.clone()),
+            sudo: args.sudo,
+            ..TargetSpec::default()
+        }],
         workloads: vec![args.workload.0.complete(&WorkloadKeys::default())],
         neighbours: Vec::new(),
     };
@@ -58,6 +67,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         earlier: None,
         keep: args.keep,
         permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
+        leave_agent: args.conduct.remote.leave_agent,
         ask: false,
         report: false,
     }

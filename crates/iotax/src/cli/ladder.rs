@@ -162,6 +162,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         earlier: None,
         keep: false,
         permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
+        leave_agent: args.conduct.remote.leave_agent,
         ask: true,
         report: true,
     }

@@ -103,7 +103,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
                 .or_exit(Exit::Environment)?;
             Ok(Exit::Fine)
         }
-        Command::Agent => return Ok(crate::agent::main()),
+        Command::Agent => return Ok(crate::agent::main(args::ledger_dir().ok())),
     };
     exit.map(Into::into)
 }

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use super::args::{Guest, Overwrite};
+use super::args::{Guest, Overwrite, Remote};
 use super::output::{Output, load};
 use super::say::say;
 use super::session::{Earlier, Session};
@@ -26,6 +26,8 @@ pub(super) struct Args {
     guest: Guest,
     #[command(flatten)]
     overwrite: Overwrite,
+    #[command(flatten)]
+    remote: Remote,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -56,6 +58,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         plan: run.plan,
         keep: false,
         permission: args.overwrite.permission().or_exit(Exit::Environment)?,
+        leave_agent: args.remote.leave_agent,
         ask: true,
         report,
     }

@@ -18,6 +18,7 @@ use iotax_model::target::Remote;
 use iotax_results::store::{NewRun, Store};
 use iotax_rig::ledger::{self, Ledger, NotUndone};
 use iotax_rig::link::Interrupt;
+use iotax_rig::target::Refusal;
 use iotax_rig::target::device::Permission;
 use iotax_rig::target::preflight::{self, Needs};
 
@@ -25,7 +26,7 @@ use super::output::{Output, default_report};
 use super::progress::Watcher;
 use super::say::say;
 use super::{Failure, OrExit, args, ask, usage};
-use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order};
+use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
 
 /// A run to go on with.
 pub(super) struct Earlier {
@@ -50,6 +51,8 @@ pub(super) struct Session<'a> {
     pub(super) keep: bool,
     /// Which devices may be overwritten.
     pub(super) permission: Permission,
+    /// The agent's program stays on other machines.
+    pub(super) leave_agent: bool,
     /// Show the plan and ask before it is begun: for what takes minutes and gigabytes.
     pub(super) ask: bool,
     /// Write a report even if none was asked for.
@@ -105,6 +108,12 @@ impl Session<'_> {
         if let Some(earlier) = &self.earlier {
             same_machine(&earlier.environment, guests.as_ref())?;
         }
+        let options =
+            RemoteOptions { leave_agent: self.leave_agent, ask: !self.yes && io::stdin().is_terminal() };
+        let mut outposts = Outposts::prepare(plan, options, ledger, stop).map_err(|error| {
+            let refusal = error.downcast_ref().map(|refusal: &Refusal| refusal.exit);
+            Failure { exit: refusal.unwrap_or(Exit::Environment), error }
+        })?;
         let done = self.earlier.as_ref().map_or(0, |earlier| earlier.done.len());
         let seed = match (&self.earlier, plan.seed) {
             (Some(earlier), _) => earlier.seed,
@@ -114,6 +123,7 @@ impl Session<'_> {
         if self.ask {
             ask::show_plan(plan, seed, done, needs.total(), guests.as_ref());
             if !self.yes && !ask::confirmed(stop) && !stop.load(Ordering::Relaxed) {
+                outposts.dismiss(ledger);
                 say!("Nothing was done.");
                 return Ok(Exit::Fine);
             }
@@ -137,7 +147,7 @@ impl Session<'_> {
         let mut watcher = Watcher::new();
         let permission = &self.permission;
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep: self.keep, permission };
-        let ended = conduct::carry_out(&order, tag, ledger, store, &mut watcher, stop);
+        let ended = conduct::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
         let reported = self.output.report(store, run, html.as_deref());
         let ended = ended.or_exit(Exit::Environment)?;

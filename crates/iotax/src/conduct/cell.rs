@@ -13,6 +13,7 @@ use iotax_rig::ledger::Ledger;
 use iotax_rig::monitor::{self, Monitor, Snapshot};
 use iotax_rig::stack;
 
+use super::outpost::Outpost;
 use super::target::Machine;
 use super::{Conductor, Progress, interrupted, nanos_since, now_ms};
 
@@ -37,6 +38,7 @@ impl Conductor<'_> {
         ledger: &mut Ledger,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
+        self.reach(place.cell.target, ledger, progress)?;
         let target = &mut self.targets[place.cell.target];
         let mut workload = self.order.plan.workloads[place.cell.workload].clone();
         // What a snapshot costs is paid by the first writes after it: a warm-up would use it up uncounted.
@@ -51,7 +53,8 @@ impl Conductor<'_> {
             if let Some(machine) = &mut target.machine {
                 guest_cache = Some(machine.guest.link().drop_caches(None).map_err(interrupted)?);
             }
-            host_cache = Some(self.local.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
+            let host = target.outpost.as_mut().map_or(&mut self.local, Outpost::link);
+            host_cache = Some(host.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
         }
         let size = workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0)));
         workload.offset.0 += target.agent_offset().0;
@@ -64,12 +67,22 @@ impl Conductor<'_> {
             writable: target.built.writable,
             shared: target.built.shared,
         };
-        let disks = stack::of_path(Path::new("/"), &target.built.path)?.disks;
-        let threads = target.machine.as_mut().map(Machine::threads).transpose()?;
-        let mut watch = Watch::new(Monitor::new(Path::new("/"), disks, threads));
+        // What this machine does says nothing of a target on another one.
+        let monitor = if target.outpost.is_none() {
+            let disks = stack::of_path(Path::new("/"), &target.built.path)?.disks;
+            let threads = target.machine.as_mut().map(Machine::threads).transpose()?;
+            Some(Monitor::new(Path::new("/"), disks, threads.into_iter().collect()))
+        } else {
+            None
+        };
+        let mut watch = Watch::new(monitor);
         let link = target.link(&mut self.local);
         let mut outcome =
             link.run(&job, slack(&job), &mut |event| watch.see(event, progress)).map_err(interrupted)?;
+        if target.machine.is_none() && target.outpost.is_none() {
+            // The monitor has seen the same, and more.
+            outcome.inside = None;
+        }
         if from_the_first {
             outcome
                 .notes
@@ -104,7 +117,8 @@ fn interval(workload: &Workload) -> Nanos {
 
 /// Sees the machine at every event of the agent.
 struct Watch {
-    monitor: Monitor,
+    /// Absent for a target on another machine, whose own agent watches that.
+    monitor: Option<Monitor>,
     started: Option<Started>,
     samples: Vec<Sample>,
     host_samples: Vec<HostActivity>,
@@ -113,13 +127,13 @@ struct Watch {
 struct Started {
     at: Instant,
     at_ms: u64,
-    first: Snapshot,
-    last: Snapshot,
+    /// The first snapshot and the last.
+    seen: Option<(Snapshot, Snapshot)>,
     host_duration_ns: u64,
 }
 
 impl Watch {
-    fn new(monitor: Monitor) -> Self {
+    fn new(monitor: Option<Monitor>) -> Self {
         Self { monitor, started: None, samples: Vec::new(), host_samples: Vec::new() }
     }
 
@@ -127,16 +141,18 @@ impl Watch {
         match event {
             Event::Measuring => {
                 let at = Instant::now();
-                let first = self.monitor.snapshot();
-                let at_ms = now_ms();
-                self.started = Some(Started { at, at_ms, last: first.clone(), first, host_duration_ns: 0 });
+                let first = self.monitor.as_mut().map(Monitor::snapshot);
+                let seen = first.map(|first| (first.clone(), first));
+                self.started = Some(Started { at, at_ms: now_ms(), seen, host_duration_ns: 0 });
             }
             Event::Sample(sample) => {
                 if let Some(started) = &mut self.started {
                     started.host_duration_ns = nanos_since(started.at);
-                    let now = self.monitor.snapshot();
-                    self.host_samples.push(monitor::delta(&started.last, &now, started.at));
-                    started.last = now;
+                    if let (Some(monitor), Some((_, last))) = (&mut self.monitor, &mut started.seen) {
+                        let now = monitor.snapshot();
+                        self.host_samples.push(monitor::delta(last, &now, started.at));
+                        *last = now;
+                    }
                 }
                 let ios: u64 = sample.tallies.ios();
                 if sample.duration_ns > 0 {
@@ -165,7 +181,7 @@ impl Watch {
             host_duration_ns: Some(started.host_duration_ns).filter(|duration| *duration > 0),
             outcome,
             samples: self.samples,
-            host: Some(monitor::delta(&started.first, &started.last, started.at)),
+            host: started.seen.map(|(first, last)| monitor::delta(&first, &last, started.at)),
             host_samples: self.host_samples,
             host_cache,
             guest_cache,

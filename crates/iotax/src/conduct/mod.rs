@@ -4,6 +4,7 @@
 
 mod cell;
 mod guests;
+mod outpost;
 mod progress;
 mod target;
 
@@ -27,6 +28,7 @@ use iotax_rig::target::Builder;
 use iotax_rig::target::device::Permission;
 
 pub(crate) use guests::{GuestOptions, Guests, possible as guests_possible};
+pub(crate) use outpost::{Outposts, RemoteOptions};
 pub(crate) use progress::{Progress, Step};
 use target::Target;
 
@@ -78,9 +80,11 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
 }
 
 /// Carries out an order. `tag` names what this run makes; every effect goes into `ledger`, which the caller replays.
-/// What was measured is in the store, whatever the result. An error means that the run could not be set up.
+/// `outposts` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
+/// run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
+    outposts: Outposts,
     tag: &str,
     ledger: &mut Ledger,
     store: &mut Store,
@@ -88,8 +92,12 @@ pub(crate) fn carry_out(
     stop: &Interrupt,
 ) -> anyhow::Result<Ended> {
     store.set_state(order.run, RunState::Running)?;
-    let result = Conductor::set_up(order, tag, ledger, store, progress, stop)
-        .and_then(|mut conductor| conductor.all_blocks(ledger, store, progress, stop));
+    let mut conductor =
+        Conductor { order, local: local_agent(stop)?, outposts, targets: Vec::new(), lost: HashMap::new() };
+    let result = conductor
+        .set_up(tag, ledger, store, progress, stop)
+        .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
+    conductor.dismiss(ledger);
     let ended = match result {
         // Whatever failed while the user stopped the run failed for that.
         Err(_) if stop.load(Ordering::Relaxed) => Ok(Ended::Interrupted),
@@ -111,48 +119,58 @@ struct Conductor<'a> {
     order: &'a Order<'a>,
     /// The agent on this host: measures host targets and drops the host's caches.
     local: Link,
+    /// Agents on other machines whose targets do not stand yet.
+    outposts: Outposts,
     targets: Vec<Target>,
     /// Targets that could not be started again after a failure, and why; the others go on without them.
     lost: HashMap<usize, String>,
 }
 
-impl<'a> Conductor<'a> {
+impl Conductor<'_> {
     fn set_up(
-        order: &'a Order<'a>,
+        &mut self,
         tag: &str,
         ledger: &mut Ledger,
         store: &mut Store,
         progress: &mut dyn Progress,
         stop: &Interrupt,
-    ) -> anyhow::Result<Self> {
-        let mut local = local_agent(stop)?;
+    ) -> anyhow::Result<()> {
+        let order = self.order;
         progress.phase("measuring the engine's own cost");
-        let floor = local.floor().map_err(interrupted)?;
+        let floor = self.local.floor().map_err(interrupted)?;
         let environment = Environment { floor_ns_per_io: Some(floor), ..environment(order.guests) };
         store.set_environment(order.run, &environment)?;
 
         progress.phase("creating files");
         let mut builder = Builder::new(tag, order.plan.size(), order.permission.clone());
-        let mut targets = Vec::new();
         for spec in &order.plan.targets {
-            let built = builder.build(spec, ledger).with_context(|| format!("target {:?}", spec.name))?;
-            targets.push(Target::new(spec.clone(), built));
+            let mut outpost = self.outposts.take(&spec.name);
+            let built = match &mut outpost {
+                Some(outpost) => outpost.build(order.plan.size()),
+                None => builder.build(spec, ledger).map_err(Into::into),
+            };
+            let built = built.with_context(|| format!("target {:?}", spec.name))?;
+            self.targets.push(Target::new(spec.clone(), built, outpost));
         }
 
         if let Some(guests) = order.guests {
             progress.phase("booting guests");
-            guests.boot(&mut targets, ledger, stop)?;
+            guests.boot(&mut self.targets, ledger, stop)?;
         }
-        for (number, target) in (0..).zip(&mut targets) {
-            // Alike, targets beneath which duplicates are found would share one copy.
-            let seed = order.seed.wrapping_add(number);
-            target.fill(&mut local, &order.plan.content(), seed, progress)?;
-            store.put_target(order.run, &target.record()?)?;
+        for number in 0..self.targets.len() {
+            self.fill(number, progress)?;
+            store.put_target(order.run, &self.targets[number].record()?)?;
         }
         if order.keep {
-            targets.iter_mut().try_for_each(|target| target.keep(ledger))?;
+            self.targets.iter_mut().try_for_each(|target| target.keep(ledger))?;
         }
-        Ok(Self { order, local, targets, lost: HashMap::new() })
+        Ok(())
+    }
+
+    /// Fills a target. Alike, targets beneath which duplicates are found would share one copy.
+    fn fill(&mut self, number: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        let seed = self.order.seed.wrapping_add(number as u64);
+        self.targets[number].fill(&mut self.local, &self.order.plan.content(), seed, progress)
     }
 
     /// Measures every cell that is still to be measured.
@@ -209,10 +227,34 @@ impl<'a> Conductor<'a> {
     fn restart(&mut self, cell: Cell, ledger: &mut Ledger, stop: &Interrupt) -> anyhow::Result<()> {
         self.local = local_agent(stop)?;
         let target = &mut self.targets[cell.target];
+        if let Some(outpost) = &mut target.outpost {
+            outpost.give_up();
+        }
         match self.order.guests {
             Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop),
             _ => Ok(()),
         }
+    }
+
+    /// Makes a link anew that a failure broke, to a target on another machine. What its agent made went with it.
+    fn reach(
+        &mut self,
+        number: usize,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<()> {
+        let outpost = self.targets[number].outpost.as_mut();
+        let made_anew = outpost.map(|outpost| outpost.reach(ledger)).transpose()?;
+        if made_anew == Some(true) { self.fill(number, progress) } else { Ok(()) }
+    }
+
+    /// Ends the agents on other machines.
+    fn dismiss(&mut self, ledger: &mut Ledger) {
+        self.outposts.dismiss(ledger);
+        self.targets
+            .iter_mut()
+            .filter_map(|target| target.outpost.as_mut())
+            .for_each(|outpost| outpost.dismiss(ledger));
     }
 }
 

@@ -15,6 +15,7 @@ use iotax_rig::monitor::GuestThreads;
 use iotax_rig::stack;
 use iotax_rig::target::{Built, qcow2};
 
+use super::outpost::Outpost;
 use super::{Progress, interrupted};
 
 /// The guest side of a target.
@@ -36,14 +37,16 @@ pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) built: Built,
     pub(super) machine: Option<Machine>,
+    /// The agent on the other machine that it is on, if it is on one.
+    pub(super) outpost: Option<Outpost>,
     /// The overlay that stands now, and how many there were.
     overlay: Option<(PathBuf, Entry)>,
     overlays: u32,
 }
 
 impl Target {
-    pub(super) fn new(spec: TargetSpec, built: Built) -> Self {
-        Self { spec, built, machine: None, overlay: None, overlays: 0 }
+    pub(super) fn new(spec: TargetSpec, built: Built, outpost: Option<Outpost>) -> Self {
+        Self { spec, built, machine: None, outpost, overlay: None, overlays: 0 }
     }
 
     pub(super) fn is_guest(&self) -> bool {
@@ -62,9 +65,10 @@ impl Target {
 
     /// The agent that measures it.
     pub(super) fn link<'a>(&'a mut self, local: &'a mut Link) -> &'a mut Link {
-        match &mut self.machine {
-            Some(machine) => machine.guest.link(),
-            None => local,
+        match (&mut self.machine, &mut self.outpost) {
+            (Some(machine), _) => machine.guest.link(),
+            (None, Some(outpost)) => outpost.link(),
+            (None, None) => local,
         }
     }
 
@@ -127,11 +131,17 @@ impl Target {
 
     /// Takes the created file off the record, so that it stays.
     pub(super) fn keep(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+        if let Some(outpost) = &mut self.outpost {
+            return outpost.keep();
+        }
         self.built.entry.take().map_or(Ok(()), |entry| Ok(ledger.forget(entry)?))
     }
 
     /// Its stack as the system shows it, and what the guest adds on top.
     pub(super) fn record(&self) -> anyhow::Result<TargetRecord> {
+        if let Some(outpost) = &self.outpost {
+            return Ok(outpost.record(&self.spec.name));
+        }
         let mut layers = stack::of_path(Path::new("/"), &self.built.path)?.layers;
         if let Some(file) = &self.spec.file
             && self.is_guest()

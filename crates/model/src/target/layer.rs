@@ -29,6 +29,8 @@ words! {
         Bus = "bus",
         /// A guest.
         Guest = "guest",
+        /// Another machine, which ssh reaches.
+        Machine = "machine",
     }
 }
 

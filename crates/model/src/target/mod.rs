@@ -30,6 +30,9 @@ pub struct TargetSpec {
     /// is; what does not is created, filled, measured and removed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<PathBuf>,
+    /// Whether the agent on the path's other machine runs under sudo(8).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub sudo: bool,
     /// A block device. It is only written if the command line names it once more.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub device: Option<PathBuf>,
@@ -88,6 +91,9 @@ impl TargetSpec {
             );
         }
         self.check_bottom()?;
+        if self.sudo && self.remote().is_none() {
+            return Err("sudo is for a path on another machine, ssh://[user@]host[:port]/path".into());
+        }
         if let Some(filesystem) = &self.filesystem {
             if self.device.is_none() && self.lvm.is_none() {
                 return Err("filesystem needs a device or a volume to be made on".into());
@@ -239,6 +245,7 @@ mod tests {
             },
             TargetSpec { device: None, lvm: lvm(Some("vg")), ..device() },
             TargetSpec { device: None, path: Some("ssh://me@host/x".into()), ..device() },
+            TargetSpec { device: None, path: Some("ssh://me@host/x".into()), sudo: true, ..device() },
         ] {
             assert_eq!(good.check(), Ok(()), "{good:?}");
         }
@@ -251,6 +258,7 @@ mod tests {
             (TargetSpec { loop_device: Some(LoopSpec::default()), ..device() }, "loop needs"),
             (TargetSpec { device: None, path: Some("ssh://host".into()), ..device() }, "no path"),
             (TargetSpec { path: Some("/x".into()), ..device() }, "excludes device"),
+            (TargetSpec { sudo: true, ..device() }, "another machine"),
         ] {
             assert!(bad.check().expect_err(word).to_string().contains(word), "{bad:?}: {:?}", bad.check());
         }

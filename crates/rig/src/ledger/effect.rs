@@ -1,12 +1,14 @@
 //! What is done to this machine, and how each of it is undone.
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+
+use crate::remote::{self, Host};
 
 /// Something done to this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +37,18 @@ pub enum Effect {
         /// Stands in its command line and in no other's.
         marker: String,
     },
+    /// An agent was started on another machine, in a place of its own that its tag names; both go, and what it made.
+    Agent {
+        /// As ssh(1) takes it.
+        destination: String,
+        /// Absent: what the user's configuration says.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        port: Option<u16>,
+        /// Whether it runs under sudo(8).
+        sudo: bool,
+        /// Unique.
+        tag: String,
+    },
 }
 
 impl std::fmt::Display for Effect {
@@ -45,6 +59,7 @@ impl std::fmt::Display for Effect {
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
+            Self::Agent { destination, tag, .. } => write!(f, "agent {tag} on {destination}"),
         }
     }
 }
@@ -89,6 +104,10 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
             }
         }
         Effect::Guest { marker } => kill_guest(marker),
+        Effect::Agent { destination, port, sudo, tag } => {
+            let host = Host { destination: destination.clone(), port: *port, sudo: *sudo };
+            remote::leave(&host, tag, io::stdin().is_terminal()).map_err(io::Error::other)
+        }
     }
 }
 

@@ -38,25 +38,17 @@ impl Needs {
 /// What a plan needs, or the reason why it cannot be carried out here.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
-    let writes = plan.workloads.iter().find(|workload| workload.rw.modifies());
     for target in plan.everything() {
+        if target.remote().is_some() {
+            // Its own machine is asked, by the agent there.
+            continue;
+        }
         match (&target.path, &target.file) {
             (Some(path), _) if path.exists() => {
-                check_existing(path, plan)?;
-                if let Some(workload) = writes {
-                    return Err(Refusal::input(format!(
-                        "{}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
-                         it is created, filled, measured and removed",
-                        path.display(),
-                        workload.name,
-                        workload.rw
-                    )));
-                }
+                check_found(&path.display().to_string(), Some(length_of(path)?), plan)?;
             }
             (Some(path), _) => {
-                let absolute = std::path::absolute(path)
-                    .map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
-                let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+                let dir = directory_of(path)?;
                 check_created(plan)?;
                 check_directory(&dir)?;
                 *needs.space.entry(dir).or_default() += plan.size().0;
@@ -73,20 +65,52 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     for (dir, filesystem) in by_filesystem(&needs)? {
         let need: u64 =
             needs.space.iter().filter(|(d, _)| device(d) == Some(filesystem)).map(|(_, n)| n).sum();
-        let space = facts::free_space(&dir).map_err(|error| Refusal::environment(error.to_string()))?;
-        let keep = reserve(space.total.0);
-        if space.available.0 < need.saturating_add(keep) {
-            return Err(Refusal::environment(format!(
-                "{}: {} are needed and {} are free; 5% of the filesystem or 1 GiB ({}) always stay free. \
-                 Use a smaller --size, fewer targets, or another directory",
-                dir.display(),
-                human::bytes(need),
-                human::bytes(space.available.0),
-                human::bytes(keep)
-            )));
-        }
+        check_room(&dir, need)?;
     }
     Ok(needs)
+}
+
+/// Looks at a path that a machine's own agent is asked about: the length of what exists, `None` if nothing does and a new file
+/// of `size` bytes can be made.
+pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
+    if path.exists() {
+        return length_of(path).map(Some);
+    }
+    let dir = directory_of(path)?;
+    check_directory(&dir)?;
+    check_room(&dir, size.0)?;
+    Ok(None)
+}
+
+/// Whether a plan can measure what [`look`] found at a path; `shown` names it.
+pub fn check_found(shown: &str, length: Option<Bytes>, plan: &Plan) -> Result<(), Refusal> {
+    let Some(length) = length else { return check_created(plan) };
+    check_length(shown, length, plan)?;
+    match plan.workloads.iter().find(|workload| workload.rw.modifies()) {
+        Some(workload) => Err(Refusal::input(format!(
+            "{shown}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
+             it is created, filled, measured and removed",
+            workload.name, workload.rw
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses to take the last of a filesystem's room.
+fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
+    let space = facts::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))?;
+    let keep = reserve(space.total.0);
+    if space.available.0 >= need.saturating_add(keep) {
+        return Ok(());
+    }
+    Err(Refusal::environment(format!(
+        "{}: {} are needed and {} are free; 5% of the filesystem or 1 GiB ({}) always stay free. \
+         Use a smaller --size, fewer targets, or another directory",
+        dir.display(),
+        human::bytes(need),
+        human::bytes(space.available.0),
+        human::bytes(keep)
+    )))
 }
 
 /// An image, its overlay, and what formats add for their tables.
@@ -112,6 +136,13 @@ fn by_filesystem(needs: &Needs) -> Result<Vec<(PathBuf, u64)>, Refusal> {
 
 fn unusable(dir: &Path, error: &std::io::Error) -> Refusal {
     Refusal::environment(format!("{}: {error}", dir.display()))
+}
+
+/// The directory that a new file is made in.
+fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
+    let absolute =
+        std::path::absolute(path).map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
+    Ok(absolute.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
 fn check_directory(dir: &Path) -> Result<(), Refusal> {
@@ -146,7 +177,8 @@ fn check_created(plan: &Plan) -> Result<(), Refusal> {
     }
 }
 
-fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
+/// The length of a file or device that is there.
+fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     if metadata.is_dir() {
         return Err(Refusal::input(format!(
@@ -158,7 +190,10 @@ fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
     if !metadata.is_file() && !metadata.file_type().is_block_device() {
         return Err(Refusal::input(format!("{}: neither a regular file nor a block device", path.display())));
     }
-    let length = existing::length(path).map_err(|error| Refusal::environment(error.to_string()))?;
+    existing::length(path).map_err(|error| Refusal::environment(error.to_string()))
+}
+
+fn check_length(shown: &str, length: Bytes, plan: &Plan) -> Result<(), Refusal> {
     for workload in &plan.workloads {
         if let Some(size) = workload.size
             && workload.end().is_none_or(|end| end > length)
@@ -169,8 +204,7 @@ fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
                 format!(" from --offset {}", workload.offset)
             };
             return Err(Refusal::input(format!(
-                "{}: --size {size}{from} is more than its length of {} ({length})",
-                path.display(),
+                "{shown}: --size {size}{from} is more than its length of {} ({length})",
                 human::bytes(length.0)
             )));
         }
@@ -181,8 +215,7 @@ fn check_existing(path: &Path, plan: &Plan) -> Result<(), Refusal> {
                 format!(" behind --offset {}", workload.offset)
             };
             return Err(Refusal::input(format!(
-                "{}: its length of {} bytes is less than one block of {}{from}",
-                path.display(),
+                "{shown}: its length of {} bytes is less than one block of {}{from}",
                 length.0,
                 workload.max_bs()
             )));

@@ -1,0 +1,56 @@
+//! Files that a conductor on another machine has its agent make. They go when the agent does.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use iotax_model::units::Bytes;
+use iotax_rig::ledger::{Entry, Ledger};
+use iotax_rig::target::{preflight, raw};
+
+/// What this agent made, in an undo ledger of this machine: should the agent be killed, `iotax clean` here undoes it.
+pub(super) struct Files {
+    /// Where ledgers are kept; absent: nobody knows where, and nothing is made.
+    dir: Option<PathBuf>,
+    ledger: Option<Ledger>,
+    made: HashMap<PathBuf, Entry>,
+}
+
+impl Files {
+    pub(super) fn new(ledger_dir: Option<PathBuf>) -> Self {
+        Self { dir: ledger_dir, ledger: None, made: HashMap::new() }
+    }
+
+    /// Makes a file where nothing is and as long as the filesystem keeps its reserve.
+    pub(super) fn create(&mut self, path: &Path, size: Bytes) -> Result<(), String> {
+        if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
+            return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
+        }
+        if self.ledger.is_none() {
+            let dir = self.dir.as_ref().ok_or("no place for an undo ledger is known: set HOME")?;
+            let tag = format!("agent-{}", std::process::id());
+            self.ledger = Some(Ledger::create(dir, &tag).map_err(|error| error.to_string())?);
+        }
+        let Some(ledger) = &mut self.ledger else { unreachable!("made just now") };
+        let built = raw::build_at(path, size, ledger).map_err(|error| error.to_string())?;
+        self.made.extend(built.entry.map(|entry| (path.to_owned(), entry)));
+        Ok(())
+    }
+
+    /// Takes a file off the record, so that it stays.
+    pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
+        match (self.made.remove(path), &mut self.ledger) {
+            (Some(entry), Some(ledger)) => ledger.forget(entry).map_err(|error| error.to_string()),
+            _ => Err(format!("{}: this agent did not make it", path.display())),
+        }
+    }
+
+    /// Removes what was made and not kept. Whether all of it is gone; what is not is said on stderr.
+    pub(super) fn undo(&mut self) -> bool {
+        let Some(mut ledger) = self.ledger.take() else { return true };
+        let (_, failures) = ledger.undo_all();
+        for failure in &failures {
+            eprintln!("iotax agent: not undone: {}: {}", failure.effect, failure.reason);
+        }
+        failures.is_empty()
+    }
+}

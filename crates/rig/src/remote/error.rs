@@ -1,0 +1,97 @@
+//! What can stand between here and another machine, with the remedy.
+
+use std::time::Duration;
+
+use super::Host;
+use crate::program::ProgramError;
+
+/// A machine that could not be entered or left.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// There is no ssh here.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// A pipe or file of this machine failed.
+    #[error("ssh {host}: {source}")]
+    Local {
+        /// Which machine.
+        host: Host,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// ssh ended before the other side had answered.
+    #[error("ssh {host}: {said}; {}", remedy(said))]
+    Ssh {
+        /// Which machine.
+        host: Host,
+        /// ssh's own words and whatever else came.
+        said: String,
+    },
+    /// The other side cannot run an agent.
+    #[error("{host}: {reason}")]
+    Refused {
+        /// Which machine.
+        host: Host,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// Something is left there.
+    #[error("{host}: {said}")]
+    Left {
+        /// Which machine.
+        host: Host,
+        /// What, in the other side's words.
+        said: String,
+    },
+    /// No answer in time.
+    #[error("ssh {host}: no answer within {} s; does ssh {host} lead to a shell there?", waited.as_secs())]
+    Deadline {
+        /// Which machine.
+        host: Host,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The user interrupted.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Words of ssh, and what to do about them.
+const REMEDIES: [(&str, &str); 7] = [
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its key is not the one that is known: find out why before you accept it",
+    ),
+    ("Host key verification failed", "connect to it once with ssh to see and accept its key"),
+    (
+        "Permission denied",
+        "give ssh a key that is accepted there, or run this on a terminal without --yes, where ssh can ask",
+    ),
+    ("Could not resolve", "check the name, or describe the host in ~/.ssh/config"),
+    ("Connection refused", "does sshd run there, on this port? Accepted: ssh://[user@]host[:port]/path"),
+    ("timed out", "is the machine up, and is there a way to it?"),
+    ("not available", "the account there needs a POSIX shell"),
+];
+
+fn remedy(said: &str) -> &'static str {
+    let known = REMEDIES.iter().find(|(words, _)| said.contains(words));
+    known.map_or("the account there needs a POSIX shell that ssh HOST sh can start", |(_, remedy)| remedy)
+}
+
+/// A refusal in the script's words: `refused KIND ...`.
+pub(super) fn refused(host: &Host, line: &str) -> RemoteError {
+    let mut words = line.splitn(3, ' ').skip(1);
+    let (kind, said) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let reason = match kind {
+        "machine" => format!("it is {said:?}, and this program runs on \"Linux x86_64\""),
+        "sudo" => format!("{said}; let this user run sudo without a password there, or log in as root"),
+        "place" => format!(
+            "there is no place for the agent's program: {said} make room in ~/.cache or /tmp, on a filesystem that is not \
+             mounted noexec, or set XDG_CACHE_HOME there"
+        ),
+        "copy" => format!("the agent's program could not be copied: {said}"),
+        "leave" => format!("{said}; without --leave-agent the program needs no place of its own in ~/.cache"),
+        _ => format!("unexpected: {line}"),
+    };
+    RemoteError::Refused { host: host.clone(), reason }
+}

@@ -1,0 +1,150 @@
+//! Agents on other machines, over the user's own ssh.
+//!
+//! One connection does it all: a script for any POSIX shell finds a place for this very program, takes it from its stdin unless
+//! it is there already, and becomes an agent, with which it is spoken to over the same stream. When that ends the script removes
+//! the place. What a lost connection leaves is removed by [`leave`], for the undo ledger.
+
+mod error;
+mod session;
+
+use std::fs;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ChildStdout;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::link::{Interrupt, Link};
+pub use error::RemoteError;
+use session::{Heard, Session};
+
+const ENTER: &str = concat!(include_str!("remove.sh"), include_str!("enter.sh"));
+const LEAVE: &str = concat!(include_str!("remove.sh"), include_str!("leave.sh"));
+
+/// Beyond what ssh itself allows for a connection: a login may take long on a busy machine.
+const LOGIN: Duration = Duration::from_mins(1);
+/// Where the user is asked for a password. The other side closes the connection earlier.
+const LOGIN_ASKING: Duration = Duration::from_mins(5);
+/// For what is done between two lines once the login is through.
+const STEP: Duration = Duration::from_secs(30);
+/// Bytes a second: slower than any link worth measuring over.
+const SLOWEST: u64 = 100_000;
+/// Removing large files takes long on some filesystems.
+const REMOVAL: Duration = Duration::from_mins(2);
+
+/// Where ssh leads, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// As ssh(1) takes it.
+    pub destination: String,
+    /// Absent: what the user's configuration says.
+    pub port: Option<u16>,
+    /// Whether the agent runs under sudo(8).
+    pub sudo: bool,
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.destination)?;
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+impl Host {
+    const fn sudo_command(&self) -> &'static str {
+        if self.sudo { "sudo -n" } else { "" }
+    }
+}
+
+/// The program that the agent is, to be copied.
+#[derive(Debug, Clone)]
+pub struct Program {
+    path: PathBuf,
+    length: u64,
+    sha256: String,
+}
+
+impl Program {
+    /// Reads it once.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let bytes = fs::read(path)?;
+        let hex: Vec<String> = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { path: path.to_owned(), length: bytes.len() as u64, sha256: hex.concat() })
+    }
+}
+
+/// How a machine is entered.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit<'a> {
+    /// Which.
+    pub host: &'a Host,
+    /// Names the agent's place there: unique, and on the undo ledger before it is made.
+    pub tag: &'a str,
+    /// What to run there.
+    pub program: &'a Program,
+    /// Whether the program stays there, so that it need not be copied the next time.
+    pub leave: bool,
+    /// Whether ssh may ask on the terminal, for a password or to accept a host key.
+    pub ask: bool,
+}
+
+/// Starts an agent on another machine. It ends, and what it made goes, when the link does.
+pub fn enter(visit: &Visit<'_>, interrupt: &Interrupt) -> Result<Link, RemoteError> {
+    let Visit { host, tag, program, leave, ask } = *visit;
+    let sudo = host.sudo_command();
+    let leave = if leave { "yes" } else { "" };
+    let call = format!("enter {tag} {} {} '{leave}' '{sudo}'\n", program.sha256, program.length);
+    let mut session = Session::open(host, tag, ask, &format!("{ENTER}{call}"))?;
+    match converse(&mut session, visit, interrupt) {
+        Ok(stdout) => {
+            let process = session.into_process(stdout);
+            Ok(Link::through(process, format!("the agent on {host}"), interrupt))
+        }
+        Err(error) => {
+            session.end();
+            Err(error)
+        }
+    }
+}
+
+/// Up to where the agent's frames begin.
+fn converse(
+    session: &mut Session,
+    visit: &Visit<'_>,
+    interrupt: &Interrupt,
+) -> Result<BufReader<ChildStdout>, RemoteError> {
+    let Visit { host, program, .. } = *visit;
+    let mut patience = if visit.ask { LOGIN_ASKING } else { LOGIN };
+    loop {
+        match session.hear(patience, interrupt)? {
+            Some(Heard::Frames(stdout)) => return Ok(stdout),
+            Some(Heard::Line(line)) if line == "want" => {
+                session.send_file(&program.path, interrupt)?;
+                patience = STEP + Duration::from_secs(program.length / SLOWEST);
+            }
+            Some(Heard::Line(line)) => return Err(error::refused(host, &line)),
+            None => return Err(RemoteError::Ssh { host: host.clone(), said: session.words() }),
+        }
+    }
+}
+
+/// Ends an agent and removes what is left of it: nothing, if it could do so itself.
+pub fn leave(host: &Host, tag: &str, ask: bool) -> Result<(), RemoteError> {
+    let call = format!("leave {tag} '{}'\n", host.sudo_command());
+    let mut session = Session::open(host, tag, ask, &format!("{LEAVE}{call}"))?;
+    let heard = session.hear(if ask { LOGIN_ASKING } else { LOGIN + REMOVAL }, &Interrupt::default());
+    let (host, status) = (host.clone(), session.status());
+    let result = match (heard, status) {
+        (Err(error), _) => Err(error),
+        (Ok(None), Some(0)) => Ok(()),
+        // The script's own failure; ssh's is 255.
+        (Ok(None), Some(1)) => Err(RemoteError::Left { host, said: session.words() }),
+        (Ok(_), _) => Err(RemoteError::Ssh { host, said: session.words() }),
+    };
+    session.end();
+    result
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! One run of ssh: a script goes in, lines come out, and then perhaps an agent's frames.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Host, RemoteError};
+use crate::link::{Interrupt, POLL, Process, keep_last};
+use crate::program::Program;
+
+const SSH: Program = Program { name: "ssh", package: "openssh-client" };
+/// The longest line that is looked at.
+const LINE: u64 = 4096;
+/// How long ssh may take to end after its stdout.
+const LAST_BREATH: Duration = Duration::from_secs(2);
+/// How much of what else comes is quoted.
+const NOISE: usize = 400;
+
+/// What a script says.
+pub(super) enum Heard {
+    /// A line, without the tag.
+    Line(String),
+    /// From here on an agent's frames come.
+    Frames(BufReader<ChildStdout>),
+}
+
+/// ssh and the script behind it.
+pub(super) struct Session {
+    host: Host,
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<Heard>,
+    /// The end of its stderr.
+    said: Arc<Mutex<Vec<u8>>>,
+    /// What came on its stdout that was not the script's: greetings, and what there is in place of a shell.
+    noise: Arc<Mutex<String>>,
+}
+
+impl Session {
+    /// Starts it. The script's own lines begin with the tag; the one that says `agent` is its last.
+    pub(super) fn open(host: &Host, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
+        SSH.find()?;
+        let local = |source| RemoteError::Local { host: host.clone(), source };
+        let mut child = command(host, ask).spawn().map_err(local)?;
+        let (Some(mut stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            unreachable!("all three were asked to be pipes");
+        };
+        let noise = Arc::default();
+        let lines = listen(stdout, format!("{tag} "), Arc::clone(&noise));
+        // It is small enough for the pipe. Where ssh has failed by now, what it said tells why.
+        let _ = stdin.write_all(script.as_bytes());
+        Ok(Self { host: host.clone(), child, stdin, lines, said: keep_last(stderr), noise })
+    }
+
+    /// What the script says next; `None` if it has ended.
+    pub(super) fn hear(
+        &mut self,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Heard>, RemoteError> {
+        let end = Instant::now() + patience;
+        loop {
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(RemoteError::Interrupted);
+            }
+            match self.lines.recv_timeout(POLL) {
+                Ok(heard) => return Ok(Some(heard)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if Instant::now() > end => {
+                    return Err(RemoteError::Deadline { host: self.host.clone(), waited: patience });
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Sends a file's content. If the other side does not take it, what it says next tells why.
+    pub(super) fn send_file(&mut self, path: &Path, interrupt: &Interrupt) -> Result<(), RemoteError> {
+        let local = |source| RemoteError::Local { host: self.host.clone(), source };
+        let mut file = File::open(path).map_err(local)?;
+        let mut chunk = vec![0; 1 << 18];
+        loop {
+            let count = file.read(&mut chunk).map_err(local)?;
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(RemoteError::Interrupted);
+            }
+            if count == 0 || self.stdin.write_all(&chunk[..count]).is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The agent behind it. ssh is then the link's to end.
+    pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> Process<BufReader<ChildStdout>> {
+        Process { child: self.child, stdin: self.stdin, stdout, said: self.said }
+    }
+
+    /// ssh's exit status, which is the script's unless it is 255. Absent if ssh was killed or still runs a while after its
+    /// stdout has closed.
+    pub(super) fn status(&mut self) -> Option<i32> {
+        let end = Instant::now() + LAST_BREATH;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
+                Ok(status) => return status?.code(),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Ends it, whatever it does.
+    pub(super) fn end(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// What was said that is not the script's, on stderr and on stdout.
+    pub(super) fn words(&mut self) -> String {
+        // The thread that reads stderr may be a moment behind.
+        self.status();
+        thread::sleep(POLL);
+        let said = self.said.lock().map(|said| String::from_utf8_lossy(&said).into_owned());
+        let noise = self.noise.lock().map(|noise| noise.clone());
+        let all = [said.unwrap_or_default(), noise.unwrap_or_default()].join("\n");
+        let lines: Vec<&str> = all.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if lines.is_empty() { "it ended without a word".into() } else { lines.join("; ") }
+    }
+}
+
+/// The user's ssh with the user's configuration, keys and known hosts. It is left as strict as it is.
+fn command(host: &Host, ask: bool) -> Command {
+    // ssh keeps a signal ignored that is ignored at its start. It must stay in the terminal's foreground to ask there, where
+    // Ctrl-C, which is the conductor's to handle, would end it.
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"trap '' HUP INT QUIT; exec "$@""#, "sh", SSH.name, "-T"]);
+    // A master that this one became would outlive it. Forwardings may need ports that are taken.
+    for option in [
+        "ControlMaster=no",
+        "ClearAllForwardings=yes",
+        "RemoteCommand=none",
+        "ConnectTimeout=20",
+        "ServerAliveInterval=10",
+        "ServerAliveCountMax=3",
+    ] {
+        command.args(["-o", option]);
+    }
+    if !ask {
+        command.args(["-o", "BatchMode=yes"]);
+    }
+    if let Some(port) = host.port {
+        command.args(["-p", &port.to_string()]);
+    }
+    command.args(["--", &host.destination, "sh"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Reads lines in a thread of its own, up to the one after which frames come.
+fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiver<Heard> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let mut stdout = BufReader::new(stdout);
+        loop {
+            let mut line = Vec::new();
+            if !matches!(stdout.by_ref().take(LINE).read_until(b'\n', &mut line), Ok(1..)) {
+                break;
+            }
+            let line = String::from_utf8_lossy(&line);
+            match line.trim_end().strip_prefix(&tag) {
+                Some("agent") => {
+                    let _ = sender.send(Heard::Frames(stdout));
+                    break;
+                }
+                Some(line) if sender.send(Heard::Line(line.to_owned())).is_ok() => {}
+                Some(_) => break,
+                None => {
+                    if let Ok(mut noise) = noise.lock()
+                        && noise.len() < NOISE
+                    {
+                        noise.push_str(&line);
+                    }
+                }
+            }
+        }
+    });
+    lines
+}
