@@ -132,7 +132,7 @@ impl<'a> Conductor<'a> {
         store.set_environment(order.run, &environment)?;
 
         progress.phase("creating files");
-        let mut builder = Builder::new(tag, order.plan.size(), order.permission.clone());
+        let mut builder = Builder::new(tag, order.plan, order.permission.clone());
         let mut targets = Vec::new();
         for spec in &order.plan.targets {
             let built = builder.build(spec, ledger).with_context(|| format!("target {:?}", spec.name))?;

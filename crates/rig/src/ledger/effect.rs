@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::lvm::{Group, Physical};
+
 /// Something done to this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -35,6 +37,24 @@ pub enum Effect {
         /// Stands in its command line and in no other's.
         marker: String,
     },
+    /// A device became a physical volume; its label is removed.
+    PhysicalVolume(Physical),
+    /// A volume group was made; it is removed once it is empty.
+    VolumeGroup {
+        /// Holds the run's tag.
+        name: String,
+        /// All that it consists of.
+        physical: Physical,
+    },
+    /// A logical volume was made; it is removed.
+    LogicalVolume {
+        /// Where.
+        group: Group,
+        /// The group's name when it was made.
+        group_name: String,
+        /// Holds the run's tag, or its group's name does.
+        name: String,
+    },
 }
 
 impl std::fmt::Display for Effect {
@@ -45,6 +65,9 @@ impl std::fmt::Display for Effect {
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
+            Self::PhysicalVolume(physical) => write!(f, "physical volume on {}", physical.device.display()),
+            Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
+            Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),
         }
     }
 }
@@ -89,6 +112,9 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
             }
         }
         Effect::Guest { marker } => kill_guest(marker),
+        Effect::PhysicalVolume(physical) => physical.remove(),
+        Effect::VolumeGroup { name, physical } => physical.remove_group(name),
+        Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name),
     }
 }
 
