@@ -139,6 +139,11 @@ impl Target {
     /// Its stack as the system shows it, and what the guest adds on top.
     pub(super) fn record(&self) -> anyhow::Result<TargetRecord> {
         let mut layers = stack::of_path(Path::new("/"), &self.built.path)?.layers;
+        if self.built.offset.0 > 0
+            && let Some(top) = layers.last_mut()
+        {
+            top.detail = format!("{}, the area begins at byte {}", top.detail, self.built.offset.0);
+        }
         if let Some(lvm) = self.spec.lvm.as_ref().filter(|lvm| lvm.snapshot) {
             let detail = format!("{}, new before each measurement", lvm.kind);
             layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
