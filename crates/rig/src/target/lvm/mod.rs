@@ -18,8 +18,8 @@ use super::{BuildError, Refusal};
 use crate::ledger::{Effect, Entry, Ledger};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use place::{Place, Sharing};
-pub use room::check;
 use room::{Allocation, EXTENT};
+pub use room::{check, possible};
 
 /// What a target is given: a volume, or the bytes of the device beneath one.
 #[derive(Debug, Clone)]

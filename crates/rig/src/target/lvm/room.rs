@@ -118,7 +118,7 @@ pub fn check(plan: &Plan) -> Result<(), Refusal> {
     if !plan.everything().any(|spec| spec.lvm.is_some()) {
         return Ok(());
     }
-    check_tools()?;
+    possible()?;
     let sharing = Sharing::of(plan);
     let mut places: BTreeMap<Place, Vec<&TargetSpec>> = BTreeMap::new();
     for spec in plan.everything() {
@@ -135,7 +135,8 @@ pub fn check(plan: &Plan) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_tools() -> Result<(), Refusal> {
+/// Whether this machine has LVM, or what is missing.
+pub fn possible() -> Result<(), Refusal> {
     LVM.find().map_err(|error| environment(&error))?;
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment("LVM needs root; run iotax as root, or leave out targets with lvm"));
