@@ -6,6 +6,7 @@ pub mod facts;
 pub mod guest;
 pub mod ledger;
 pub mod link;
+pub mod lvm;
 pub mod monitor;
 pub mod program;
 pub mod remote;

@@ -46,14 +46,23 @@ impl Program {
         }
     }
 
-    /// Runs it to its end and returns its stdout. In a process group of its own: Ctrl-C is the conductor's to handle. Its
+    /// Runs it to its end, with nothing on its stdin, and returns its stdout. In a process group of its own: Ctrl-C is the conductor's to handle. Its
     /// words are in English, whatever the user's language.
     pub fn run<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Vec<u8>, ProgramError> {
+        self.run_with(Stdio::null(), arguments)
+    }
+
+    /// The same with this as its stdin.
+    pub(crate) fn run_with<S: AsRef<OsStr>>(
+        self,
+        stdin: Stdio,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Vec<u8>, ProgramError> {
         let mut command = Command::new(self.name);
-        command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).process_group(0);
+        command.args(arguments).env("LC_ALL", "C").stdin(stdin).process_group(0);
         let shown = || {
             let words = std::iter::once(command.get_program()).chain(command.get_args());
             words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")

@@ -41,20 +41,25 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
     }
 }
 
-/// One line about a target as it will be built.
+/// One line about a target as it will be built, from the bottom up.
 fn describe(target: &TargetSpec) -> String {
-    let file = match (&target.path, &target.file) {
-        (Some(path), _) => path.display().to_string(),
-        (None, Some(file)) => {
-            let snapshot = file.snapshot.map(|kind| format!(" + {kind} snapshot")).unwrap_or_default();
-            format!("{} file{snapshot}", file.format)
-        }
-        (None, None) => String::new(),
-    };
-    match &target.guest {
-        Some(guest) => format!("{file} > {} cache={} aio={} > guest", guest.bus, guest.cache, guest.aio),
-        None => file,
+    let mut layers: Vec<String> = Vec::new();
+    layers.extend(target.path.iter().chain(&target.device).map(|path| path.display().to_string()));
+    if let Some(lvm) = &target.lvm {
+        layers.extend(lvm.vg.clone());
+        layers.push(format!("{} LVM volume{}", lvm.kind, if lvm.snapshot { " + snapshot" } else { "" }));
     }
+    layers.extend(target.filesystem.as_ref().map(|filesystem| filesystem.kind.to_string()));
+    if let Some(file) = &target.file {
+        let snapshot = file.snapshot.map(|kind| format!(" + {kind} snapshot")).unwrap_or_default();
+        layers.push(format!("{} file{snapshot}", file.format));
+    }
+    layers.extend(target.loop_device.as_ref().map(|_| "loop".to_owned()));
+    if let Some(guest) = &target.guest {
+        layers.push(format!("{} cache={} aio={}", guest.bus, guest.cache, guest.aio));
+        layers.push("guest".to_owned());
+    }
+    layers.join(" > ")
 }
 
 /// Asks on the terminal. Ctrl-C is a no.

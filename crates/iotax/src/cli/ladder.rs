@@ -1,14 +1,17 @@
 //! `iotax ladder`: the same storage in several ways, the same work on each.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::target::{FileSpec, Format, GuestSpec, Preallocation, Snapshot};
+use iotax_model::target::{
+    FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
+};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, WordError, Workload};
+use iotax_rig::target::lvm;
 
 use super::args::{Conduct, Guest};
 use super::output::Output;
@@ -20,8 +23,12 @@ use crate::conduct;
 /// Flags of `iotax ladder`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A directory on the storage in question
-    dir: PathBuf,
+    /// A directory on the storage in question; may be left out with --device
+    #[arg(required_unless_present = "device")]
+    dir: Option<PathBuf>,
+    /// A block device for rungs of its own, beneath and beside LVM; name it with --overwrite too
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<PathBuf>,
     /// Size of each rung's disk [default: 1GiB, 4GiB with --thorough]
     #[arg(long)]
     size: Option<Bytes>,
@@ -37,7 +44,8 @@ pub(super) struct Args {
     /// Number of blocks
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// Some of host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot; the first is the baseline [default: all]
+    /// Some of host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also of host-device, host-lvm, host-lvm-file,
+    /// vm-device, vm-lvm; the first is the baseline [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
     /// Some of randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
@@ -57,12 +65,43 @@ pub(super) struct Args {
     guest: Guest,
 }
 
-/// The rungs from the lowest up: name, image format, whether a snapshot is taken, whether a guest is booted.
-const RUNGS: [(&str, Format, Option<Snapshot>, bool); 4] = [
-    ("host-file", Format::Raw, None, false),
-    ("vm-raw", Format::Raw, None, true),
-    ("vm-qcow2", Format::Qcow2, None, true),
-    ("vm-qcow2-snapshot", Format::Qcow2, Some(Snapshot::External), true),
+/// What lies beneath a rung's guest or program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    /// `--device`.
+    Device,
+    /// A logical volume on it.
+    Volume,
+    /// A file in an ext4 on such a volume.
+    VolumeFile,
+    /// An image in the directory.
+    Image(Format, Option<Snapshot>),
+}
+
+impl Ground {
+    fn is_on_device(self) -> bool {
+        !matches!(self, Self::Image(..))
+    }
+
+    fn has_volume(self) -> bool {
+        matches!(self, Self::Volume | Self::VolumeFile)
+    }
+}
+
+/// A rung: its name, what it is on, whether a guest is booted.
+type Rung = (&'static str, Ground, bool);
+
+/// The rungs from the lowest up.
+const RUNGS: [Rung; 9] = [
+    ("host-device", Ground::Device, false),
+    ("host-lvm", Ground::Volume, false),
+    ("host-lvm-file", Ground::VolumeFile, false),
+    ("host-file", Ground::Image(Format::Raw, None), false),
+    ("vm-device", Ground::Device, true),
+    ("vm-lvm", Ground::Volume, true),
+    ("vm-raw", Ground::Image(Format::Raw, None), true),
+    ("vm-qcow2", Ground::Image(Format::Qcow2, None), true),
+    ("vm-qcow2-snapshot", Ground::Image(Format::Qcow2, Some(Snapshot::External)), true),
 ];
 
 /// How much of everything.
@@ -91,45 +130,86 @@ impl Args {
     }
 }
 
-fn rung(name: &str, dir: &Path) -> Result<TargetSpec, WordError> {
-    let (_, format, snapshot, guest) = *RUNGS
-        .iter()
-        .find(|(known, ..)| *known == name)
-        .ok_or_else(|| WordError::new("rung", name, &RUNGS.map(|(known, ..)| known)))?;
-    let preallocation = match format {
-        Format::Raw => Preallocation::Off,
-        Format::Qcow2 => Preallocation::Metadata,
+/// The rungs that were asked for, or all for which there is a place.
+fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
+    let placed =
+        |ground: Ground| if ground.is_on_device() { args.device.is_some() } else { args.dir.is_some() };
+    if args.rungs.is_empty() {
+        return Ok(RUNGS.into_iter().filter(|(_, ground, _)| placed(*ground)).collect());
+    }
+    let names = RUNGS.map(|(known, ..)| known);
+    let find = |name: &String| {
+        let rung = RUNGS.into_iter().find(|(known, ..)| known == name);
+        let rung = rung.ok_or_else(|| WordError::new("rung", name, &names)).or_exit(Exit::Usage)?;
+        if placed(rung.1) {
+            Ok(rung)
+        } else if rung.1.is_on_device() {
+            Err(usage(format!("rung {name} needs --device DEVICE --overwrite DEVICE")))
+        } else {
+            Err(usage(format!("rung {name} needs a directory: iotax ladder DIR")))
+        }
     };
-    Ok(TargetSpec {
-        name: name.to_owned(),
-        file: Some(FileSpec {
-            dir: Some(dir.to_owned()),
-            format,
-            preallocation,
-            snapshot,
-            ..FileSpec::default()
-        }),
-        guest: guest.then(GuestSpec::default),
-        ..TargetSpec::default()
-    })
+    args.rungs.iter().map(find).collect()
+}
+
+/// Leaves out what this machine cannot do, unless it was asked for by name.
+fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
+    let guests = conduct::guests_possible(&args.guest.options());
+    let asked = !args.rungs.is_empty();
+    if let Err(missing) = guests
+        && rungs.iter().any(|(.., guest)| *guest)
+    {
+        if asked || args.guest.is_specific() {
+            return Err(Failure { exit: Exit::Environment, error: missing });
+        }
+        rungs.retain(|(.., guest)| !guest);
+        say!("Host rungs only: {missing:#}");
+    }
+    if rungs.iter().any(|(_, ground, _)| ground.has_volume())
+        && let Err(missing) = lvm::possible()
+    {
+        if asked {
+            return Err(Failure { exit: missing.exit, error: missing.into() });
+        }
+        rungs.retain(|(_, ground, _)| !ground.has_volume());
+        say!("Without LVM's rungs: {missing}");
+    }
+    Ok(rungs)
+}
+
+fn target((name, ground, guest): Rung, args: &Args) -> TargetSpec {
+    let bare =
+        TargetSpec { name: name.to_owned(), guest: guest.then(GuestSpec::default), ..TargetSpec::default() };
+    let on_device = TargetSpec { device: args.device.clone(), ..bare.clone() };
+    let volume = Some(LvmSpec::default());
+    match ground {
+        Ground::Device => on_device,
+        Ground::Volume => TargetSpec { lvm: volume, ..on_device },
+        Ground::VolumeFile => TargetSpec {
+            lvm: volume,
+            filesystem: Some(FilesystemSpec { kind: FsType::Ext4, mount_options: None, nodatacow: false }),
+            file: Some(FileSpec::default()),
+            ..on_device
+        },
+        Ground::Image(format, snapshot) => TargetSpec {
+            file: Some(FileSpec {
+                dir: args.dir.clone(),
+                format,
+                preallocation: match format {
+                    Format::Raw => Preallocation::Off,
+                    Format::Qcow2 => Preallocation::Metadata,
+                },
+                snapshot,
+                ..FileSpec::default()
+            }),
+            ..bare
+        },
+    }
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let mut names: Vec<String> = args.rungs.clone();
-    if names.is_empty() {
-        names = RUNGS.iter().map(|(name, ..)| (*name).to_owned()).collect();
-    }
-    let mut targets =
-        names.iter().map(|name| rung(name, &args.dir)).collect::<Result<Vec<_>, _>>().or_exit(Exit::Usage)?;
-    if let Err(missing) = conduct::guests_possible(&args.guest.options()) {
-        // Asked for, they are not left out.
-        let asked = !args.rungs.is_empty() || args.guest.is_specific();
-        if asked && targets.iter().any(|target| target.guest.is_some()) {
-            return Err(Failure { exit: Exit::Environment, error: missing });
-        }
-        targets.retain(|target| target.guest.is_none());
-        say!("Host rungs only: {missing:#}");
-    }
+    let rungs = possible(args, wanted(args)?)?;
+    let targets: Vec<TargetSpec> = rungs.into_iter().map(|rung| target(rung, args)).collect();
     let length = args.length();
     let mut workloads = args.workloads.clone();
     if workloads.is_empty() {
@@ -144,8 +224,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let Some(baseline) = targets.first().map(|target| target.name.clone()) else {
         return Err(usage("no rung is left; give --rungs host-file"));
     };
+    let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
+    let place = places.collect::<Vec<_>>().join(" and ");
     let plan = Plan {
-        name: format!("ladder {}", args.dir.display()),
+        name: format!("ladder {place}"),
         repeat: length.repeat,
         baseline,
         seed: args.conduct.seed,

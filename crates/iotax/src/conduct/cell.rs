@@ -42,11 +42,11 @@ impl Conductor<'_> {
         let target = &mut self.targets[place.cell.target];
         let mut workload = self.order.plan.workloads[place.cell.workload].clone();
         // What a snapshot costs is paid by the first writes after it: a warm-up would use it up uncounted.
-        let from_the_first = target.built.snapshot.is_some() && workload.rw.modifies();
+        let from_the_first = target.built.has_snapshot() && workload.rw.modifies();
         if from_the_first {
             workload.ramp_time = Nanos(0);
         }
-        target.renew_overlay(ledger)?;
+        target.renew_snapshots(ledger)?;
         target.resume()?;
         let (mut host_cache, mut guest_cache) = (None, None);
         if workload.invalidate {

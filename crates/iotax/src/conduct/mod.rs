@@ -142,7 +142,7 @@ impl Conductor<'_> {
         store.set_environment(order.run, &environment)?;
 
         progress.phase("creating files");
-        let mut builder = Builder::new(tag, order.plan.size(), order.permission.clone());
+        let mut builder = Builder::new(tag, order.plan, order.permission.clone());
         for spec in &order.plan.targets {
             let mut outpost = self.outposts.take(&spec.name);
             let built = match &mut outpost {

@@ -180,6 +180,7 @@ impl Outpost {
             shared: false,
             entry: None,
             snapshot: None,
+            origin: None,
         })
     }
 

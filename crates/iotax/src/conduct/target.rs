@@ -42,11 +42,13 @@ pub(super) struct Target {
     /// The overlay that stands now, and how many there were.
     overlay: Option<(PathBuf, Entry)>,
     overlays: u32,
+    /// The snapshot of the volume that stands now.
+    volume_snapshot: Option<Entry>,
 }
 
 impl Target {
     pub(super) fn new(spec: TargetSpec, built: Built, outpost: Option<Outpost>) -> Self {
-        Self { spec, built, machine: None, outpost, overlay: None, overlays: 0 }
+        Self { spec, built, machine: None, outpost, overlay: None, overlays: 0, volume_snapshot: None }
     }
 
     pub(super) fn is_guest(&self) -> bool {
@@ -105,20 +107,24 @@ impl Target {
         self.pause()
     }
 
-    /// A new, empty overlay in place of the last, so that each measurement meets a snapshot that was just taken.
-    /// The guest must be paused.
-    pub(super) fn renew_overlay(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
-        if self.built.snapshot.is_none() {
-            return Ok(());
+    /// A new, empty snapshot in place of the last, so that each measurement meets one that was just taken. The guest must be
+    /// paused.
+    pub(super) fn renew_snapshots(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+        if let Some(origin) = &mut self.built.origin {
+            // The old one goes first: with two, a write would be paid for twice.
+            if let Some(old) = self.volume_snapshot {
+                undo(old, ledger)?;
+            }
+            self.volume_snapshot = Some(origin.snapshot(ledger)?);
         }
-        let Some(machine) = &mut self.machine else { return Ok(()) };
+        let (Some(_), Some(machine)) = (self.built.snapshot, &mut self.machine) else { return Ok(()) };
         self.overlays += 1;
         let (path, entry) = qcow2::overlay(&self.built, self.overlays, ledger)?;
         machine.guest.swap_disk(&path, iotax_model::target::Format::Qcow2)?;
-        if let Some((_, old)) = self.overlay.replace((path, entry)) {
-            ledger.undo(old).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))?;
+        match self.overlay.replace((path, entry)) {
+            Some((_, old)) => undo(old, ledger),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// After a reboot the guest has the image itself again.
@@ -143,6 +149,15 @@ impl Target {
             return Ok(outpost.record(&self.spec.name));
         }
         let mut layers = stack::of_path(Path::new("/"), &self.built.path)?.layers;
+        if self.built.offset.0 > 0
+            && let Some(top) = layers.last_mut()
+        {
+            top.detail = format!("{}, the area begins at byte {}", top.detail, self.built.offset.0);
+        }
+        if let Some(lvm) = self.spec.lvm.as_ref().filter(|lvm| lvm.snapshot) {
+            let detail = format!("{}, new before each measurement", lvm.kind);
+            layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
+        }
         if let Some(file) = &self.spec.file
             && self.is_guest()
         {
@@ -183,4 +198,8 @@ impl Target {
             boot_ns: machine.map(|machine| machine.boot_ns),
         })
     }
+}
+
+fn undo(entry: Entry, ledger: &mut Ledger) -> anyhow::Result<()> {
+    ledger.undo(entry).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))
 }

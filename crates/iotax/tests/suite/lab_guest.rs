@@ -44,7 +44,7 @@ const SHELL_SOCKET: &str = "shell.sock";
 const INIT: &str = r#"#!/lab/busybox sh
 /lab/busybox mkdir -p /bin /sbin /run /mnt
 /lab/busybox --install -s /bin
-export PATH=/bin:/lab DM_DISABLE_UDEV=1
+export PATH=/lab:/bin DM_DISABLE_UDEV=1
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs /dev
 while read -r module; do insmod /lab/$module.ko || echo "lab: $module was not loaded"; done < /lab/modules
 mount -t configfs configfs /sys/kernel/config
@@ -64,6 +64,17 @@ done
 poweroff -f
 "#;
 
+/// What a laboratory has beyond the usual.
+#[derive(Default)]
+pub(crate) struct Extras<'a> {
+    /// Programs of the host, found before busybox's of the same name. `iotax` is always there.
+    pub(crate) programs: &'a [&'a str],
+    /// Modules, loaded at boot.
+    pub(crate) modules: &'a [&'a str],
+    /// The lengths of its disks: `/dev/vda`, `/dev/vdb` ..., empty.
+    pub(crate) disks: &'a [Bytes],
+}
+
 /// A running guest, beside which no other test runs; killed when it is dropped.
 pub(crate) struct LabGuest {
     qemu: Child,
@@ -75,9 +86,15 @@ pub(crate) struct LabGuest {
 }
 
 impl LabGuest {
-    /// Boots one. `None` after saying why, if this machine has no guests or lacks what goes into this one.
+    /// Boots one as it usually is.
     pub(crate) fn boot() -> Option<Self> {
-        if !needs(&["qemu-system-x86_64", "busybox", "dmsetup", "ldd"]) {
+        Self::boot_with(&Extras::default())
+    }
+
+    /// Boots one. `None` after saying why, if this machine has no guests or lacks what goes into this one.
+    pub(crate) fn boot_with(extras: &Extras<'_>) -> Option<Self> {
+        let programs = [&["busybox", "dmsetup"], extras.programs].concat();
+        if !needs(&["qemu-system-x86_64", "ldd"]) || !needs(&programs) {
             return None;
         }
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
@@ -93,11 +110,11 @@ impl LabGuest {
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
         initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel).expect("an initramfs");
-        append_lab(&initramfs, &kernel).expect("the laboratory's archive");
+        append_lab(&initramfs, &kernel, &programs, extras.modules).expect("the laboratory's archive");
         let mut arguments = command::arguments(&command::Machine {
             marker: "iotax-test-lab",
             // One CPU: between emulated CPUs it takes a millisecond to wake a thread, and their clocks are not trusted.
-            spec: &GuestSpec { vcpus: 1, memory: Bytes(512 << 20), ..GuestSpec::default() },
+            spec: &GuestSpec { vcpus: 1, memory: Bytes(1 << 30), ..GuestSpec::default() },
             // What every machine has.
             accel: Accel::Tcg,
             kernel: &kernel.image,
@@ -113,6 +130,16 @@ impl LabGuest {
             "-device".into(),
             format!("virtserialport,chardev=shell,name={SHELL_PORT}"),
         ]);
+        for (number, length) in extras.disks.iter().enumerate() {
+            let path = dir.path().join(format!("disk{number}"));
+            File::create_new(&path).and_then(|file| file.set_len(length.0)).expect("a disk");
+            arguments.extend([
+                "-blockdev".into(),
+                format!("driver=file,node-name=lab{number},filename={}", path.display()),
+                "-device".into(),
+                format!("virtio-blk-pci,drive=lab{number}"),
+            ]);
+        }
         let mut qemu = Command::new(find_qemu().expect("checked above"))
             .args(arguments)
             .stdin(Stdio::null())
@@ -140,6 +167,13 @@ impl LabGuest {
     /// Has a line of shell executed in the guest, expects success, and returns what it printed. What goes on in the
     /// background must print nothing. `$agent` is the process that measures.
     pub(crate) fn sh(&mut self, line: &str) -> String {
+        let (status, printed) = self.try_sh(line);
+        assert_eq!(status, "0", "{line}: {printed}");
+        printed
+    }
+
+    /// Has a line of shell executed in the guest and returns its exit status and what it printed.
+    pub(crate) fn try_sh(&mut self, line: &str) -> (String, String) {
         assert!(!line.contains('\n'), "one line: {line:?}");
         writeln!(self.shell.get_mut(), "{line}").expect("the guest's shell listens");
         let mut printed = String::new();
@@ -148,9 +182,9 @@ impl LabGuest {
             let length = self.shell.read_line(&mut printed).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert!(length > 0, "{line}: the guest went away: {printed}");
             if let Some(status) = printed[start..].strip_prefix("lab: ") {
-                assert_eq!(status.trim(), "0", "{line}: {}", &printed[..start]);
+                let status = status.trim().to_owned();
                 printed.truncate(start);
-                return printed.trim_end().to_owned();
+                return (status, printed.trim_end().to_owned());
             }
         }
     }
@@ -206,7 +240,13 @@ fn connect(qemu: &mut Child, socket: &Path, console: &Path) -> UnixStream {
 }
 
 /// Appends the laboratory to an initramfs: the kernel unpacks one archive after the other.
-fn append_lab(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
+fn append_lab(
+    initramfs: &Path,
+    kernel: &Kernel,
+    programs: &[&str],
+    more_modules: &[&str],
+) -> std::io::Result<()> {
+    const LINK: u32 = 0o120_777;
     const DIRECTORY: u32 = 0o040_755;
     const PROGRAM: u32 = 0o100_755;
     let mut archive = Vec::new();
@@ -218,7 +258,8 @@ fn append_lab(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
     };
     add("lab", DIRECTORY, &[])?;
     add("lab/init", PROGRAM, INIT.as_bytes())?;
-    for name in ["busybox", "dmsetup"] {
+    add("lab/iotax", LINK, b"/init")?;
+    for name in programs {
         let program = program(name);
         add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;
         for library in libraries(&program) {
@@ -229,7 +270,8 @@ fn append_lab(initramfs: &Path, kernel: &Kernel) -> std::io::Result<()> {
             add(path, PROGRAM, &fs::read(&library)?)?;
         }
     }
-    let names: Vec<&str> = modules::NEEDED.into_iter().chain(LOADED).chain(AT_HAND).collect();
+    let names: Vec<&str> =
+        modules::NEEDED.iter().chain(&LOADED).chain(more_modules).chain(&AT_HAND).copied().collect();
     let mut at_boot = String::new();
     for module in modules::load(&kernel.modules, &names).map_err(std::io::Error::other)? {
         add(&format!("lab/{}.ko", module.name), PROGRAM, &module.object)?;

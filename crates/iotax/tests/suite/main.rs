@@ -9,5 +9,6 @@ mod ground_truth;
 mod lab;
 mod lab_guest;
 mod ladder;
+mod lvm;
 mod throttle;
 mod verify;

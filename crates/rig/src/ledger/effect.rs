@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::lvm::{Group, Physical};
 use crate::remote::{self, Host};
 
 /// Something done to this machine that must be undone.
@@ -49,6 +50,24 @@ pub enum Effect {
         /// Unique.
         tag: String,
     },
+    /// A device became a physical volume; its label is removed.
+    PhysicalVolume(Physical),
+    /// A volume group was made; it is removed once it is empty.
+    VolumeGroup {
+        /// Holds the run's tag.
+        name: String,
+        /// All that it consists of.
+        physical: Physical,
+    },
+    /// A logical volume was made; it is removed.
+    LogicalVolume {
+        /// Where.
+        group: Group,
+        /// The group's name when it was made.
+        group_name: String,
+        /// Holds the run's tag, or its group's name does.
+        name: String,
+    },
 }
 
 impl std::fmt::Display for Effect {
@@ -60,6 +79,9 @@ impl std::fmt::Display for Effect {
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
             Self::Agent { destination, tag, .. } => write!(f, "agent {tag} on {destination}"),
+            Self::PhysicalVolume(physical) => write!(f, "physical volume on {}", physical.device.display()),
+            Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
+            Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),
         }
     }
 }
@@ -108,6 +130,9 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
             let host = Host { destination: destination.clone(), port: *port, sudo: *sudo };
             remote::leave(&host, tag, io::stdin().is_terminal()).map_err(io::Error::other)
         }
+        Effect::PhysicalVolume(physical) => physical.remove(),
+        Effect::VolumeGroup { name, physical } => physical.remove_group(name),
+        Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name),
     }
 }
 

@@ -7,6 +7,7 @@
 mod effect;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::program::{Program, ProgramError};
 pub use effect::Effect;
 
 /// A line of a ledger file.
@@ -134,6 +136,20 @@ impl Ledger {
         self.append(&Line::Will { id, effect: effect.clone() })?;
         self.standing.insert(id, effect);
         Ok(Entry(id))
+    }
+
+    /// Runs a tool for an effect that is on record. Its stdin is the ledger, so that the lock outlives this process as long as
+    /// the tool works: nobody undoes what is still being done.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        program: Program,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Vec<u8>, ProgramError> {
+        let lock = self.file.try_clone().map_err(|error| ProgramError::Failed {
+            command: program.name.to_owned(),
+            reason: format!("{}: {error}", self.path.display()),
+        })?;
+        program.run_with(lock.into(), arguments)
     }
 
     /// Undoes one effect now. It stays in the ledger if that fails.

@@ -185,8 +185,22 @@ fn mapped(directory: &Path, name: &str) -> Layer {
         Some(mark) => format!("device-mapper ({mark})"),
         None => "device-mapper".to_owned(),
     };
-    let title = text(&directory.join("dm/name")).unwrap_or_else(|| name.to_owned());
+    let title = text(&directory.join("dm/name")).map_or_else(
+        || name.to_owned(),
+        |title| match kind.as_str() {
+            "LVM" => volume_name(&title),
+            _ => title,
+        },
+    );
     Layer::new(LayerKind::Dm, title, row([Some(name.to_owned()), Some(kind), sectors(directory, "size")]))
+}
+
+/// The group and volume of a name such as `my--group-volume-tpool`: LVM doubles the hyphens of names and puts one between
+/// them, and before its own ends.
+fn volume_name(name: &str) -> String {
+    const HYPHEN: &str = "\0";
+    let parts = name.replace("--", HYPHEN);
+    parts.replacen('-', "/", 1).replace(HYPHEN, "-")
 }
 
 fn raid(directory: &Path, name: &str) -> Layer {

@@ -6,7 +6,12 @@ use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
 
+use crate::program::Program;
+
 use super::{BuildError, Refusal, existing};
+
+/// Removes signatures.
+pub const WIPEFS: Program = Program { name: "wipefs", package: "util-linux" };
 
 /// What the user allows on the command line.
 #[derive(Debug, Clone, Default)]

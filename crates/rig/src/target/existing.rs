@@ -20,6 +20,7 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
         shared: false,
         entry: None,
         snapshot: None,
+        origin: None,
     })
 }
 

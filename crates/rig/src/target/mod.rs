@@ -1,10 +1,11 @@
 //! Builds targets, layer by layer, and says before anything is touched what cannot be built.
 //!
-//! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`raw`], [`qcow2`]. The [`Builder`] puts
+//! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`lvm`], [`raw`], [`qcow2`]. The [`Builder`] puts
 //! them on one another as a target's description asks, and yields a [`Built`].
 
 pub mod device;
 pub mod existing;
+pub mod lvm;
 pub mod preflight;
 pub mod qcow2;
 pub mod raw;
@@ -12,6 +13,7 @@ pub mod raw;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use iotax_model::Plan;
 use iotax_model::exit::Exit;
 use iotax_model::target::{Format, Snapshot, TargetSpec};
 use iotax_model::units::Bytes;
@@ -20,6 +22,7 @@ use crate::guest::image::ImageError;
 use crate::ledger::{Entry, Ledger, LedgerError};
 use crate::program::ProgramError;
 use device::Permission;
+use lvm::Volumes;
 
 /// Something that cannot be done here, said before anything was touched.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +95,16 @@ pub struct Built {
     pub entry: Option<Entry>,
     /// A snapshot is wanted on top of it once it is filled.
     pub snapshot: Option<Snapshot>,
+    /// The volume beneath it, if that is to have snapshots.
+    pub origin: Option<lvm::Origin>,
+}
+
+impl Built {
+    /// Whether a snapshot is taken before each measurement.
+    #[must_use]
+    pub const fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some() || self.origin.is_some()
+    }
 }
 
 /// Builds the targets of one run. What several of them share (a folder, a volume group) is made once.
@@ -100,21 +113,41 @@ pub struct Builder {
     tag: String,
     size: Bytes,
     permission: Permission,
+    volumes: Volumes,
     /// Folders of iotax's own, by the directory that they are in.
     folders: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl Builder {
-    /// For targets of `size` bytes. `tag` stands in the name of everything that is made.
+    /// For the targets of a plan. `tag` stands in the name of everything that is made.
     #[must_use]
-    pub fn new(tag: &str, size: Bytes, permission: Permission) -> Self {
-        Self { tag: tag.to_owned(), size, permission, folders: BTreeMap::new() }
+    pub fn new(tag: &str, plan: &Plan, permission: Permission) -> Self {
+        Self {
+            tag: tag.to_owned(),
+            size: plan.size(),
+            permission,
+            volumes: Volumes::new(tag, plan),
+            folders: BTreeMap::new(),
+        }
     }
 
     /// Builds one target. The description must have passed the plan's check and [`preflight::check`].
     pub fn build(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
         if let Some(path) = &spec.path {
             return if path.exists() { existing::open(path) } else { raw::build_at(path, self.size, ledger) };
+        }
+        if let Some(volume) = self.volumes.build(spec, self.permission.signature, ledger)? {
+            return Ok(Built {
+                path: volume.path,
+                offset: volume.offset,
+                format: Format::Raw,
+                size: volume.size.min(self.size),
+                writable: true,
+                shared: volume.shared,
+                entry: None,
+                snapshot: None,
+                origin: volume.origin,
+            });
         }
         if let Some(path) = &spec.device {
             let block = device::whole(path)?;
@@ -127,6 +160,7 @@ impl Builder {
                 shared: false,
                 entry: None,
                 snapshot: None,
+                origin: None,
             });
         }
         let (Some(file), Some(dir)) = (&spec.file, spec.file.as_ref().and_then(|file| file.dir.as_ref()))

@@ -12,7 +12,7 @@ use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
 use super::device::{self, Permission};
-use super::{Refusal, existing};
+use super::{Refusal, existing, lvm};
 use crate::facts;
 
 /// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.
@@ -62,6 +62,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
             (None, _) => {}
         }
     }
+    lvm::check(plan)?;
     for (dir, filesystem) in by_filesystem(&needs)? {
         let need: u64 =
             needs.space.iter().filter(|(d, _)| device(d) == Some(filesystem)).map(|(_, n)| n).sum();

@@ -22,6 +22,7 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> 
         shared: false,
         entry: Some(entry),
         snapshot: file.snapshot,
+        origin: None,
     })
 }
 

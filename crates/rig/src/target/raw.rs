@@ -55,6 +55,7 @@ fn finish(
         shared: false,
         entry: Some(entry),
         snapshot: None,
+        origin: None,
     })
 }
 

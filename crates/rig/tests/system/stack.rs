@@ -65,7 +65,7 @@ fn a_logical_volume_stands_on_its_partition() {
     let stack = read(STORAGE, "/lv/a.img");
     assert_eq!(
         layers(&stack),
-        [(Device, "sda"), (Partition, "sda1"), (Dm, "vg0-images"), (Filesystem, "ext4"), (File, "a.img")]
+        [(Device, "sda"), (Partition, "sda1"), (Dm, "vg0/images"), (Filesystem, "ext4"), (File, "a.img")]
     );
     assert_eq!(stack.disks, ["sda", "sda1", "dm-0"]);
     assert_eq!(detail(&stack, Dm), "dm-0, LVM, 512 MiB");

@@ -1,0 +1,239 @@
+//! LVM's tools, told to leave no traces beside what they are asked for.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::program::{Program, ProgramError};
+
+/// The one program that is all of LVM's commands.
+pub const LVM: Program = Program { name: "lvm", package: "lvm2" };
+
+/// A line of a report: the value of each field that was asked for.
+pub type Row = BTreeMap<String, String>;
+
+/// A physical volume that iotax makes: known by its UUID, wherever its device is found later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Physical {
+    /// The device's node when it was made; absolute, no link.
+    pub device: PathBuf,
+    /// In LVM's form, chosen before it is made.
+    pub uuid: String,
+}
+
+/// The volume group that a logical volume is in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Group {
+    /// A new one on this physical volume.
+    Own(Physical),
+    /// One of the user's with this UUID.
+    Users(String),
+}
+
+/// Which devices LVM looks at.
+#[derive(Debug, Clone, Copy)]
+pub enum Scope<'a> {
+    /// This one and no other, whatever is configured: nothing of the user's can be touched.
+    Device(&'a Path),
+    /// Every device, whatever is configured.
+    Everything,
+    /// What the system's configuration says: where the user's own groups are.
+    Configured,
+}
+
+impl Scope<'_> {
+    /// What is added to the system's configuration.
+    fn config(self) -> String {
+        // No copies of metadata in /etc/lvm, no daemon that stays behind, no hints that a short-lived group makes wrong, no
+        // check of a pool that is thrown away.
+        let mut sections = vec![
+            "backup{backup=0 archive=0} activation{monitoring=0}".to_owned(),
+            "devices{hints=\"none\"} global{thin_check_executable=\"\"}".to_owned(),
+        ];
+        let accepted = match self {
+            Self::Device(device) => Some(format!("\"a|^{}$|\", \"r|.*|\"", pattern(device))),
+            Self::Everything => Some("\"a|.*|\"".to_owned()),
+            Self::Configured => None,
+        };
+        sections.extend(accepted.map(|accepted| {
+            format!("devices{{use_devicesfile=0 global_filter=[\"a|.*|\"] filter=[{accepted}]}}")
+        }));
+        if !Path::new("/run/udev/control").exists() {
+            // Nobody would answer: LVM makes the nodes in /dev itself.
+            sections
+                .push("activation{udev_sync=0 udev_rules=0} devices{obtain_device_list_from_udev=0}".into());
+        }
+        sections.join(" ")
+    }
+
+    /// The arguments of a command that changes something. Run them by [`crate::ledger::Ledger::run`].
+    pub fn command(self, command: &str, arguments: &[&str]) -> Vec<String> {
+        let mut words = vec![command.to_owned(), "--config".to_owned(), self.config(), "--yes".to_owned()];
+        words.extend(arguments.iter().map(|word| (*word).to_owned()));
+        words
+    }
+
+    /// What a reporting command (`pvs`, `vgs`, `lvs`) says of these fields, sizes in bytes, of what `selection` selects
+    /// (lvmreport(7)).
+    pub fn report(self, command: &str, fields: &str, selection: &str) -> Result<Vec<Row>, ProgramError> {
+        let config = self.config();
+        let form = ["--reportformat", "json", "--units", "b", "--nosuffix"];
+        let words = [command, "--config", &config].into_iter().chain(form);
+        let said = LVM.run(words.chain(["--options", fields, "--select", selection]))?;
+        rows(&said).ok_or_else(|| ProgramError::Failed {
+            command: format!("lvm {command}"),
+            reason: format!("expected a report in JSON and got {:?}", String::from_utf8_lossy(&said)),
+        })
+    }
+}
+
+/// A regular expression of LVM's that matches this path.
+fn pattern(path: &Path) -> String {
+    let mut pattern = String::new();
+    for c in path.to_string_lossy().chars() {
+        if c.is_ascii_alphanumeric() || "/_-".contains(c) {
+            pattern.push(c);
+        } else {
+            pattern.extend(['[', c, ']']);
+        }
+    }
+    pattern
+}
+
+/// The rows of `{"report": [{"lv": [{"lv_name": "a"}, ...]}]}`.
+fn rows(json: &[u8]) -> Option<Vec<Row>> {
+    let report: Value = serde_json::from_slice(json).ok()?;
+    let (_, rows) = report.get("report")?.get(0)?.as_object()?.iter().next()?;
+    serde_json::from_value(rows.clone()).ok()
+}
+
+/// A field of a row that must be a number.
+pub fn number(row: &Row, field: &str) -> Option<u64> {
+    row.get(field)?.parse().ok()
+}
+
+impl Physical {
+    /// The `number`th of a run. The tag is random, so the UUID is too.
+    #[must_use]
+    pub fn new(device: PathBuf, tag: &str, number: usize) -> Self {
+        let plain = format!("{:0>32}", format!("iotax{tag}n{number}"));
+        let (mut uuid, mut rest) = (String::new(), plain.as_str());
+        for length in [6, 4, 4, 4, 4, 4] {
+            let (part, after) = rest.split_at(length);
+            uuid.extend([part, "-"]);
+            rest = after;
+        }
+        Self { device, uuid: uuid + rest }
+    }
+
+    /// The device that it is on now; absent if it is gone from a device that is there.
+    fn locate(&self) -> io::Result<Option<PathBuf>> {
+        let selection = format!("pv_uuid={}", self.uuid);
+        let found = |scope: Scope<'_>| -> io::Result<Option<PathBuf>> {
+            let rows = scope.report("pvs", "pv_name", &selection).map_err(io::Error::other)?;
+            Ok(rows.first().and_then(|row| row.get("pv_name")).map(PathBuf::from))
+        };
+        let there = self.device.exists();
+        if there && let Some(device) = found(Scope::Device(&self.device))? {
+            return Ok(Some(device));
+        }
+        // After a restart of the machine the device may have another name.
+        match found(Scope::Everything)? {
+            None if !there => Err(io::Error::other(format!(
+                "{} is not there and no other device holds the physical volume",
+                self.device.display()
+            ))),
+            found => Ok(found),
+        }
+    }
+
+    /// Makes the device what it was: without a label.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        let Some(device) = self.locate()? else { return Ok(()) };
+        change(Scope::Device(&device), "pvremove", &device.to_string_lossy())
+    }
+
+    /// Removes a group from it, if it has no volumes any more but the group is there.
+    pub(crate) fn remove_group(&self, name: &str) -> io::Result<()> {
+        let Some(device) = self.locate()? else { return Ok(()) };
+        let scope = Scope::Device(&device);
+        let selection = format!("vg_name={name}");
+        let Some(row) = one(scope, "vgs", "lv_count", &selection)? else { return Ok(()) };
+        if number(&row, "lv_count") != Some(0) {
+            return Err(io::Error::other("there are volumes in it that iotax did not make; left alone"));
+        }
+        change(scope, "vgremove", name)
+    }
+}
+
+impl Group {
+    /// Removes a volume from it, if it is there.
+    pub(crate) fn remove_volume(&self, group: &str, name: &str) -> io::Result<()> {
+        match self {
+            Self::Own(physical) => match physical.locate()? {
+                Some(device) => remove_volume(Scope::Device(&device), group, name),
+                None => Ok(()),
+            },
+            Self::Users(uuid) => {
+                let selection = format!("vg_uuid={uuid}");
+                // It may have been given another name since.
+                let row = one(Scope::Configured, "vgs", "vg_name", &selection)?;
+                let now = row.and_then(|row| row.get("vg_name").cloned());
+                let now =
+                    now.ok_or_else(|| io::Error::other(format!("volume group {group} is not there")))?;
+                remove_volume(Scope::Configured, &now, name)
+            }
+        }
+    }
+}
+
+fn remove_volume(scope: Scope<'_>, group: &str, name: &str) -> io::Result<()> {
+    match one(scope, "lvs", "lv_name", &format!("vg_name={group} && lv_name={name}"))? {
+        Some(_) => change(scope, "lvremove", &format!("{group}/{name}")),
+        None => Ok(()),
+    }
+}
+
+fn one(scope: Scope<'_>, command: &str, field: &str, selection: &str) -> io::Result<Option<Row>> {
+    let rows = scope.report(command, field, selection).map_err(io::Error::other)?;
+    Ok(rows.into_iter().next())
+}
+
+fn change(scope: Scope<'_>, command: &str, what: &str) -> io::Result<()> {
+    LVM.run(scope.command(command, &[what])).map(drop).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read() {
+        let json = br#" { "report": [ { "pvseg": [
+            {"pv_name":"/dev/vdb", "pe_start":"1048576"}, {"pv_name":"/dev/vdc", "pe_start":""} ] } ] } "#;
+        let rows = rows(json).expect("a report");
+        assert_eq!(
+            (rows.len(), number(&rows[0], "pe_start"), number(&rows[1], "pe_start")),
+            (2, Some(1 << 20), None)
+        );
+        assert_eq!(super::rows(b"WARNING"), None);
+    }
+
+    #[test]
+    fn only_the_device_itself_passes_the_filter() {
+        let config = Scope::Device(Path::new("/dev/disk/by-id/a.b+c")).config();
+        assert!(config.contains("filter=[\"a|^/dev/disk/by-id/a[.]b[+]c$|\", \"r|.*|\"]"), "{config}");
+        assert!(!Scope::Configured.config().contains("filter"));
+    }
+
+    #[test]
+    fn a_uuid_has_lvms_form_and_the_runs_tag() {
+        let physical = Physical::new("/dev/x".into(), "1a2b3c4d", 7);
+        assert_eq!(physical.uuid, "000000-0000-0000-000i-otax-1a2b-3c4dn7");
+    }
+}

@@ -1,0 +1,240 @@
+//! Logical volumes: in a group of the user's that has room, or in a new one on a device.
+//!
+//! What targets of one plan share is made once: one group on a device, and in each group one plain volume for all targets that
+//! ask for no more than that. The device's own targets are then the very bytes beneath that volume, so that a device and LVM
+//! on it are compared on the same place of the same disk.
+
+mod place;
+mod room;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use iotax_model::Plan;
+use iotax_model::target::TargetSpec;
+use iotax_model::units::Bytes;
+
+use super::{BuildError, Refusal};
+use crate::ledger::{Effect, Entry, Ledger};
+use crate::lvm::{self, Group, LVM, Physical, Scope};
+use place::{Place, Sharing};
+use room::{Allocation, EXTENT};
+pub use room::{check, possible};
+
+/// What a target is given: a volume, or the bytes of the device beneath one.
+#[derive(Debug, Clone)]
+pub struct Volume {
+    /// The volume, or the device.
+    pub path: PathBuf,
+    /// Where it begins there.
+    pub offset: Bytes,
+    /// Its length, at least what was asked for.
+    pub size: Bytes,
+    /// Whether LVM holds the device that `path` is.
+    pub shared: bool,
+    /// It is to have snapshots.
+    pub origin: Option<Origin>,
+}
+
+/// A volume that is to have snapshots.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    group: Group,
+    group_name: String,
+    name: String,
+    /// Extents that a thick snapshot needs to take in all of the volume; a thin one takes them from the pool.
+    copy_on_write: Option<u64>,
+    taken: u32,
+}
+
+impl Origin {
+    /// Takes a new snapshot of it; at most one stands at a time. It takes effect for whoever has the volume open.
+    pub fn snapshot(&mut self, ledger: &mut Ledger) -> Result<Entry, BuildError> {
+        self.taken += 1;
+        let (name, origin) =
+            (format!("{}-s{}", self.name, self.taken), format!("{}/{}", self.group_name, self.name));
+        let extents = self.copy_on_write.map(|extents| extents.to_string());
+        let mut arguments = vec!["--snapshot", "--name", &name];
+        if let Some(extents) = &extents {
+            arguments.extend(["--extents", extents]);
+        }
+        arguments.push(&origin);
+        create(&self.group, &self.group_name, &name, &arguments, ledger)
+    }
+}
+
+/// The volumes of one run.
+#[derive(Debug)]
+pub struct Volumes {
+    tag: String,
+    size: Bytes,
+    sharing: Sharing,
+    groups: BTreeMap<Place, Standing>,
+}
+
+/// A group that stands.
+#[derive(Debug)]
+struct Standing {
+    group: Group,
+    name: String,
+    extent: u64,
+    /// The volume that plain targets share.
+    shared: Option<String>,
+    /// How many volumes were made in it.
+    volumes: u32,
+}
+
+impl Volumes {
+    /// For the targets of a plan. `tag` stands in the name of every group, or of every volume in a group of the user's.
+    #[must_use]
+    pub fn new(tag: &str, plan: &Plan) -> Self {
+        Self { tag: tag.to_owned(), size: plan.size(), sharing: Sharing::of(plan), groups: BTreeMap::new() }
+    }
+
+    /// What a target stands on; `None` if LVM has nothing to do with it. `signature`: what the device carries is overwritten.
+    pub fn build(
+        &mut self,
+        spec: &TargetSpec,
+        signature: bool,
+        ledger: &mut Ledger,
+    ) -> Result<Option<Volume>, BuildError> {
+        let Some(place) = self.sharing.place(spec) else { return Ok(None) };
+        let number = self.groups.len();
+        if !self.groups.contains_key(&place) {
+            let standing = match &place {
+                Place::Device(device) => new_group(device, &self.tag, number, signature, ledger)?,
+                Place::Group(name) => users_group(name)?,
+            };
+            self.groups.insert(place.clone(), standing);
+        }
+        let standing = self.groups.get_mut(&place).expect("inserted above");
+        let allocation = Allocation::of(spec, self.size, standing.extent);
+        let name = match &standing.shared {
+            Some(name) if self.sharing.shares(spec) => name.clone(),
+            _ => {
+                let name = standing.add(&self.tag, &allocation, ledger)?;
+                if self.sharing.shares(spec) {
+                    standing.shared = Some(name.clone());
+                }
+                name
+            }
+        };
+        if let (Place::Device(device), None) = (&place, &spec.lvm) {
+            let offset = beneath(device, &standing.name, &name)?;
+            let path = device.clone();
+            return Ok(Some(Volume { path, offset, size: self.size, shared: true, origin: None }));
+        }
+        let path = Path::new("/dev").join(&standing.name).join(&name);
+        let origin = allocation.snapshots.then(|| Origin {
+            group: standing.group.clone(),
+            group_name: standing.name.clone(),
+            name,
+            copy_on_write: allocation.copy_on_write,
+            taken: 0,
+        });
+        Ok(Some(Volume { path, offset: Bytes(0), size: allocation.size, shared: false, origin }))
+    }
+}
+
+impl Standing {
+    /// Makes a volume, and its pool if it is thin; returns its name.
+    fn add(&mut self, tag: &str, allocation: &Allocation, ledger: &mut Ledger) -> Result<String, BuildError> {
+        self.volumes += 1;
+        // A group of iotax's own has the tag in its name already.
+        let name = match &self.group {
+            Group::Own(_) => format!("volume{}", self.volumes),
+            Group::Users(_) => format!("iotax-{tag}-volume{}", self.volumes),
+        };
+        let extents = allocation.data.to_string();
+        let mut create = |name: &str, arguments: &[&str]| {
+            let named = [&["--name", name], arguments].concat();
+            create(&self.group, &self.name, name, &named, ledger)
+        };
+        if let Some(metadata) = allocation.pool_metadata {
+            let (pool, metadata) = (format!("{name}-pool"), format!("{metadata}b"));
+            let spare = ["--poolmetadatasize", &metadata, "--poolmetadataspare", "n"];
+            create(
+                &pool,
+                &[&["--type", "thin-pool", "--extents", &extents], &spare[..], &[&self.name]].concat(),
+            )?;
+            let size = format!("{}b", allocation.size.0);
+            create(&name, &["--virtualsize", &size, "--thinpool", &pool, &self.name])?;
+        } else {
+            // The bytes beneath a volume of a new group are in one piece.
+            let contiguous = if matches!(self.group, Group::Own(_)) { "y" } else { "n" };
+            let wipe = ["--contiguous", contiguous, "--wipesignatures", "y"];
+            create(
+                &name,
+                &[&["--type", "linear", "--extents", &extents], &wipe[..], &[&self.name]].concat(),
+            )?;
+        }
+        Ok(name)
+    }
+}
+
+/// Makes a volume, on record.
+fn create(
+    group: &Group,
+    group_name: &str,
+    name: &str,
+    arguments: &[&str],
+    ledger: &mut Ledger,
+) -> Result<Entry, BuildError> {
+    let scope = match group {
+        Group::Own(physical) => Scope::Device(&physical.device),
+        Group::Users(_) => Scope::Configured,
+    };
+    let (group, group_name, name) = (group.clone(), group_name.to_owned(), name.to_owned());
+    let entry = ledger.will(Effect::LogicalVolume { group, group_name, name })?;
+    ledger.run(LVM, scope.command("lvcreate", arguments))?;
+    Ok(entry)
+}
+
+/// Makes a device a physical volume and a group of it.
+fn new_group(
+    device: &Path,
+    tag: &str,
+    number: usize,
+    signature: bool,
+    ledger: &mut Ledger,
+) -> Result<Standing, BuildError> {
+    let physical = Physical::new(device.to_owned(), tag, number);
+    let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
+    let (scope, node) = (Scope::Device(device), device.to_string_lossy());
+    ledger.will(Effect::PhysicalVolume(physical.clone()))?;
+    if signature {
+        ledger.run(super::device::WIPEFS, ["--all", &node])?;
+    }
+    let identity = ["--uuid", &physical.uuid, "--norestorefile"];
+    ledger.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;
+    ledger.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
+    let extent = format!("{EXTENT}b");
+    ledger.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
+    Ok(Standing { group: Group::Own(physical), name, extent: EXTENT, shared: None, volumes: 0 })
+}
+
+/// A group of the user's. That it has room was checked with the plan.
+fn users_group(name: &str) -> Result<Standing, BuildError> {
+    let found = room::users_group(name)?;
+    let group = Group::Users(found.uuid);
+    Ok(Standing { group, name: name.to_owned(), extent: found.extent, shared: None, volumes: 0 })
+}
+
+/// Where on its device a volume begins that lies there in one piece.
+fn beneath(device: &Path, group: &str, name: &str) -> Result<Bytes, BuildError> {
+    let selection = format!("vg_name={group} && lv_name={name}");
+    let fields = "pe_start,pvseg_start,vg_extent_size";
+    let rows = Scope::Device(device).report("pvs", fields, &selection)?;
+    let start = match rows.as_slice() {
+        [row] => ["pe_start", "pvseg_start", "vg_extent_size"].map(|field| lvm::number(row, field)),
+        _ => [None; 3],
+    };
+    match start {
+        [Some(first), Some(extents), Some(extent)] => Ok(Bytes(first + extents * extent)),
+        _ => Err(Refusal::environment(format!(
+            "{}: where {group}/{name} lies on it is not known: {rows:?}",
+            device.display()
+        ))
+        .into()),
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a plan's volumes lie and which of its targets share one.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use iotax_model::Plan;
+use iotax_model::target::{LvKind, TargetSpec};
+
+/// What volumes are made in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// A new group on this device.
+    Device(PathBuf),
+    /// The user's group of this name.
+    Group(String),
+}
+
+/// What of a plan decides who shares what.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    /// Devices that a group is made on.
+    devices: BTreeSet<PathBuf>,
+    /// Names of targets that work while others are measured.
+    noisy: BTreeSet<String>,
+}
+
+impl Sharing {
+    pub(super) fn of(plan: &Plan) -> Self {
+        Self {
+            devices: plan
+                .everything()
+                .filter(|spec| spec.lvm.is_some())
+                .filter_map(|spec| spec.device.as_deref().map(node))
+                .collect(),
+            noisy: plan.neighbours.iter().map(|neighbour| neighbour.target.name.clone()).collect(),
+        }
+    }
+
+    /// Where a target lies, if LVM has to do with it. On a device that another target of the plan has a group on, that is the
+    /// group.
+    pub(super) fn place(&self, spec: &TargetSpec) -> Option<Place> {
+        if let Some(group) = spec.lvm.as_ref().and_then(|lvm| lvm.vg.clone()) {
+            return Some(Place::Group(group));
+        }
+        let device = node(spec.device.as_deref()?);
+        self.devices.contains(&device).then_some(Place::Device(device))
+    }
+
+    /// Whether it takes the volume that all plain targets of a place have: what is never measured at the same time.
+    pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
+        let plain = spec.lvm.as_ref().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
+        let alone = spec.guest.as_ref().is_none_or(|guest| guest.count == 1);
+        plain && alone && spec.filesystem.is_none() && !self.noisy.contains(&spec.name)
+    }
+}
+
+/// The device that a path leads to.
+fn node(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_targets_of_a_device_share_and_all_others_do_not() {
+        let plan = Plan::from_toml(
+            r#"
+            workload = [{ rw = "randread" }]
+            target = [
+                { name = "host-device", device = "/dev/none" },
+                { name = "host-lvm", device = "/dev/none", lvm = {} },
+                { name = "vm-lvm", device = "/dev/none", lvm = {}, guest = {} },
+                { name = "thin", device = "/dev/none", lvm = { kind = "thin" } },
+                { name = "snapshot", device = "/dev/none", lvm = { snapshot = true } },
+                { name = "file", device = "/dev/none", lvm = {}, filesystem = { type = "ext4" }, file = {} },
+                { name = "users", lvm = { vg = "vg0" } },
+                { name = "many", lvm = { vg = "vg0" }, guest = { count = 2 } },
+                { name = "other", device = "/dev/zero" },
+            ]
+            [[neighbour]]
+            target = { name = "noise", device = "/dev/none" }
+            workload = { rw = "write" }
+            "#,
+        )
+        .expect("a plan");
+        let sharing = Sharing::of(&plan);
+        let group = Some(Place::Device("/dev/none".into()));
+        let users = Some(Place::Group("vg0".into()));
+        let expected = [
+            ("host-device", &group, true),
+            ("host-lvm", &group, true),
+            ("vm-lvm", &group, true),
+            ("thin", &group, false),
+            ("snapshot", &group, false),
+            ("file", &group, false),
+            ("users", &users, true),
+            ("many", &users, false),
+            ("other", &None, true),
+            ("noise", &group, false),
+        ];
+        for (spec, (name, place, shares)) in plan.everything().zip(expected) {
+            assert_eq!(
+                (spec.name.as_str(), &sharing.place(spec), sharing.shares(spec)),
+                (name, place, shares)
+            );
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What volumes take, and whether it is there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use iotax_model::Plan;
+use iotax_model::target::{FsType, LvKind, TargetSpec};
+use iotax_model::units::{Bytes, human};
+
+use super::place::{Place, Sharing};
+use crate::lvm::{self, LVM, Row, Scope};
+use crate::program::ProgramError;
+use crate::target::{Refusal, existing};
+
+/// Extents of a group of iotax's own: what LVM takes by itself.
+pub(super) const EXTENT: u64 = 4 << 20;
+/// Before the first extent of a new physical volume lie its label and metadata, aligned as the device wants it.
+const HEADER: u64 = 4 << 20;
+
+/// What one volume is allocated, in extents where nothing else is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Allocation {
+    /// Length of the volume.
+    pub(super) size: Bytes,
+    /// Of the volume, or of its pool.
+    pub(super) data: u64,
+    /// Bytes for the tables of a pool of its own, a whole number of extents; absent: it is thick.
+    pub(super) pool_metadata: Option<u64>,
+    /// For each of its snapshots, if it has any and they need some.
+    pub(super) copy_on_write: Option<u64>,
+    /// Whether it has any.
+    pub(super) snapshots: bool,
+}
+
+impl Allocation {
+    /// What a target's volume of `size` bytes, or for a file of that size, needs in extents of `extent` bytes.
+    pub(super) fn of(spec: &TargetSpec, size: Bytes, extent: u64) -> Self {
+        // No disk is as large, and nothing below overflows.
+        let size = size.0.min(1 << 60);
+        let size = spec.filesystem.as_ref().map_or(size, |filesystem| with_filesystem(filesystem.kind, size));
+        let extents = size.div_ceil(extent);
+        let size = Bytes(extents * extent);
+        let lvm = spec.lvm.as_ref();
+        let snapshots = lvm.is_some_and(|lvm| lvm.snapshot);
+        if lvm.is_some_and(|lvm| lvm.kind == LvKind::Thin) {
+            // What the volume and its snapshot do not share any more is there twice.
+            let data = if snapshots { 2 * extents } else { extents };
+            // 64 bytes for each chunk of 64 KiB, and as much again for the tables' own changes; 16 GiB at most.
+            let metadata = (data * extent / 512).clamp(4 << 20, 15 << 30).next_multiple_of(extent);
+            return Self { size, data, pool_metadata: Some(metadata), copy_on_write: None, snapshots };
+        }
+        // Each chunk of 4 KiB that is copied takes 16 bytes of tables more.
+        let copies = size.0 + size.0 / 200 + (1 << 20);
+        let copy_on_write = snapshots.then(|| copies.div_ceil(extent));
+        Self { size, data: extents, pool_metadata: None, copy_on_write, snapshots }
+    }
+
+    fn extents(&self, extent: u64) -> u64 {
+        let metadata = self.pool_metadata.unwrap_or_default() / extent;
+        self.data + metadata + self.copy_on_write.unwrap_or_default()
+    }
+}
+
+/// How large a volume must be for a file of `size` bytes in a filesystem on it.
+fn with_filesystem(kind: FsType, size: u64) -> u64 {
+    match kind {
+        // Inodes, journal, and a twentieth that is reserved.
+        FsType::Ext4 => size + size / 8 + (64 << 20),
+        // mkfs.xfs refuses less than 300 MiB.
+        FsType::Xfs => (size + size / 16 + (128 << 20)).max(512 << 20),
+        // Metadata is kept twice, in chunks of up to 256 MiB.
+        FsType::Btrfs => size + size / 8 + (768 << 20),
+    }
+}
+
+/// A group of the user's.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) uuid: String,
+    pub(super) extent: u64,
+    free: u64,
+}
+
+/// Looks a group up, and refuses one that no volume can be made in.
+pub(super) fn users_group(name: &str) -> Result<Found, Refusal> {
+    const FIELDS: &str =
+        "vg_name,vg_uuid,vg_extent_size,vg_free_count,vg_exported,vg_partial,vg_permissions,vg_shared";
+    let groups = Scope::Configured.report("vgs", FIELDS, "").map_err(|error| environment(&error))?;
+    let is = |row: &&Row, field: &str, value: &str| row.get(field).is_some_and(|found| found == value);
+    let mut named = groups.iter().filter(|row| is(row, "vg_name", name));
+    let (Some(row), None) = (named.next(), named.next()) else {
+        let known: Vec<&str> =
+            groups.iter().filter_map(|row| row.get("vg_name")).map(String::as_str).collect();
+        return Err(Refusal::input(format!(
+            "lvm.vg = {name:?} is not the name of one volume group; accepted: {}",
+            if known.is_empty() { "none, there is no group here".into() } else { known.join(", ") }
+        )));
+    };
+    let unusable = [
+        (is(&row, "vg_exported", "exported"), "is exported; import it with vgimport"),
+        (is(&row, "vg_partial", "partial"), "misses some of its devices"),
+        (!is(&row, "vg_permissions", "writeable"), "cannot be written"),
+        (is(&row, "vg_shared", "shared"), "is shared with other machines"),
+    ];
+    if let Some((_, what)) = unusable.iter().find(|(met, _)| *met) {
+        return Err(Refusal::environment(format!("volume group {name} {what}")));
+    }
+    match (row.get("vg_uuid"), lvm::number(row, "vg_extent_size"), lvm::number(row, "vg_free_count")) {
+        (Some(uuid), Some(extent), Some(free)) if extent > 0 => {
+            Ok(Found { uuid: uuid.clone(), extent, free })
+        }
+        _ => Err(Refusal::environment(format!("volume group {name}: not understood: {row:?}"))),
+    }
+}
+
+/// Refuses volumes that cannot be made here.
+pub fn check(plan: &Plan) -> Result<(), Refusal> {
+    if !plan.everything().any(|spec| spec.lvm.is_some()) {
+        return Ok(());
+    }
+    possible()?;
+    let sharing = Sharing::of(plan);
+    let mut places: BTreeMap<Place, Vec<&TargetSpec>> = BTreeMap::new();
+    for spec in plan.everything() {
+        if let Some(place) = sharing.place(spec) {
+            places.entry(place).or_default().push(spec);
+        }
+    }
+    for (place, specs) in &places {
+        match place {
+            Place::Device(device) => check_device(device, specs, &sharing, plan.size())?,
+            Place::Group(name) => check_group(name, specs, &sharing, plan.size())?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether this machine has LVM, or what is missing.
+pub fn possible() -> Result<(), Refusal> {
+    LVM.find().map_err(|error| environment(&error))?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(Refusal::environment("LVM needs root; run iotax as root, or leave out targets with lvm"));
+    }
+    // Asking the driver for its version loads it where it is a module.
+    let version = LVM.run(["version"]).map_err(|error| environment(&error))?;
+    if !String::from_utf8_lossy(&version).contains("Driver version") {
+        return Err(Refusal::environment(
+            "this kernel has no device mapper, which LVM needs (its module is dm_mod); leave out targets with lvm",
+        ));
+    }
+    Ok(())
+}
+
+/// What all targets of a place take together, in extents.
+fn demand(specs: &[&TargetSpec], sharing: &Sharing, size: Bytes, extent: u64) -> u64 {
+    let take = |spec: &&TargetSpec| Allocation::of(spec, size, extent).extents(extent);
+    let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);
+    let own = specs.iter().filter(|spec| !sharing.shares(spec));
+    let copies = |spec: &&TargetSpec| spec.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
+    shared + own.map(|spec| take(spec) * copies(spec)).sum::<u64>()
+}
+
+fn check_device(device: &Path, specs: &[&TargetSpec], sharing: &Sharing, size: Bytes) -> Result<(), Refusal> {
+    if let Some(spec) = specs.iter().find(|spec| spec.lvm.is_none() && spec.filesystem.is_some()) {
+        return Err(Refusal::input(format!(
+            "target {:?}: its filesystem cannot be on {} itself, on which other targets have a volume group; give it \
+             lvm = {{}} or another device",
+            spec.name,
+            device.display()
+        )));
+    }
+    let length = existing::length(device).map_err(|error| Refusal::environment(error.to_string()))?;
+    let need = demand(specs, sharing, size, EXTENT).saturating_mul(EXTENT).saturating_add(HEADER);
+    if need > length.0 {
+        return Err(Refusal::environment(format!(
+            "{}: {} are needed for the volumes of {} and it holds {}; use a smaller --size or fewer targets on it",
+            device.display(),
+            human::bytes(need),
+            names(specs),
+            human::bytes(length.0)
+        )));
+    }
+    Ok(())
+}
+
+fn check_group(name: &str, specs: &[&TargetSpec], sharing: &Sharing, size: Bytes) -> Result<(), Refusal> {
+    let found = users_group(name)?;
+    let need = demand(specs, sharing, size, found.extent);
+    if need > found.free {
+        let shown = |extents: u64| human::bytes(extents.saturating_mul(found.extent));
+        return Err(Refusal::environment(format!(
+            "volume group {name}: {} are needed for the volumes of {} and {} are free ({need} and {} extents of {}); \
+             use a smaller --size or fewer targets in it",
+            shown(need),
+            names(specs),
+            shown(found.free),
+            found.free,
+            human::bytes(found.extent)
+        )));
+    }
+    Ok(())
+}
+
+fn names(specs: &[&TargetSpec]) -> String {
+    specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn environment(error: &ProgramError) -> Refusal {
+    Refusal::environment(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allocation(target: &str, size: u64) -> Allocation {
+        let text = format!("workload = [{{}}]\n[[target]]\nname = 't'\ndevice = '/dev/none'\n{target}");
+        let plan = Plan::from_toml(&text).expect("a plan");
+        Allocation::of(&plan.targets[0], Bytes(size), EXTENT)
+    }
+
+    #[test]
+    fn each_kind_of_volume_takes_what_it_needs() {
+        const GIB: u64 = 1 << 30;
+        let thick = allocation("lvm = {}", GIB + 1);
+        assert_eq!((thick.size, thick.extents(EXTENT)), (Bytes(GIB + EXTENT), 257));
+        // All of the volume and 0.4% of tables can be taken in.
+        let snapshot = allocation("lvm = { snapshot = true }", GIB);
+        assert_eq!(snapshot.copy_on_write, Some(258));
+        assert_eq!(snapshot.extents(EXTENT), 256 + 258);
+        let thin = allocation("lvm = { kind = 'thin', snapshot = true }", GIB);
+        assert_eq!((thin.size, thin.data, thin.pool_metadata), (Bytes(GIB), 512, Some(4 << 20)));
+        let file = allocation("lvm = {}\nfilesystem = { type = 'xfs' }\nfile = {}", 1 << 20);
+        assert_eq!(file.size, Bytes(512 << 20));
+    }
+}
