@@ -46,8 +46,8 @@ impl Program {
         }
     }
 
-    /// Runs it to its end, with nothing on its stdin, and returns its stdout. In a process group of its own: Ctrl-C is the conductor's to handle. Its
-    /// words are in English, whatever the user's language.
+    /// Runs it to its end, with nothing on its stdin, and returns its stdout. In a process group of its own: Ctrl-C is the
+    /// conductor's to handle. Its words are in English, whatever the user's language.
     pub fn run<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,

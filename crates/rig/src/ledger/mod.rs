@@ -5,6 +5,7 @@
 //! another iotax never undoes the work of one that still runs.
 
 mod effect;
+mod fault;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,10 +14,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::program::{Program, ProgramError};
 pub use effect::Effect;
+use fault::Fault;
 
 /// A line of a ledger file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -36,6 +39,8 @@ pub struct LedgerError {
     path: PathBuf,
     source: io::Error,
 }
+
+const WRITE: &str = "cannot write the undo ledger";
 
 fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> LedgerError + 'a {
     move |source| LedgerError { what, path: path.to_owned(), source }
@@ -59,8 +64,11 @@ pub struct NotUndone {
 pub struct Ledger {
     path: PathBuf,
     file: File,
+    /// Bytes of whole lines in it.
+    length: u64,
     standing: BTreeMap<u64, Effect>,
     next: u64,
+    fault: Fault,
 }
 
 impl Ledger {
@@ -83,7 +91,14 @@ impl Ledger {
         fs::rename(&new, &path).map_err(failed("cannot make the undo ledger", &path))?;
         let dir_file = File::open(dir).map_err(failed("cannot open", dir))?;
         dir_file.sync_all().map_err(failed("cannot sync", dir))?;
-        Ok(Self { path, file, standing: BTreeMap::new(), next: 0 })
+        Self::over(path, file)
+    }
+
+    /// Over a file that is locked and empty, or about to be read.
+    fn over(path: PathBuf, file: File) -> Result<Self, LedgerError> {
+        let fault =
+            Fault::from_environment().map_err(failed("cannot follow the environment beside", &path))?;
+        Ok(Self { path, file, length: 0, standing: BTreeMap::new(), next: 0, fault })
     }
 
     /// Takes over the ledger of a process that is gone; `None` if that process still lives.
@@ -95,7 +110,7 @@ impl Ledger {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }
-        let mut ledger = Self { path: path.to_owned(), file, standing: BTreeMap::new(), next: 0 };
+        let mut ledger = Self::over(path.to_owned(), file)?;
         let text = fs::read(path).map_err(failed("cannot read", path))?;
         // What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet
         // carried out. Any other line that cannot be read may hide an effect: better leave all than forget one.
@@ -116,17 +131,34 @@ impl Ledger {
             // So that what is written next begins a line.
             ledger.file.set_len(whole as u64).map_err(failed("cannot write", path))?;
         }
+        ledger.length = whole as u64;
         Ok(Some(ledger))
     }
 
     fn append(&mut self, line: &Line) -> Result<(), LedgerError> {
+        let mut text =
+            serde_json::to_vec(line).map_err(io::Error::from).map_err(failed(WRITE, &self.path))?;
+        text.push(b'\n');
+        let full = self.fault.before();
         let write = |file: &mut File| {
-            let mut text = serde_json::to_vec(line)?;
-            text.push(b'\n');
+            if full {
+                file.write_all(&text[..text.len() / 2])?;
+                return Err(Errno::NOSPC.into());
+            }
             file.write_all(&text)?;
             file.sync_data()
         };
-        write(&mut self.file).map_err(failed("cannot write the undo ledger", &self.path))
+        match write(&mut self.file) {
+            Ok(()) => self.length += text.len() as u64,
+            Err(error) => {
+                // A line that was cut short by a full disk must not run into the next. If it cannot be taken away, the next
+                // one will not be written either.
+                let _ = self.file.set_len(self.length);
+                return Err(failed(WRITE, &self.path)(error));
+            }
+        }
+        self.fault.after();
+        Ok(())
     }
 
     /// Writes down an effect, durably. Carry it out only if this returned `Ok`.
@@ -155,10 +187,11 @@ impl Ledger {
     /// Undoes one effect now. It stays in the ledger if that fails.
     pub fn undo(&mut self, entry: Entry) -> Result<(), NotUndone> {
         let Some(effect) = self.standing.get(&entry.0).cloned() else { return Ok(()) };
-        let not_undone = |reason: String| NotUndone { effect: effect.clone(), reason };
-        effect::undo(&effect).map_err(|error| not_undone(error.to_string()))?;
-        self.append(&Line::Undone { id: entry.0 }).map_err(|error| not_undone(error.to_string()))?;
+        effect::undo(&effect).map_err(|error| NotUndone { effect, reason: error.to_string() })?;
         self.standing.remove(&entry.0);
+        // On a full disk it cannot be written down that it is undone. Whoever reads the ledger then looks once more and
+        // finds nothing of ours.
+        let _ = self.append(&Line::Undone { id: entry.0 });
         Ok(())
     }
 

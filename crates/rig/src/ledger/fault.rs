@@ -1,0 +1,94 @@
+//! A fault at a chosen line of the ledger, for tests of what is left over: [`VARIABLE`].
+
+use std::io;
+
+use rustix::process::{Signal, getpid, kill_process};
+
+/// Environment variable: `kill@N` ends the process by SIGKILL right before the ledger's Nth line is written,
+/// `kill-after@N` right after it is on the disk, `error@N` lets it fail halfway as on a full disk. Lines count from 1.
+pub(super) const VARIABLE: &str = "IOTAX_FAULT";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Kill,
+    KillAfter,
+    Error,
+}
+
+/// What is to happen, and when.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Fault {
+    kind: Option<Kind>,
+    /// Lines until then.
+    left: u64,
+}
+
+impl Fault {
+    /// What the environment asks for.
+    pub(super) fn from_environment() -> io::Result<Self> {
+        std::env::var(VARIABLE).map_or(Ok(Self::default()), |text| Self::parse(&text))
+    }
+
+    fn parse(text: &str) -> io::Result<Self> {
+        let bad = || {
+            let accepted = "accepted: kill@N, kill-after@N or error@N, N from 1";
+            io::Error::new(io::ErrorKind::InvalidInput, format!("{VARIABLE}={text:?}: {accepted}"))
+        };
+        let (kind, line) = text.split_once('@').ok_or_else(bad)?;
+        let kind = match kind {
+            "kill" => Kind::Kill,
+            "kill-after" => Kind::KillAfter,
+            "error" => Kind::Error,
+            _ => return Err(bad()),
+        };
+        let left = line.parse().ok().filter(|line| *line > 0).ok_or_else(bad)?;
+        Ok(Self { kind: Some(kind), left })
+    }
+
+    /// Before a line is written. True if writing it is to fail.
+    pub(super) fn before(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        match self.kind {
+            Some(Kind::Kill) if self.left == 0 => die(),
+            Some(Kind::Error) if self.left == 0 => {
+                self.kind = None;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// After a line was written.
+    pub(super) fn after(&self) {
+        if self.left == 0 && self.kind == Some(Kind::KillAfter) {
+            die();
+        }
+    }
+}
+
+fn die() -> ! {
+    let _ = kill_process(getpid(), Signal::KILL);
+    unreachable!("nobody outlives SIGKILL")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_strikes_once_at_its_line() {
+        let mut fault = Fault::parse("error@3").expect("valid");
+        assert_eq!([0; 5].map(|_| fault.before()), [false, false, true, false, false]);
+        let mut none = Fault::default();
+        assert_eq!([0; 3].map(|_| none.before()), [false; 3]);
+        none.after();
+    }
+
+    #[test]
+    fn what_is_not_understood_is_quoted() {
+        for bad in ["", "kill", "kill@", "kill@0", "kill@-1", "stop@3", "error@x"] {
+            let error = Fault::parse(bad).expect_err(bad).to_string();
+            assert!(error.contains(&format!("{bad:?}")) && error.contains("kill-after@N"), "{error}");
+        }
+    }
+}
