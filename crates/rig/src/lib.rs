@@ -12,3 +12,4 @@ pub mod program;
 pub mod remote;
 pub mod stack;
 pub mod target;
+mod users;

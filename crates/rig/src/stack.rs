@@ -4,7 +4,7 @@
 //! directory there what it stands on. Everything is read below a root path, `/` on a live system.
 
 mod device;
-mod mount;
+pub(crate) mod mount;
 
 use std::fs;
 use std::io;

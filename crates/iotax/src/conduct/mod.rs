@@ -150,6 +150,11 @@ impl Conductor<'_> {
                 None => builder.build(spec, ledger).map_err(Into::into),
             };
             let built = built.with_context(|| format!("target {:?}", spec.name))?;
+            for warning in &built.warnings {
+                progress.note(&format!("{}: {}", spec.name, warning.evidence));
+                let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
+                store.put_warning(order.run, &warning)?;
+            }
             self.targets.push(Target::new(spec.clone(), built, outpost));
         }
 

@@ -178,9 +178,11 @@ impl Outpost {
             size: length.unwrap_or(size),
             writable: self.made,
             shared: false,
+            claim: None,
             entry: None,
             snapshot: None,
             origin: None,
+            warnings: Vec::new(),
         })
     }
 

@@ -224,8 +224,23 @@ impl Plan {
     /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
+        self.reach().unwrap_or(DEFAULT_SIZE)
+    }
+
+    /// As far as the area of any workload reaches; absent if none has a size.
+    #[must_use]
+    pub fn reach(&self) -> Option<Bytes> {
         let noise = self.neighbours.iter().map(|neighbour| &neighbour.workload);
-        self.workloads.iter().chain(noise).filter_map(Workload::end).max().unwrap_or(DEFAULT_SIZE)
+        self.workloads.iter().chain(noise).filter_map(Workload::end).max()
+    }
+
+    /// What is done to a target: every workload, or a neighbour's own.
+    #[must_use]
+    pub fn work_on(&self, target: &TargetSpec) -> Vec<&Workload> {
+        match self.neighbours.iter().find(|neighbour| neighbour.target.name == target.name) {
+            Some(neighbour) => vec![&neighbour.workload],
+            None => self.workloads.iter().collect(),
+        }
     }
 
     /// Everything that is built: the targets, then the neighbours.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::lvm::{Group, Physical};
 use crate::remote::{self, Host};
+use crate::target::filesystem::{Made, Mounted};
+use crate::target::loop_device::Attached;
 
 /// Something done to this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +70,12 @@ pub enum Effect {
         /// Holds the run's tag, or its group's name does.
         name: String,
     },
+    /// A filesystem was made on a device; its signature is wiped.
+    Filesystem(Made),
+    /// It was mounted; it is unmounted.
+    Mount(Mounted),
+    /// A loop device was attached to a file; it is detached.
+    Loop(Attached),
 }
 
 impl std::fmt::Display for Effect {
@@ -82,6 +90,9 @@ impl std::fmt::Display for Effect {
             Self::PhysicalVolume(physical) => write!(f, "physical volume on {}", physical.device.display()),
             Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
             Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),
+            Self::Filesystem(made) => write!(f, "{} on {}", made.kind, made.device.display()),
+            Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
+            Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
         }
     }
 }
@@ -133,6 +144,9 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
         Effect::PhysicalVolume(physical) => physical.remove(),
         Effect::VolumeGroup { name, physical } => physical.remove_group(name),
         Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name),
+        Effect::Filesystem(made) => made.wipe(),
+        Effect::Mount(mounted) => mounted.unmount(),
+        Effect::Loop(attached) => attached.detach(),
     }
 }
 

@@ -2,36 +2,43 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+/// The mount table, below the root.
+const TABLE: &str = "proc/self/mountinfo";
+
 /// One line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     id: u64,
     parent: u64,
     /// `major:minor`; the major number is 0 where the filesystem has no block device of its own.
-    pub(super) number: String,
+    pub(crate) number: String,
     /// Where it is mounted.
-    pub(super) point: PathBuf,
+    pub(crate) point: PathBuf,
     /// The filesystem's type.
-    pub(super) kind: String,
+    pub(crate) kind: String,
     /// What was mounted, in the filesystem's own words.
-    pub(super) source: String,
+    pub(crate) source: String,
     /// The mount's options and the filesystem's, each once.
-    pub(super) options: String,
+    pub(crate) options: String,
 }
 
 /// The mount that an absolute path without symbolic links is on. Fails with the table's path and a reason.
 pub(super) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
-    let table = root.join("proc/self/mountinfo");
-    match fs::read(&table) {
-        Ok(text) => {
-            let mounts: Vec<Mount> = text.split(|byte| *byte == b'\n').filter_map(parse).collect();
-            find(&mounts, path).cloned().ok_or_else(|| (table, "no mount holds this path".to_owned()))
-        }
-        Err(error) => Err((table, error.to_string())),
+    match table(root) {
+        Ok(mounts) => find(&mounts, path).cloned().ok_or_else(|| "no mount holds this path".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
+    .map_err(|reason| (root.join(TABLE), reason))
+}
+
+/// All mounts, in the order in which they were made.
+pub(crate) fn table(root: &Path) -> io::Result<Vec<Mount>> {
+    let text = fs::read(root.join(TABLE))?;
+    Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
 /// Walks down the tree of mounts as a path lookup does: of the mounts on the current one, the first on the way to

@@ -18,9 +18,11 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
         size: length(path)?,
         writable: false,
         shared: false,
+        claim: None,
         entry: None,
         snapshot: None,
         origin: None,
+        warnings: Vec::new(),
     })
 }
 

@@ -1,28 +1,31 @@
 //! Builds targets, layer by layer, and says before anything is touched what cannot be built.
 //!
-//! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`lvm`], [`raw`], [`qcow2`]. The [`Builder`] puts
-//! them on one another as a target's description asks, and yields a [`Built`].
+//! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`lvm`], [`filesystem`], [`raw`],
+//! [`qcow2`], [`loop_device`]. The [`Builder`] puts them on one another as a target's description asks, and yields a [`Built`].
 
+mod builder;
 pub mod device;
 pub mod existing;
+pub mod filesystem;
+pub mod loop_device;
 pub mod lvm;
 pub mod preflight;
 pub mod qcow2;
 pub mod raw;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use iotax_model::Plan;
 use iotax_model::exit::Exit;
-use iotax_model::target::{Format, Snapshot, TargetSpec};
+use iotax_model::target::{Format, Snapshot};
 use iotax_model::units::Bytes;
+use iotax_model::warning::Warning;
 
 use crate::guest::image::ImageError;
-use crate::ledger::{Entry, Ledger, LedgerError};
+use crate::ledger::{Entry, LedgerError};
 use crate::program::ProgramError;
-use device::Permission;
-use lvm::Volumes;
+pub use builder::Builder;
+use device::Claim;
 
 /// Something that cannot be done here, said before anything was touched.
 #[derive(Debug, thiserror::Error)]
@@ -89,14 +92,18 @@ pub struct Built {
     pub size: Bytes,
     /// Whether iotax made it or was told to overwrite it.
     pub writable: bool,
-    /// Whether a layer that iotax made holds the device too, so that it cannot be claimed for this target alone.
+    /// Whether the device is held already, by the claim or by a layer that iotax made, so that no agent can claim it.
     pub shared: bool,
+    /// Holds a device that was there for as long as the target stands.
+    pub claim: Option<Arc<Claim>>,
     /// How to undo it; absent for what existed.
     pub entry: Option<Entry>,
     /// A snapshot is wanted on top of it once it is filled.
     pub snapshot: Option<Snapshot>,
     /// The volume beneath it, if that is to have snapshots.
     pub origin: Option<lvm::Origin>,
+    /// What was not to be had as asked; it names no target.
+    pub warnings: Vec<Warning>,
 }
 
 impl Built {
@@ -104,87 +111,5 @@ impl Built {
     #[must_use]
     pub const fn has_snapshot(&self) -> bool {
         self.snapshot.is_some() || self.origin.is_some()
-    }
-}
-
-/// Builds the targets of one run. What several of them share (a folder, a volume group) is made once.
-#[derive(Debug)]
-pub struct Builder {
-    tag: String,
-    size: Bytes,
-    permission: Permission,
-    volumes: Volumes,
-    /// Folders of iotax's own, by the directory that they are in.
-    folders: BTreeMap<PathBuf, PathBuf>,
-}
-
-impl Builder {
-    /// For the targets of a plan. `tag` stands in the name of everything that is made.
-    #[must_use]
-    pub fn new(tag: &str, plan: &Plan, permission: Permission) -> Self {
-        Self {
-            tag: tag.to_owned(),
-            size: plan.size(),
-            permission,
-            volumes: Volumes::new(tag, plan),
-            folders: BTreeMap::new(),
-        }
-    }
-
-    /// Builds one target. The description must have passed the plan's check and [`preflight::check`].
-    pub fn build(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
-        if let Some(path) = &spec.path {
-            return if path.exists() { existing::open(path) } else { raw::build_at(path, self.size, ledger) };
-        }
-        if let Some(volume) = self.volumes.build(spec, self.permission.signature, ledger)? {
-            return Ok(Built {
-                path: volume.path,
-                offset: volume.offset,
-                format: Format::Raw,
-                size: volume.size.min(self.size),
-                writable: true,
-                shared: volume.shared,
-                entry: None,
-                snapshot: None,
-                origin: volume.origin,
-            });
-        }
-        if let Some(path) = &spec.device {
-            let block = device::whole(path)?;
-            return Ok(Built {
-                path: block.path,
-                offset: block.offset,
-                format: Format::Raw,
-                size: block.size.min(self.size),
-                writable: self.permission.overwrite.contains(path),
-                shared: false,
-                entry: None,
-                snapshot: None,
-                origin: None,
-            });
-        }
-        let (Some(file), Some(dir)) = (&spec.file, spec.file.as_ref().and_then(|file| file.dir.as_ref()))
-        else {
-            unreachable!("Plan::check refuses a target without a bottom");
-        };
-        let stem = self.folder(dir, ledger)?.join(&spec.name);
-        match file.format {
-            Format::Raw => {
-                raw::build_in(&stem.with_added_extension("raw"), self.size, file.preallocation, ledger)
-            }
-            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), self.size, file, ledger),
-        }
-    }
-
-    /// The folder of iotax's own in a directory.
-    fn folder(&mut self, dir: &Path, ledger: &mut Ledger) -> Result<PathBuf, BuildError> {
-        if let Some(folder) = self.folders.get(dir) {
-            return Ok(folder.clone());
-        }
-        let absolute = std::path::absolute(dir).map_err(BuildError::file(dir))?;
-        let folder = absolute.join(format!("iotax-{}", self.tag));
-        ledger.make_directory(&folder)?;
-        self.folders.insert(dir.to_owned(), folder.clone());
-        Ok(folder)
     }
 }

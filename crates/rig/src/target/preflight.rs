@@ -6,13 +6,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::{FileSpec, TargetSpec};
+use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
 use super::device::{self, Permission};
-use super::{Refusal, existing, lvm};
+use super::{Refusal, existing, filesystem, loop_device, lvm};
 use crate::facts;
 
 /// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.
@@ -38,37 +38,66 @@ impl Needs {
 /// What a plan needs, or the reason why it cannot be carried out here.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
+    device::check_permission(plan, permission)?;
+    device::check_sharing(plan)?;
     for target in plan.everything() {
         if target.remote().is_some() {
             // Its own machine is asked, by the agent there.
             continue;
         }
-        match (&target.path, &target.file) {
-            (Some(path), _) if path.exists() => {
-                check_found(&path.display().to_string(), Some(length_of(path)?), plan)?;
+        match &target.path {
+            Some(path) if path.exists() => {
+                check_found(&path.display().to_string(), Some(length_of(path)?), plan)
+                    .map_err(|refusal| device::or_named_twice(path, plan, refusal))?;
             }
-            (Some(path), _) => {
+            Some(path) => {
                 let dir = directory_of(path)?;
                 check_created(plan)?;
                 check_directory(&dir)?;
                 *needs.space.entry(dir).or_default() += plan.size().0;
             }
-            (None, _) if target.device.is_some() => device::check(target, plan, permission)?,
-            (None, Some(FileSpec { dir: Some(dir), .. })) => {
-                check_created(plan)?;
-                check_directory(dir)?;
-                *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.size());
-            }
-            (None, _) => {}
+            None => check_layers(target, plan, permission, &mut needs)?,
         }
     }
     lvm::check(plan)?;
     for (dir, filesystem) in by_filesystem(&needs)? {
         let need: u64 =
-            needs.space.iter().filter(|(d, _)| device(d) == Some(filesystem)).map(|(_, n)| n).sum();
+            needs.space.iter().filter(|(d, _)| filesystem_of(d) == Some(filesystem)).map(|(_, n)| n).sum();
         check_room(&dir, need)?;
     }
     Ok(needs)
+}
+
+/// A target that is built of layers, from the bottom up.
+fn check_layers(
+    target: &TargetSpec,
+    plan: &Plan,
+    permission: &Permission,
+    needs: &mut Needs,
+) -> Result<(), Refusal> {
+    if let Some(path) = &target.device {
+        device::check(target, plan, permission)?;
+        let length = existing::length(path).map_err(|error| Refusal::environment(error.to_string()))?;
+        match &target.filesystem {
+            _ if target.lvm.is_some() => {}
+            Some(filesystem) => filesystem::check_room(filesystem.kind, plan.size(), path, length)?,
+            None => check_length(&path.display().to_string(), length, plan)?,
+        }
+    }
+    if let Some(filesystem) = &target.filesystem {
+        filesystem::check(filesystem)?;
+    }
+    if let Some(file) = &target.file {
+        check_created(plan)?;
+        if let Some(dir) = &file.dir {
+            check_directory(dir)?;
+            *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.size());
+        }
+    }
+    if target.loop_device.is_some() {
+        loop_device::check()?;
+    }
+    Ok(())
 }
 
 /// Looks at a path that a machine's own agent is asked about: the length of what exists, `None` if nothing does and a new file
@@ -121,7 +150,7 @@ fn file_space(target: &TargetSpec, size: Bytes) -> u64 {
     images * (size.0 + size.0 / 50)
 }
 
-fn device(dir: &Path) -> Option<u64> {
+fn filesystem_of(dir: &Path) -> Option<u64> {
     fs::metadata(dir).ok().map(|metadata| metadata.dev())
 }
 
@@ -143,7 +172,12 @@ fn unusable(dir: &Path, error: &std::io::Error) -> Refusal {
 fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
     let absolute =
         std::path::absolute(path).map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
-    Ok(absolute.parent().unwrap_or(Path::new("/")).to_owned())
+    let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+    // What is misspelt there was meant for a device, and a new file would fill memory.
+    if dir.starts_with("/dev") && !dir.starts_with("/dev/shm") {
+        return Err(Refusal::input(format!("{}: no such device; name one that lsblk lists", path.display())));
+    }
+    Ok(dir)
 }
 
 fn check_directory(dir: &Path) -> Result<(), Refusal> {
@@ -183,9 +217,10 @@ fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     if metadata.is_dir() {
         return Err(Refusal::input(format!(
-            "{}: a directory; name a file in it ({}), or use iotax ladder",
+            "{}: a directory; name a file in it ({}), or say file = {{ dir = \"{}\" }} for a new one",
             path.display(),
-            path.join("test.dat").display()
+            path.join("test.dat").display(),
+            path.display()
         )));
     }
     if !metadata.is_file() && !metadata.file_type().is_block_device() {

@@ -20,9 +20,11 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> 
         size,
         writable: true,
         shared: false,
+        claim: None,
         entry: Some(entry),
         snapshot: file.snapshot,
         origin: None,
+        warnings: Vec::new(),
     })
 }
 

@@ -53,9 +53,11 @@ fn finish(
         size,
         writable: true,
         shared: false,
+        claim: None,
         entry: Some(entry),
         snapshot: None,
         origin: None,
+        warnings: Vec::new(),
     })
 }
 

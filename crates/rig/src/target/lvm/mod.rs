@@ -14,6 +14,7 @@ use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
 
+use super::device::{self, Permission};
 use super::{BuildError, Refusal};
 use crate::ledger::{Effect, Entry, Ledger};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
@@ -91,18 +92,19 @@ impl Volumes {
         Self { tag: tag.to_owned(), size: plan.size(), sharing: Sharing::of(plan), groups: BTreeMap::new() }
     }
 
-    /// What a target stands on; `None` if LVM has nothing to do with it. `signature`: what the device carries is overwritten.
+    /// What a target stands on; `None` if LVM has nothing to do with it. A device
+    /// is looked at once more before it becomes a group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,
-        signature: bool,
+        permission: &Permission,
         ledger: &mut Ledger,
     ) -> Result<Option<Volume>, BuildError> {
         let Some(place) = self.sharing.place(spec) else { return Ok(None) };
         let number = self.groups.len();
         if !self.groups.contains_key(&place) {
             let standing = match &place {
-                Place::Device(device) => new_group(device, &self.tag, number, signature, ledger)?,
+                Place::Device(device) => new_group(device, &self.tag, number, permission, ledger)?,
                 Place::Group(name) => users_group(name)?,
             };
             self.groups.insert(place.clone(), standing);
@@ -195,15 +197,16 @@ fn new_group(
     device: &Path,
     tag: &str,
     number: usize,
-    signature: bool,
+    permission: &Permission,
     ledger: &mut Ledger,
 ) -> Result<Standing, BuildError> {
+    drop(device::claim(device, permission)?);
     let physical = Physical::new(device.to_owned(), tag, number);
     let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
     let (scope, node) = (Scope::Device(device), device.to_string_lossy());
     ledger.will(Effect::PhysicalVolume(physical.clone()))?;
-    if signature {
-        ledger.run(super::device::WIPEFS, ["--all", &node])?;
+    if permission.signature {
+        ledger.run(device::WIPEFS, ["--all", &node])?;
     }
     let identity = ["--uuid", &physical.uuid, "--norestorefile"];
     ledger.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;

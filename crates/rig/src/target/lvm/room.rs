@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::Plan;
-use iotax_model::target::{FsType, LvKind, TargetSpec};
+use iotax_model::target::{LvKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 
 use super::place::{Place, Sharing};
 use crate::lvm::{self, LVM, Row, Scope};
 use crate::program::ProgramError;
-use crate::target::{Refusal, existing};
+use crate::target::{Refusal, existing, filesystem};
 
 /// Extents of a group of iotax's own: what LVM takes by itself.
 pub(super) const EXTENT: u64 = 4 << 20;
@@ -37,7 +37,7 @@ impl Allocation {
     pub(super) fn of(spec: &TargetSpec, size: Bytes, extent: u64) -> Self {
         // No disk is as large, and nothing below overflows.
         let size = size.0.min(1 << 60);
-        let size = spec.filesystem.as_ref().map_or(size, |filesystem| with_filesystem(filesystem.kind, size));
+        let size = spec.filesystem.as_ref().map_or(size, |on_it| filesystem::room(on_it.kind, Bytes(size)).0);
         let extents = size.div_ceil(extent);
         let size = Bytes(extents * extent);
         let lvm = spec.lvm.as_ref();
@@ -58,18 +58,6 @@ impl Allocation {
     fn extents(&self, extent: u64) -> u64 {
         let metadata = self.pool_metadata.unwrap_or_default() / extent;
         self.data + metadata + self.copy_on_write.unwrap_or_default()
-    }
-}
-
-/// How large a volume must be for a file of `size` bytes in a filesystem on it.
-fn with_filesystem(kind: FsType, size: u64) -> u64 {
-    match kind {
-        // Inodes, journal, and a twentieth that is reserved.
-        FsType::Ext4 => size + size / 8 + (64 << 20),
-        // mkfs.xfs refuses less than 300 MiB.
-        FsType::Xfs => (size + size / 16 + (128 << 20)).max(512 << 20),
-        // Metadata is kept twice, in chunks of up to 256 MiB.
-        FsType::Btrfs => size + size / 8 + (768 << 20),
     }
 }
 

@@ -1,0 +1,224 @@
+//! A filesystem that iotax makes on a device or volume, mounts, and takes away again.
+
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iotax_model::target::{FilesystemSpec, FsType};
+use iotax_model::units::{Bytes, human};
+use rustix::fs::{IFlags, OFlags, ioctl_getflags, ioctl_setflags};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+
+use super::device::{self, Block, signature};
+use super::{BuildError, Refusal};
+use crate::ledger::{Effect, Ledger};
+use crate::program::Program;
+use crate::stack::mount::{self, Mount};
+use crate::users;
+
+/// How long what is being undone may still be in use by a process that is on its way out.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const MOUNT: Program = Program { name: "mount", package: "mount" };
+
+fn maker(kind: FsType) -> Program {
+    match kind {
+        FsType::Ext4 => Program { name: "mkfs.ext4", package: "e2fsprogs" },
+        FsType::Xfs => Program { name: "mkfs.xfs", package: "xfsprogs" },
+        FsType::Btrfs => Program { name: "mkfs.btrfs", package: "btrfs-progs" },
+    }
+}
+
+/// Refuses what cannot be made here: who may not mount, what tool is missing.
+pub fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Refusal::environment(format!(
+            "filesystem = {{ type = \"{}\" }}: only root may mount it; run iotax as root",
+            spec.kind
+        )));
+    }
+    for program in [maker(spec.kind), MOUNT, signature::WIPEFS] {
+        program.find().map_err(|error| Refusal::environment(error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Refuses a device that is too small for a filesystem with a file of this size.
+pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Result<(), Refusal> {
+    let needed = room(kind, file);
+    if needed <= length {
+        return Ok(());
+    }
+    Err(Refusal::input(format!(
+        "{}: it holds {}, and {} of a file with {kind} around it take {}; give a smaller size",
+        device.display(),
+        human::bytes(length.0),
+        human::bytes(file.0),
+        human::bytes(needed.0)
+    )))
+}
+
+/// What a device must hold for a file of this size: more than filesystems of any size were seen to keep for themselves.
+pub fn room(kind: FsType, file: Bytes) -> Bytes {
+    const MIB: u64 = 1 << 20;
+    // What it needs whatever its size, and the smallest that mkfs makes.
+    let (fixed, least) = match kind {
+        FsType::Ext4 => (8 * MIB, 16 * MIB),
+        FsType::Xfs => (90 * MIB, 300 * MIB),
+        FsType::Btrfs => (80 * MIB, 110 * MIB),
+    };
+    let spare = (file.0 / 7).min(2560 * MIB + file.0 / 50);
+    Bytes(file.0.saturating_add(fixed + spare).max(least))
+}
+
+/// Makes the filesystem on the whole of a device that is free, mounts it, and returns the directory for files on it.
+/// `name`, which no other of iotax's mounts has, becomes part of the mount point's.
+pub fn build(
+    block: &Block,
+    spec: &FilesystemSpec,
+    name: &str,
+    ledger: &mut Ledger,
+) -> Result<PathBuf, BuildError> {
+    let in_path = |error| BuildError::file(&block.path)(error);
+    let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
+    let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
+    let made = Made { device: block.path.clone(), kind: spec.kind, uuid: uuid.clone() };
+    ledger.will(Effect::Filesystem(made))?;
+    // What was there is gone for good, wherever on the device it was: the next look at it finds one signature.
+    ledger.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
+    let device = block.path.to_string_lossy();
+    let known_by = match spec.kind {
+        FsType::Ext4 => ["-F", "-U", &uuid],
+        FsType::Xfs => ["-f", "-m", &format!("uuid={uuid}")],
+        FsType::Btrfs => ["-f", "-U", &uuid],
+    };
+    ledger.run(maker(spec.kind), ["-q", "-L", LABEL].into_iter().chain(known_by).chain([&*device]))?;
+
+    // The mount table shows a path without links.
+    let scratch = std::env::temp_dir();
+    let scratch = fs::canonicalize(&scratch).map_err(BuildError::file(&scratch))?;
+    let point = scratch.join(format!("iotax-{name}"));
+    ledger.make_directory(&point)?;
+    ledger.will(Effect::Mount(Mounted { point: point.clone(), number }))?;
+    let options = options(spec);
+    let mut words = vec!["-t", spec.kind.word()];
+    words.extend(options.iter().flat_map(|options| ["-o", options.as_str()]));
+    let place = point.to_string_lossy();
+    words.extend([&*device, &*place]);
+    ledger.run(MOUNT, words)?;
+    fs::set_permissions(&point, Permissions::from_mode(0o700)).map_err(BuildError::file(&point))?;
+    if spec.nodatacow {
+        // What is made in the directory has it too.
+        let directory = File::open(&point).map_err(BuildError::file(&point))?;
+        ioctl_getflags(&directory)
+            .and_then(|flags| ioctl_setflags(&directory, flags | IFlags::NOCOW))
+            .map_err(|errno| BuildError::file(&point)(errno.into()))?;
+    }
+    Ok(point)
+}
+
+/// So that who meets the device after a power cut knows whose filesystem that is.
+const LABEL: &str = "iotax";
+
+/// What follows -o of mount(8).
+fn options(spec: &FilesystemSpec) -> Option<String> {
+    // What mkfs left for later, ext4 would write while something is measured.
+    let quiet = (spec.kind == FsType::Ext4).then(|| "noinit_itable".to_owned());
+    let all: Vec<String> = quiet.into_iter().chain(spec.mount_options.clone()).collect();
+    (!all.is_empty()).then(|| all.join(","))
+}
+
+/// A filesystem of iotax's own, known by its UUID.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// The device's node.
+    pub device: PathBuf,
+    /// What was made.
+    pub kind: FsType,
+    /// Chosen for it.
+    pub uuid: String,
+}
+
+impl Made {
+    /// Wipes its signature if it is still this filesystem's.
+    pub(crate) fn wipe(&self) -> io::Result<()> {
+        match fs::metadata(&self.device) {
+            Ok(found) if found.file_type().is_block_device() => {}
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(()),
+        }
+        if !self.is_there()? {
+            return Ok(());
+        }
+        until_free(|| {
+            let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
+            File::options().read(true).custom_flags(flags).open(&self.device).map(drop)
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
+        let only = ["--all", "--types", self.kind.word()];
+        let words = only.iter().map(AsRef::as_ref).chain([self.device.as_os_str()]);
+        signature::WIPEFS.run(words).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    fn is_there(&self) -> io::Result<bool> {
+        let found = signature::read(&self.device).map_err(io::Error::other)?;
+        Ok(found.iter().any(|signature| {
+            signature.kind == self.kind.word() && signature.uuid.as_deref() == Some(&self.uuid)
+        }))
+    }
+}
+
+/// Where it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mounted {
+    /// A directory of iotax's own.
+    pub point: PathBuf,
+    /// The device's `major:minor`.
+    pub number: String,
+}
+
+impl Mounted {
+    /// Unmounts it if what is mounted there is still on that device.
+    pub(crate) fn unmount(&self) -> io::Result<()> {
+        while let Some(mount) = self.standing()? {
+            let source = fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
+            if mount.number != self.number && source.ok().as_ref() != Some(&self.number) {
+                let reason = format!("{} is mounted there now; left alone", mount.source);
+                return Err(io::Error::other(reason));
+            }
+            until_free(|| unmount(&self.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
+                |error| match users::below(&self.point).as_slice() {
+                    [] => error,
+                    users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The uppermost mount there.
+    fn standing(&self) -> io::Result<Option<Mount>> {
+        let table = mount::table(Path::new("/"))?;
+        Ok(table.into_iter().rfind(|mount| mount.point == self.point))
+    }
+}
+
+/// Tries again for as long as it is busy.
+fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A loop device over a file of iotax's own.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iotax_model::target::LoopSpec;
+use iotax_model::warning::{Warning, WarningKind};
+use serde::{Deserialize, Serialize};
+
+use super::{BuildError, Refusal, device};
+use crate::facts::text;
+use crate::ledger::{Effect, Ledger};
+use crate::program::Program;
+use crate::users;
+
+const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+
+/// How long a detached device may still be held by a process that is on its way out.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Refuses what cannot be attached here.
+pub fn check() -> Result<(), Refusal> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Refusal::environment("loop: only root may attach loop devices; run iotax as root"));
+    }
+    LOSETUP.find().map_err(|error| Refusal::environment(error.to_string()))
+}
+
+/// Attaches a loop device to a file and returns its node, with a word if it does not pass the page cache by as asked.
+pub fn build(
+    file: &Path,
+    spec: &LoopSpec,
+    ledger: &mut Ledger,
+) -> Result<(PathBuf, Option<Warning>), BuildError> {
+    let found = fs::metadata(file).map_err(BuildError::file(file))?;
+    let attached = Attached { file: file.to_owned(), device: found.dev(), inode: found.ino() };
+    ledger.will(Effect::Loop(attached))?;
+    let direct = format!("--direct-io={}", if spec.direct_io { "on" } else { "off" });
+    let said =
+        ledger.run(LOSETUP, ["--find".as_ref(), "--show".as_ref(), direct.as_ref(), file.as_os_str()])?;
+    let node = PathBuf::from(String::from_utf8_lossy(&said).trim());
+    // The kernel takes the page cache where the file's filesystem cannot do without, and calls that success.
+    let dio = node.file_name().and_then(|name| text(&Path::new("/sys/block").join(name).join("loop/dio")));
+    let refused = (spec.direct_io && dio.as_deref() == Some("0")).then(|| Warning {
+        kind: WarningKind::BufferedDirect,
+        target: None,
+        workload: None,
+        block: None,
+        evidence: format!(
+            "{} goes through the page cache although direct_io was asked for: the filesystem of {} does not do it, or \
+             its blocks are larger than the loop device's",
+            node.display(),
+            file.display()
+        ),
+        remedy: "say direct_io = false, or put the file on another filesystem".into(),
+    });
+    Ok((node, refused))
+}
+
+/// A loop device over a file, known by the file's device and inode: its own number is not known before it is attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attached {
+    /// Absolute.
+    pub file: PathBuf,
+    /// As stat(2) has it.
+    pub device: u64,
+    /// As stat(2) has it.
+    pub inode: u64,
+}
+
+/// A line of `losetup --list`.
+#[derive(Deserialize)]
+struct Listed {
+    name: String,
+    #[serde(rename = "back-ino")]
+    inode: u64,
+    /// With spaces around it.
+    #[serde(rename = "back-maj:min")]
+    device: String,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    loopdevices: Vec<Listed>,
+}
+
+impl Attached {
+    /// Detaches the file's loop devices and waits until they are free.
+    pub(crate) fn detach(&self) -> io::Result<()> {
+        for node in self.nodes()? {
+            LOSETUP.run(["--detach", &node]).map_err(io::Error::other)?;
+        }
+        // The kernel lets go of one that is still open once it is closed.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Some(node) = self.nodes()?.pop() else { return Ok(()) };
+            if Instant::now() > deadline {
+                let users =
+                    fs::metadata(&node).map(|found| users::writers(&[found.rdev()])).unwrap_or_default();
+                let users = if users.is_empty() { "somebody".into() } else { users.join(", ") };
+                return Err(io::Error::other(format!("{users} has {node} open")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn nodes(&self) -> io::Result<Vec<String>> {
+        let list = ["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"];
+        let said = LOSETUP.run(list).map_err(io::Error::other)?;
+        if said.trim_ascii().is_empty() {
+            return Ok(Vec::new());
+        }
+        let listing: Listing = serde_json::from_slice(&said)?;
+        let number = device::number_text(self.device);
+        let ours = |device: &Listed| device.inode == self.inode && device.device.trim() == number;
+        Ok(listing.loopdevices.into_iter().filter(ours).map(|device| device.name).collect())
+    }
+}
