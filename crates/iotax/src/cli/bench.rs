@@ -6,7 +6,9 @@ use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
+use iotax_model::target::FileSpec;
 use iotax_model::workload::WorkloadKeys;
+use iotax_rig::target::device::Permission;
 
 use super::args::Conduct;
 use super::flags::WorkloadFlags;
@@ -18,8 +20,9 @@ use crate::conduct::GuestOptions;
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file or block device, here or as ssh://[user@]host[:port]/path on another machine. What exists is read as it is; what
-    /// does not is created, filled, measured and removed
+    /// A file, directory or block device, here or as ssh://[user@]host[:port]/path on another machine. A file or device that
+    /// exists is read as it is; a file that does not, or one in the directory, is created, filled, measured and removed; a
+    /// device that --overwrite names too is filled and measured
     target: PathBuf,
     /// On another machine, run the agent under sudo
     #[arg(long)]
@@ -35,26 +38,44 @@ pub(super) struct Args {
     conduct: Conduct,
 }
 
-pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let name = args.target.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name: String = name
-        .ok_or_else(|| usage(format!("{}: name a file or a device", args.target.display())))?
+/// The target that a path stands for.
+fn target(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
+    let path = &args.target;
+    let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
+    let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();
+    let name: String = last
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .skip_while(|c| *c == '.')
         .take(40)
         .collect();
-    let name = name.trim_start_matches('.').to_owned();
+    let spec = TargetSpec { name, ..TargetSpec::default() };
+    if path.is_dir() {
+        if args.keep {
+            return Err(usage(format!(
+                "{}: a directory; --keep needs the name of the file that is to stay ({})",
+                path.display(),
+                path.join("test.dat").display()
+            )));
+        }
+        let file = FileSpec { dir: Some(path.clone()), ..FileSpec::default() };
+        return Ok(TargetSpec { file: Some(file), ..spec });
+    }
+    if permission.allows(path) {
+        return Ok(TargetSpec { device: Some(path.clone()), ..spec });
+    }
+    Ok(TargetSpec { path: Some(path.clone()), sudo: args.sudo, ..spec })
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
+    let target = target(args, &permission)?;
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
         repeat: 1,
-        baseline: name.clone(),
+        baseline: target.name.clone(),
         seed: args.conduct.seed,
-        targets: vec![TargetSpec {
-            name,
-            path: Some(args.target.clone()),
-            sudo: args.sudo,
-            ..TargetSpec::default()
-        }],
+        targets: vec![target],
         workloads: vec![args.workload.0.complete(&WorkloadKeys::default())],
         neighbours: Vec::new(),
     };
@@ -66,7 +87,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         guests: GuestOptions::default(),
         earlier: None,
         keep: args.keep,
-        permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
+        permission,
         leave_agent: args.conduct.remote.leave_agent,
         ask: false,
         report: false,
