@@ -49,7 +49,7 @@ fn target(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
         .skip_while(|c| *c == '.')
         .take(40)
         .collect();
-    let spec = TargetSpec { name, ..TargetSpec::default() };
+    let spec = TargetSpec { name, sudo: args.sudo, ..TargetSpec::default() };
     if path.is_dir() {
         if args.keep {
             return Err(usage(format!(
@@ -64,7 +64,7 @@ fn target(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
     if permission.allows(path) {
         return Ok(TargetSpec { device: Some(path.clone()), ..spec });
     }
-    Ok(TargetSpec { path: Some(path.clone()), sudo: args.sudo, ..spec })
+    Ok(TargetSpec { path: Some(path.clone()), ..spec })
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
