@@ -61,18 +61,45 @@ impl Before {
     }
 }
 
-/// The kinds and names of a target's layers, from the bottom up.
+/// The kinds and names of a target's layers, from the bottom up, with `TAG` for the run's tag.
 fn layers(json: &Value, target: &str) -> Vec<String> {
     let targets = json["targets"].as_array().expect("targets");
     let target = targets.iter().find(|t| t["name"] == target).unwrap_or_else(|| panic!("{target}"));
     let layers = target["layers"].as_array().expect("layers");
-    layers.iter().map(|layer| format!("{} {}", layer["kind"], layer["name"]).replace('"', "")).collect()
+    let name = |layer: &Value| {
+        let (kind, name) = (layer["kind"].as_str().expect("a kind"), layer["name"].as_str().expect("a name"));
+        // A tag is eight digits.
+        match name.find("iotax-") {
+            Some(tag) => format!("{kind} {}TAG{}", &name[..tag + 6], &name[tag + 14..]),
+            None => format!("{kind} {name}"),
+        }
+    };
+    layers.iter().map(name).collect()
 }
 
-const PLAN: &str = r#"
+/// Starts iotax in the background and waits until it says something; `$run` is the process.
+fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
+    lab.sh(&format!("iotax {arguments} --yes > /tmp/out 2> /tmp/said & run=$!"));
+    lab.sh(&format!("for i in $(seq 500); do grep -q '{moment}' /tmp/said && break; usleep 20000; done; grep -q '{moment}' /tmp/said"));
+}
+
+/// Expects that iotax refuses with this exit status and these words.
+fn refused(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
+    let (found, said) = lab.try_sh(&format!("iotax {arguments} --yes 2>&1"));
+    assert_eq!(found, status, "{arguments}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments}: {word:?} not in {said}");
+    }
+}
+
+const DEFAULTS: &str = r#"
 repeat = 2
 defaults = { size = "48m", runtime = "100ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
+"#;
+
+/// Each kind of volume, and the device beneath.
+const VOLUMES: &str = r#"
 [[target]]
 name = "host-device"
 device = "/dev/vda"
@@ -104,12 +131,71 @@ lvm = { vg = "users", snapshot = true }
 fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab);
-    put_plan(&mut lab, PLAN);
+    put_plan(&mut lab, &format!("{DEFAULTS}{VOLUMES}"));
     let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
-    eprintln!("{}", serde_json::to_string_pretty(&json["targets"]).expect("JSON"));
+    before.assert_nothing_changed(&mut lab, "a run");
+
     for comparison in json["comparisons"].as_array().expect("comparisons") {
         assert!(comparison["verdict"].is_string(), "{comparison}");
     }
     assert_eq!(json["measurements"].as_array().map(Vec::len), Some(7 * 2 * 2));
-    before.assert_nothing_changed(&mut lab, "a run");
+    assert_eq!(layers(&json, "host-device"), ["device vda"]);
+    // One volume for both plain targets of the device; the others have one of their own each.
+    assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
+    assert_eq!(layers(&json, "snapshot"), ["device vda", "dm iotax-TAG/volume2", "snapshot LVM snapshot"]);
+    let pool = |number: u32| {
+        ["_tmeta", "_tdata", "-tpool"].map(|part| format!("dm iotax-TAG/volume{number}-pool{part}"))
+    };
+    let thin = [&["device vda".to_owned()], &pool(3)[..], &["dm iotax-TAG/volume3".to_owned()]].concat();
+    assert_eq!(layers(&json, "thin"), thin);
+    assert_eq!(layers(&json, "users-group"), ["device vdb", "dm users/iotax-TAG-volume1"]);
+
+    // The rungs of the ladder that need no guest, which this one could not boot.
+    let ladder = "ladder --device /dev/vda --overwrite /dev/vda --rungs host-device,host-lvm --size 32m --repeat 2 \
+                  --runtime 100ms --ramp-time 0s --workloads randread-4k-qd32,randwrite-4k-qd32";
+    let json = self::json(&mut lab, ladder);
+    assert_eq!(json["run"]["baseline"], "host-device", "{}", json["run"]);
+    assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
+    before.assert_nothing_changed(&mut lab, "a ladder");
+}
+
+#[test]
+fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned() {
+    let Some(mut lab) = boot() else { return };
+    let before = Before::of(&mut lab);
+    put_plan(&mut lab, &format!("{DEFAULTS}{VOLUMES}"));
+    for moment in ["creating files", "filled host-device", "filled thin ", "cell 1/", "cell 9/"] {
+        start_until(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda", moment);
+        if moment == "cell 9/" {
+            lab.sh("kill -STOP $run $(pidof iotax)");
+            let offset = lab.sh("dmsetup table /dev/iotax-*/volume1 | cut -d' ' -f5");
+            assert_eq!(offset, "2048", "sectors before the first extent");
+            let of =
+                |place: &str| format!("dd if={place} bs=1M count=48 iflag=direct 2> /tmp/dd | sha256sum");
+            let volume = lab.sh(&of("$(echo /dev/iotax-*/volume1)"));
+            assert_eq!(lab.sh(&of("/dev/vda skip=1")), volume);
+            // Filled, and not a hole.
+            assert_ne!(lab.sh(&of("/dev/zero")), volume);
+        }
+        lab.sh(
+            "{ kill -KILL $run; wait $run; } 2> /tmp/killed; kill -CONT $(pidof iotax) 2> /tmp/killed; true",
+        );
+        lab.sh("for i in $(seq 100); do iotax clean > /tmp/cleaned && ! grep -q 'left alone' /tmp/cleaned && break; usleep 100000; done");
+        before.assert_nothing_changed(&mut lab, moment);
+        eprintln!("killed at {moment:?}: {}", lab.sh("cat /tmp/cleaned").lines().count());
+    }
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_before_anything_is_touched() {
+    let Some(mut lab) = boot() else { return };
+    let before = Before::of(&mut lab);
+    let mut refused = |target: &str, status: &str, words: &[&str]| {
+        put_plan(&mut lab, &format!("{DEFAULTS}[[target]]\nname = \"t\"\n{target}"));
+        refused(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda", status, words);
+    };
+    refused("lvm = { vg = \"none\" }", "2", &["\"none\"", "accepted: users"]);
+    let large = "lvm = { vg = \"users\", snapshot = true }\n[[target]]\nname = \"u\"\nlvm = { vg = \"users\", kind = \"thin\" }";
+    let large = format!("{large}\n[[workload]]\nname = \"large\"\nsize = \"512m\"");
+    refused(&large, "4", &["volume group users", "t, u", "extents of 4.00 MiB", "are free"]);
 }

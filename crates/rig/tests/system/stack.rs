@@ -111,7 +111,7 @@ fn a_loop_device_stands_on_its_file() {
         [
             (Device, "sda"),
             (Partition, "sda1"),
-            (Dm, "vg0-images"),
+            (Dm, "vg0/images"),
             (Filesystem, "ext4"),
             (File, "a.img"),
             (Loop, "loop0"),
