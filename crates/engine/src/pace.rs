@@ -183,17 +183,6 @@ impl Schedule {
     }
 }
 
-/// The schedules of all workers together.
-pub(crate) fn merge(all: impl Iterator<Item = Pacing>) -> Option<Pacing> {
-    all.reduce(|sum, one| Pacing {
-        due: sum.due + one.due,
-        delayed: sum.delayed + one.delayed,
-        longest_delay_ns: sum.longest_delay_ns.max(one.longest_delay_ns),
-        backlog: sum.backlog + one.backlog,
-        backlog_ns: sum.backlog_ns.max(one.backlog_ns),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Stop};
+use iotax_model::record::{CpuTime, Outcome, Pacing, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
@@ -21,7 +21,6 @@ use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::live::{Common, Pulse};
 use crate::open::Target;
-use crate::pace;
 use crate::pattern::Pattern;
 use crate::verify::Proof;
 use crate::window::Window;
@@ -160,7 +159,7 @@ fn watch(
         cpu: cpu.used(),
         notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
         ioengine: None,
-        pacing: pace::merge(finishes.iter().filter_map(|finish| finish.pacing)),
+        pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
         stop: match (stalled, crew.common.has_failed()) {
             (true, _) => Some(Stop::Stalled),
             (false, true) => Some(Stop::Errors),

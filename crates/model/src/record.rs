@@ -186,6 +186,20 @@ pub struct Pacing {
     pub backlog_ns: u64,
 }
 
+impl Pacing {
+    /// Two schedules that were kept at the same time, as one.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            due: self.due + other.due,
+            delayed: self.delayed + other.delayed,
+            longest_delay_ns: self.longest_delay_ns.max(other.longest_delay_ns),
+            backlog: self.backlog + other.backlog,
+            backlog_ns: self.backlog_ns.max(other.backlog_ns),
+        }
+    }
+}
+
 words! {
     /// Why a measurement ended before its time.
     Stop, "stop" {
@@ -333,7 +347,9 @@ pub struct HostActivity {
     /// CPU time of the guest process's threads, by role: `vcpu`, `iothread`, `worker`, `main`. Empty for host targets.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub guest_threads: BTreeMap<String, CpuTime>,
-    /// CPU time of kernel threads that serve the layers beneath the target, by name: `loop0`, `jbd2/vda-8`, `kworker/0:1H`.
+    /// CPU time of kernel threads that serve the layers beneath the target, by name: `loop0`, `jbd2/vda-8`; of
+    /// kworkers by what they did last, `kworker/loop0`, and `kworker` for those of high priority, which serve all devices.
+    /// Only of a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
 }
@@ -371,7 +387,7 @@ pub struct BlockStats {
 pub struct Share {
     /// `1`, `2`, ... for the guests of a target, a neighbour's name for a neighbour.
     pub name: String,
-    /// Length of that window.
+    /// Length of that window, as far as whole intervals of this one lie in it; the tallies' rates refer to it.
     pub duration_ns: u64,
     /// What was completed in it.
     pub tallies: Tallies,

@@ -4,39 +4,61 @@ use std::path::Path;
 use std::time::Instant;
 
 use iotax_model::record::HostActivity;
+use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
+use iotax_rig::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_rig::monitor::{self, Monitor, Snapshot};
 use iotax_rig::stack;
 
 /// Watches the machine over one measurement's window.
 pub(super) struct Inside {
     monitor: Monitor,
-    window: Option<(Instant, Snapshot, Snapshot)>,
+    kernel: KernelThreads,
+    runtime_ns: u64,
+    began: Option<(Instant, Snapshot, KernelCounters)>,
+    activity: Option<HostActivity>,
 }
 
 impl Inside {
-    /// For a measurement of this file or device.
-    pub(super) fn new(path: &Path) -> Self {
+    /// For a measurement of so long of this file or device.
+    pub(super) fn new(path: &Path, runtime_ns: u64) -> Self {
         let root = Path::new("/");
-        let disks = stack::of_path(root, path).map(|stack| stack.disks).unwrap_or_default();
-        Self { monitor: Monitor::new(root, disks, Vec::new()), window: None }
+        let stack = stack::of_path(root, path).unwrap_or_default();
+        let filesystems = stack.layers.iter().filter(|layer| layer.kind == LayerKind::Filesystem);
+        let filesystems: Vec<String> = filesystems.map(|layer| layer.name.clone()).collect();
+        let mut kernel = KernelThreads::new(root, &stack.disks, &filesystems);
+        // The first look is the long one.
+        kernel.read();
+        let monitor = Monitor::new(root, stack.disks, Vec::new());
+        Self { monitor, kernel, runtime_ns, began: None, activity: None }
     }
 
-    /// Sees the window begin, and each interval end: what comes after the last one is no part of it.
+    /// Sees the window begin and end.
     pub(super) fn see(&mut self, event: &Event) {
-        match (event, &mut self.window) {
-            (Event::Measuring, window) => {
+        match event {
+            Event::Measuring => {
                 let (at, first) = (Instant::now(), self.monitor.snapshot());
-                *window = Some((at, first.clone(), first));
+                self.began = Some((at, first, self.kernel.read()));
             }
-            (Event::Sample(_), Some((_, _, last))) => *last = self.monitor.snapshot(),
+            Event::Sample(sample) if sample.at_ns >= self.runtime_ns => self.end(),
             _ => {}
         }
     }
 
     /// What happened in the window; absent if there was none.
-    pub(super) fn activity(&self) -> Option<HostActivity> {
-        let (at, first, last) = self.window.as_ref()?;
-        Some(monitor::delta(first, last, *at))
+    pub(super) fn activity(mut self) -> Option<HostActivity> {
+        if self.activity.is_none() {
+            // It ended before its time.
+            self.end();
+        }
+        self.activity
+    }
+
+    fn end(&mut self) {
+        if let Some((at, first, threads)) = &self.began {
+            let last = self.monitor.snapshot();
+            let kernel_threads = kernel::between(threads, &self.kernel.read());
+            self.activity = Some(HostActivity { kernel_threads, ..monitor::delta(first, &last, *at) });
+        }
     }
 }

@@ -57,6 +57,9 @@ pub(super) struct Args {
     /// Warm-up before each, not counted
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
+    /// So many guests on each rung that has one, all at once, each with a disk of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    guests: u32,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -178,8 +181,8 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
 }
 
 fn target((name, ground, guest): Rung, args: &Args) -> TargetSpec {
-    let bare =
-        TargetSpec { name: name.to_owned(), guest: guest.then(GuestSpec::default), ..TargetSpec::default() };
+    let guest = guest.then(|| GuestSpec { count: args.guests, ..GuestSpec::default() });
+    let bare = TargetSpec { name: name.to_owned(), guest, ..TargetSpec::default() };
     let on_device = TargetSpec { device: args.device.clone(), ..bare.clone() };
     let volume = Some(LvmSpec::default());
     match ground {

@@ -1,26 +1,30 @@
 //! One measurement of one cell.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::Cell;
-use iotax_model::record::{CacheDrop, HostActivity, Measurement, Outcome, Sample};
+use iotax_model::record::{CacheDrop, Measurement};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Event, Job};
+use iotax_model::wire::Job;
 use iotax_model::workload::{Verify, Workload};
 use iotax_rig::ledger::Ledger;
-use iotax_rig::monitor::{self, Monitor, Snapshot};
-use iotax_rig::stack;
+use iotax_rig::link::Link;
 
+use super::crowd::{self, Player};
 use super::outpost::Outpost;
-use super::target::Machine;
-use super::{Conductor, Progress, interrupted, nanos_since, now_ms};
+use super::target::Target;
+use super::together;
+use super::watch::{Host, Watch, Watched};
+use super::{Conductor, Progress, interrupted, pair, phases};
 
 /// For what an agent does before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
 /// Bytes a second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
+/// How long a neighbour goes on after what is measured should have ended: that starts a little later.
+const OUTLAST: Nanos = Nanos::from_secs(1);
 
 /// Which cell, and where in the run.
 #[derive(Debug, Clone, Copy)]
@@ -31,67 +35,177 @@ pub(super) struct Place {
 }
 
 impl Conductor<'_> {
-    /// Measures a cell: fresh snapshot, guest resumed, caches dropped, then the work under the monitor's eyes.
+    /// Measures a cell: fresh snapshots, guests resumed, caches dropped, then the work under the monitor's eyes.
     pub(super) fn measure(
         &mut self,
         place: Place,
         ledger: &mut Ledger,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
-        self.reach(place.cell.target, ledger, progress)?;
-        let target = &mut self.targets[place.cell.target];
-        let mut workload = self.order.plan.workloads[place.cell.workload].clone();
+        self.phases.begin(phases::PREPARE);
+        let plan = self.order.plan;
+        let neighbour = self.neighbour_of(place.cell.target);
+        for group in [Some(place.cell.target), neighbour].into_iter().flatten() {
+            self.reach(group, ledger, progress)?;
+        }
+        let (targets, noise) = pair(&mut self.groups, place.cell.target, neighbour);
+        let neighbour = neighbour.map(|group| &plan.neighbours[group - plan.targets.len()]);
+
+        let mut workload = plan.workloads[place.cell.workload].clone();
         // What a snapshot costs is paid by the first writes after it: a warm-up would use it up uncounted.
-        let from_the_first = target.built.has_snapshot() && workload.rw.modifies();
+        let from_the_first =
+            workload.rw.modifies() && targets.iter().any(|target| target.built.has_snapshot());
         if from_the_first {
             workload.ramp_time = Nanos(0);
         }
-        target.renew_snapshots(ledger)?;
-        target.resume()?;
+        for target in targets.iter_mut().chain(noise.iter_mut()) {
+            target.renew_snapshots(ledger)?;
+            target.resume()?;
+        }
         let (mut host_cache, mut guest_cache) = (None, None);
         if workload.invalidate {
-            if let Some(machine) = &mut target.machine {
-                guest_cache = Some(machine.guest.link().drop_caches(None).map_err(interrupted)?);
-            }
-            let host = target.outpost.as_mut().map_or(&mut self.local, Outpost::link);
-            host_cache = Some(host.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
+            guest_cache = drop_in_guests(targets)?;
+            host_cache = drop_on_host(&mut self.local, targets)?;
         }
-        let size = workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0)));
-        workload.offset.0 += target.agent_offset().0;
-        let job = Job {
-            path: target.agent_path().map(|path| path.display().to_string()),
-            workload: workload.clone(),
-            size,
+
+        self.phases.begin(phases::MEASURE);
+        let score = Score {
+            workload: &workload,
+            noise: neighbour.map(|neighbour| outlasting(&neighbour.workload, &workload)),
             seed: job_seed(self.order.seed, place.cell.workload, place.block),
-            interval: interval(&workload),
-            writable: target.built.writable,
-            shared: target.built.shared,
         };
-        // What this machine does says nothing of a target on another one.
-        let monitor = if target.outpost.is_none() {
-            let disks = stack::of_path(Path::new("/"), &target.built.path)?.disks;
-            let threads = target.machine.as_mut().map(Machine::threads).transpose()?;
-            Some(Monitor::new(Path::new("/"), disks, threads.into_iter().collect()))
-        } else {
-            None
-        };
-        let mut watch = Watch::new(monitor);
-        let link = target.link(&mut self.local);
-        let mut outcome =
-            link.run(&job, slack(&job), &mut |event| watch.see(event, progress)).map_err(interrupted)?;
-        if target.machine.is_none() && target.outpost.is_none() {
+        let watched = perform(&score, &mut self.local, targets, noise, progress);
+        self.phases.begin(phases::FINISH);
+        let watched = watched?;
+        targets.iter_mut().chain(noise).try_for_each(Target::pause)?;
+
+        let mut all = together::together(&watched.measured)?;
+        let view = watched.view(all.samples.len());
+        if view.host.is_some() && targets.iter().all(|target| target.machine.is_none()) {
             // The monitor has seen the same, and more.
-            outcome.inside = None;
+            all.outcome.inside = None;
         }
         if from_the_first {
-            outcome
-                .notes
-                .push("writes are measured from the first one after the snapshot, without a warm-up".into());
+            let remark = "writes are measured from the first one after the snapshot, without a warm-up";
+            all.outcome.notes.push(remark.into());
         }
-        target.pause()?;
-        let names = (target.spec.name.as_str(), workload.name.as_str());
-        watch.finish(place, names, outcome, (host_cache, guest_cache))
+        let neighbour = neighbour.map(|neighbour| {
+            let (share, notes) = together::beside(&neighbour.target.name, &watched.noise, all.window);
+            all.outcome.notes.extend(notes);
+            share
+        });
+        Ok(Measurement {
+            target: plan.targets[place.cell.target].name.clone(),
+            workload: workload.name,
+            block: place.block,
+            order: place.order,
+            started_at_ms: view.started_at_ms,
+            host_duration_ns: Some(view.host_duration_ns).filter(|duration| *duration > 0),
+            outcome: all.outcome,
+            samples: all.samples,
+            host: view.host,
+            host_samples: view.host_samples,
+            host_cache,
+            guest_cache,
+            shares: all.shares,
+            neighbour,
+            qemu: view.qemu,
+        })
     }
+}
+
+/// What is played.
+struct Score<'a> {
+    /// By what is measured.
+    workload: &'a Workload,
+    /// By what makes noise beside it.
+    noise: Option<Workload>,
+    seed: u64,
+}
+
+/// Has the agents do their work, and watches.
+fn perform(
+    score: &Score<'_>,
+    local: &mut Link,
+    targets: &mut [Target],
+    noise: &mut [Target],
+    progress: &mut dyn Progress,
+) -> anyhow::Result<Watched> {
+    // What this machine does says nothing of a target on another one.
+    let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.outpost.is_none()).collect();
+    let host = if here.is_empty() { None } else { Some(Host::new(here)?) };
+    let interval = interval(score.workload, targets.len());
+    let (mut players, mut blocks) = (Vec::new(), Vec::new());
+    let mut local = Some(local);
+    for (number, target) in (0..).zip(targets.iter_mut()) {
+        let job = job(target, score.workload, score.seed.wrapping_add(number), interval);
+        let (own, layer) = target.own_link();
+        let link = own.or_else(|| local.take()).context("this host's agent measures one target at a time")?;
+        blocks.extend(layer);
+        players.push(Player { link, slack: slack(&job), job, is_noise: false });
+    }
+    for (number, target) in (0..).zip(noise.iter_mut()) {
+        let workload = score.noise.as_ref().context("noise has a workload")?;
+        // Not the offsets of what is measured.
+        let job = job(target, workload, !score.seed.wrapping_add(number), together::fine(workload));
+        let link = target.own_link().0.context("a neighbour has an agent of its own")?;
+        players.push(Player { link, slack: slack(&job), job, is_noise: true });
+    }
+    let mut watch = Watch::new(host, blocks, &players, score.workload.runtime.0);
+    crowd::play(players, &mut |word| watch.see(word, progress));
+    watch.finish()
+}
+
+/// Has all guests drop their caches, at the same time.
+fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
+    let machines = targets.iter_mut().filter_map(|target| target.machine.as_mut());
+    let links = machines.map(|machine| machine.guest.link());
+    let dropped: Vec<_> = thread::scope(|scope| {
+        let asked: Vec<_> = links.map(|link| scope.spawn(|| link.drop_caches(None))).collect();
+        asked
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    let mut how = None;
+    for dropped in dropped {
+        how = Some(dropped.map_err(interrupted)?);
+    }
+    Ok(how)
+}
+
+/// Drops the caches where the targets are, on this host or another: all at once, else those of each file.
+fn drop_on_host(local: &mut Link, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
+    let mut how = None;
+    for target in targets {
+        let host = target.outpost.as_mut().map_or(&mut *local, Outpost::link);
+        how = Some(host.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
+        if how == Some(CacheDrop::PageCache) {
+            break;
+        }
+    }
+    Ok(how)
+}
+
+fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job {
+    let mut workload = workload.clone();
+    let size = workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0)));
+    workload.offset.0 += target.agent_offset().0;
+    Job {
+        path: target.agent_path().map(|path| path.display().to_string()),
+        workload,
+        size,
+        seed,
+        interval,
+        writable: target.built.writable,
+        shared: target.built.shared,
+    }
+}
+
+/// A neighbour's work for as long as another is measured.
+fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
+    let runtime = Nanos(measured.ramp_time.0 + measured.runtime.0 + OUTLAST.0);
+    Workload { ramp_time: Nanos(0), runtime, ..noise.clone() }
 }
 
 /// What a measurement may take beyond its own length. After it what was written is read back, if it is to be verified.
@@ -110,84 +224,10 @@ fn job_seed(seed: u64, workload: usize, block: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One second, and less for short measurements: about ten intervals.
-fn interval(workload: &Workload) -> Nanos {
+/// One second, and less for short measurements: about ten intervals. Finer where only whole ones count.
+fn interval(workload: &Workload, guests: usize) -> Nanos {
+    if guests > 1 {
+        return together::fine(workload);
+    }
     Nanos((workload.runtime.0 / 10).clamp(100_000_000, 1_000_000_000))
-}
-
-/// Sees the machine at every event of the agent.
-struct Watch {
-    /// Absent for a target on another machine, whose own agent watches that.
-    monitor: Option<Monitor>,
-    started: Option<Started>,
-    samples: Vec<Sample>,
-    host_samples: Vec<HostActivity>,
-}
-
-struct Started {
-    at: Instant,
-    at_ms: u64,
-    /// The first snapshot and the last.
-    seen: Option<(Snapshot, Snapshot)>,
-    host_duration_ns: u64,
-}
-
-impl Watch {
-    fn new(monitor: Option<Monitor>) -> Self {
-        Self { monitor, started: None, samples: Vec::new(), host_samples: Vec::new() }
-    }
-
-    fn see(&mut self, event: &Event, progress: &mut dyn Progress) {
-        match event {
-            Event::Measuring => {
-                let at = Instant::now();
-                let first = self.monitor.as_mut().map(Monitor::snapshot);
-                let seen = first.map(|first| (first.clone(), first));
-                self.started = Some(Started { at, at_ms: now_ms(), seen, host_duration_ns: 0 });
-            }
-            Event::Sample(sample) => {
-                if let Some(started) = &mut self.started {
-                    started.host_duration_ns = nanos_since(started.at);
-                    if let (Some(monitor), Some((_, last))) = (&mut self.monitor, &mut started.seen) {
-                        let now = monitor.snapshot();
-                        self.host_samples.push(monitor::delta(last, &now, started.at));
-                        *last = now;
-                    }
-                }
-                let ios: u64 = sample.tallies.ios();
-                if sample.duration_ns > 0 {
-                    progress.interval(ios as f64 * 1e9 / sample.duration_ns as f64, sample.oldest_ns);
-                }
-                self.samples.push((**sample).clone());
-            }
-            _ => {}
-        }
-    }
-
-    fn finish(
-        self,
-        place: Place,
-        (target, workload): (&str, &str),
-        outcome: Outcome,
-        (host_cache, guest_cache): (Option<CacheDrop>, Option<CacheDrop>),
-    ) -> anyhow::Result<Measurement> {
-        let started = self.started.context("the agent never said that the warm-up was over")?;
-        Ok(Measurement {
-            target: target.to_owned(),
-            workload: workload.to_owned(),
-            block: place.block,
-            order: place.order,
-            started_at_ms: started.at_ms,
-            host_duration_ns: Some(started.host_duration_ns).filter(|duration| *duration > 0),
-            outcome,
-            samples: self.samples,
-            host: started.seen.map(|(first, last)| monitor::delta(&first, &last, started.at)),
-            host_samples: self.host_samples,
-            host_cache,
-            guest_cache,
-            shares: Vec::new(),
-            neighbour: None,
-            qemu: None,
-        })
-    }
 }

@@ -1,7 +1,7 @@
 //! What guests are booted with, and booting them.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::target::Accel;
@@ -33,6 +33,8 @@ pub(crate) struct Guests {
     accel: Accel,
     accel_reason: String,
     qemu_version: String,
+    /// What it took to learn all that.
+    prepared_in: Duration,
 }
 
 /// Whether guests can be booted at all, or what is missing and how to get it.
@@ -57,6 +59,7 @@ impl Guests {
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
+        let begun = Instant::now();
         possible(options)?;
         let qemu_version = guest::qemu_version()?;
         let kernel = find_kernel(options)?;
@@ -69,7 +72,19 @@ impl Guests {
         let wanted = options.accel.unwrap_or(Accel::Auto);
         let (accel, accel_reason) =
             accel::resolve(wanted, &kernel, &initramfs, &run_dir, &marker, stop).map_err(interrupted)?;
-        Ok(Self { kernel, initramfs, run_dir, accel, accel_reason, qemu_version })
+        Ok(Self {
+            kernel,
+            initramfs,
+            run_dir,
+            accel,
+            accel_reason,
+            qemu_version,
+            prepared_in: begun.elapsed(),
+        })
+    }
+
+    pub(super) fn prepared_in(&self) -> Duration {
+        self.prepared_in
     }
 
     pub(crate) fn accel(&self) -> Accel {
@@ -85,14 +100,14 @@ impl Guests {
     }
 
     /// Boots the guests of all targets side by side and pauses each as soon as its agent answers.
-    pub(super) fn boot(
+    pub(super) fn boot<'t>(
         &self,
-        targets: &mut [Target],
+        targets: impl Iterator<Item = &'t mut Target>,
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         let mut booting = Vec::new();
-        for target in targets.iter_mut().filter(|target| target.is_guest()) {
+        for target in targets.filter(|target| target.is_guest()) {
             let guest = self.start(target, ledger, stop)?;
             booting.push((target, guest));
         }

@@ -3,22 +3,26 @@
 //! It never makes load itself: every measurement is made by an agent.
 
 mod cell;
+mod crowd;
 mod guests;
 mod outpost;
+mod phases;
 mod progress;
 mod target;
+mod together;
+mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use iotax_model::findings::Recovery;
 use iotax_model::plan::Plan;
-use iotax_model::record::Environment;
+use iotax_model::record::{Environment, Phase};
 use iotax_model::schedule::{self, Cell};
-use iotax_model::target::Accel;
+use iotax_model::target::{Accel, TargetSpec};
 use iotax_model::warning::{Warning, WarningKind};
 use iotax_results::store::{RunState, Store};
 use iotax_rig::facts;
@@ -29,6 +33,7 @@ use iotax_rig::target::device::Permission;
 
 pub(crate) use guests::{GuestOptions, Guests, possible as guests_possible};
 pub(crate) use outpost::{Outposts, RemoteOptions};
+use phases::Phases;
 pub(crate) use progress::{Progress, Step};
 use target::Target;
 
@@ -92,12 +97,16 @@ pub(crate) fn carry_out(
     stop: &Interrupt,
 ) -> anyhow::Result<Ended> {
     store.set_state(order.run, RunState::Running)?;
+    let mut phases = Phases::default();
+    phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
+    phases.begin(phases::PROVISION);
+    let local = local_agent(stop)?;
     let mut conductor =
-        Conductor { order, local: local_agent(stop)?, outposts, targets: Vec::new(), lost: HashMap::new() };
+        Conductor { order, local, outposts, groups: Vec::new(), lost: HashMap::new(), phases };
     let result = conductor
         .set_up(tag, ledger, store, progress, stop)
         .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
-    conductor.dismiss(ledger);
+    store.add_phases(order.run, &conductor.end(ledger))?;
     let ended = match result {
         // Whatever failed while the user stopped the run failed for that.
         Err(_) if stop.load(Ordering::Relaxed) => Ok(Ended::Interrupted),
@@ -121,9 +130,11 @@ struct Conductor<'a> {
     local: Link,
     /// Agents on other machines whose targets do not stand yet.
     outposts: Outposts,
-    targets: Vec<Target>,
+    /// What the plan's targets, and after them its neighbours, consist of: one, or one for each guest.
+    groups: Vec<Vec<Target>>,
     /// Targets that could not be started again after a failure, and why; the others go on without them.
     lost: HashMap<usize, String>,
+    phases: Phases,
 }
 
 impl Conductor<'_> {
@@ -143,39 +154,63 @@ impl Conductor<'_> {
 
         progress.phase("creating files");
         let mut builder = Builder::new(tag, order.plan, order.permission.clone());
-        for spec in &order.plan.targets {
-            let mut outpost = self.outposts.take(&spec.name);
-            let built = match &mut outpost {
-                Some(outpost) => outpost.build(order.plan.size()),
-                None => builder.build(spec, ledger).map_err(Into::into),
-            };
-            let built = built.with_context(|| format!("target {:?}", spec.name))?;
-            for warning in &built.warnings {
+        for spec in order.plan.everything() {
+            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, ledger));
+            let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
+            for warning in group.iter().flat_map(|target| &target.built.warnings) {
                 progress.note(&format!("{}: {}", spec.name, warning.evidence));
                 let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
                 store.put_warning(order.run, &warning)?;
             }
-            self.targets.push(Target::new(spec.clone(), built, outpost));
+            self.groups.push(group);
+        }
+        let neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
+        for target in neighbours.filter(|target| !target.is_guest() && target.outpost.is_none()) {
+            // The run's agent measures meanwhile.
+            target.agent = Some(local_agent(stop)?);
         }
 
         if let Some(guests) = order.guests {
+            self.phases.begin(phases::BOOT);
             progress.phase("booting guests");
-            guests.boot(&mut self.targets, ledger, stop)?;
+            guests.boot(self.groups.iter_mut().flatten(), ledger, stop)?;
         }
-        for number in 0..self.targets.len() {
-            self.fill(number, progress)?;
-            store.put_target(order.run, &self.targets[number].record()?)?;
+        self.phases.begin(phases::FILL);
+        for group in 0..self.groups.len() {
+            for member in 0..self.groups[group].len() {
+                self.fill(group, member, progress)?;
+            }
+        }
+        for group in &self.groups[..order.plan.targets.len()] {
+            let record = group.first().map(Target::record).transpose()?;
+            record.map_or(Ok(()), |record| store.put_target(order.run, &record))?;
         }
         if order.keep {
-            self.targets.iter_mut().try_for_each(|target| target.keep(ledger))?;
+            self.groups.iter_mut().flatten().try_for_each(|target| target.keep(ledger))?;
         }
         Ok(())
     }
 
-    /// Fills a target. Alike, targets beneath which duplicates are found would share one copy.
-    fn fill(&mut self, number: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
-        let seed = self.order.seed.wrapping_add(number as u64);
-        self.targets[number].fill(&mut self.local, &self.order.plan.content(), seed, progress)
+    fn build(
+        &mut self,
+        spec: TargetSpec,
+        builder: &mut Builder,
+        ledger: &mut Ledger,
+    ) -> anyhow::Result<Target> {
+        let mut outpost = self.outposts.take(&spec.name);
+        let built = match &mut outpost {
+            Some(outpost) => outpost.build(self.order.plan.size()),
+            None => builder.build(&spec, ledger).map_err(Into::into),
+        };
+        let built = built.with_context(|| format!("target {:?}", spec.name))?;
+        Ok(Target::new(spec, built, outpost))
+    }
+
+    /// Fills a target, each with other data: alike, those beneath which duplicates are found would share one copy.
+    fn fill(&mut self, group: usize, member: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        let before: usize = self.groups[..group].iter().map(Vec::len).sum();
+        let seed = self.order.seed.wrapping_add((before + member) as u64);
+        self.groups[group][member].fill(&mut self.local, &self.order.plan.content(), seed, progress)
     }
 
     /// Measures every cell that is still to be measured.
@@ -228,39 +263,77 @@ impl Conductor<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// After a failure: a new agent or a newly booted guest, so that one lost measurement does not cost the next.
+    /// After a failure: a new agent or newly booted guests, so that one lost measurement does not cost the next. Of several
+    /// those that answer go on.
     fn restart(&mut self, cell: Cell, ledger: &mut Ledger, stop: &Interrupt) -> anyhow::Result<()> {
+        self.phases.begin(phases::BOOT);
         self.local = local_agent(stop)?;
-        let target = &mut self.targets[cell.target];
-        if let Some(outpost) = &mut target.outpost {
-            outpost.give_up();
+        let neighbour = self.neighbour_of(cell.target);
+        let (targets, noise) = pair(&mut self.groups, cell.target, neighbour);
+        let mut all: Vec<&mut Target> = targets.iter_mut().chain(noise).collect();
+        let some_are_lost = all.iter_mut().any(|target| target.is_lost());
+        for target in all {
+            if some_are_lost && !target.is_lost() {
+                target.pause()?;
+                continue;
+            }
+            if let Some(outpost) = &mut target.outpost {
+                outpost.give_up();
+            }
+            match self.order.guests {
+                Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop)?,
+                _ if target.agent.is_some() => target.agent = Some(local_agent(stop)?),
+                _ => {}
+            }
         }
-        match self.order.guests {
-            Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
-    /// Makes a link anew that a failure broke, to a target on another machine. What its agent made went with it.
+    /// The place of a target's neighbour among the groups.
+    fn neighbour_of(&self, target: usize) -> Option<usize> {
+        let plan = self.order.plan;
+        let name = plan.targets[target].neighbour.as_ref()?;
+        let place = plan.neighbours.iter().position(|neighbour| neighbour.target.name == *name)?;
+        Some(plan.targets.len() + place)
+    }
+
+    /// Makes links anew that a failure broke, to targets on other machines. What an agent made went with it.
     fn reach(
         &mut self,
-        number: usize,
+        group: usize,
         ledger: &mut Ledger,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
-        let outpost = self.targets[number].outpost.as_mut();
-        let made_anew = outpost.map(|outpost| outpost.reach(ledger)).transpose()?;
-        if made_anew == Some(true) { self.fill(number, progress) } else { Ok(()) }
+        for member in 0..self.groups[group].len() {
+            let outpost = self.groups[group][member].outpost.as_mut();
+            if outpost.map(|outpost| outpost.reach(ledger)).transpose()? == Some(true) {
+                self.fill(group, member, progress)?;
+            }
+        }
+        Ok(())
     }
 
-    /// Ends the agents on other machines.
-    fn dismiss(&mut self, ledger: &mut Ledger) {
+    /// Ends the guests and the agents, here and on other machines. Where the time went.
+    fn end(mut self, ledger: &mut Ledger) -> Vec<Phase> {
+        self.phases.begin(phases::FINISH);
         self.outposts.dismiss(ledger);
-        self.targets
-            .iter_mut()
-            .filter_map(|target| target.outpost.as_mut())
-            .for_each(|outpost| outpost.dismiss(ledger));
+        let outposts = self.groups.iter_mut().flatten().filter_map(|target| target.outpost.as_mut());
+        outposts.for_each(|outpost| outpost.dismiss(ledger));
+        drop((self.groups, self.local));
+        self.phases.finish()
     }
+}
+
+/// What a target consists of, and its neighbour: nothing if it has none.
+fn pair(
+    groups: &mut [Vec<Target>],
+    target: usize,
+    neighbour: Option<usize>,
+) -> (&mut [Target], &mut [Target]) {
+    let Some(neighbour) = neighbour else { return (&mut groups[target], &mut []) };
+    // Neighbours come after all targets.
+    let (targets, neighbours) = groups.split_at_mut(neighbour);
+    (&mut targets[target], &mut neighbours[0])
 }
 
 /// Starts the agent on this host.
@@ -322,19 +395,16 @@ pub(crate) fn estimate_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -
         plan.workloads.iter().map(|w| w.ramp_time.as_secs_f64() + w.runtime.as_secs_f64() + BETWEEN).sum();
     let cells = plan.targets.len() * plan.workloads.len() * plan.repeat as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
-    let fill = plan.targets.iter().filter(|t| t.file.is_some()).count() as f64 * plan.size().0 as f64 / FILL;
-    let guests = plan.targets.iter().filter(|t| t.guest.is_some()).count() as f64;
+    let built = plan.everything().filter(|t| t.path.is_none()).flat_map(target::instances).count();
+    let fill = built as f64 * plan.size().0 as f64 / FILL;
+    let guests = plan.everything().filter_map(|t| t.guest.as_ref()).map(|guest| guest.count).sum::<u32>();
+    let guests = f64::from(guests);
     let boot = match accel {
         Some(Accel::Tcg) => 2.0 + 1.5 * guests,
         Some(_) => 1.0 + 0.5 * guests,
         None => 0.0,
     };
     left * per_block * plan.targets.len() as f64 * f64::from(plan.repeat) + fill + boot
-}
-
-/// Time since a moment, as the records have it.
-fn nanos_since(start: Instant) -> u64 {
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds since 1970-01-01 UTC.

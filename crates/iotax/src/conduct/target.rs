@@ -8,7 +8,7 @@ use iotax_model::target::{Accel, Layer, LayerKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Area};
 use iotax_model::workload::Content;
-use iotax_rig::guest::Guest;
+use iotax_rig::guest::{BlockLayer, Guest};
 use iotax_rig::ledger::{Entry, Ledger};
 use iotax_rig::link::Link;
 use iotax_rig::monitor::GuestThreads;
@@ -33,12 +33,15 @@ impl Machine {
     }
 }
 
+/// A target, or one of its guests where it has several.
 pub(super) struct Target {
     pub(super) spec: TargetSpec,
     pub(super) built: Built,
     pub(super) machine: Option<Machine>,
     /// The agent on the other machine that it is on, if it is on one.
     pub(super) outpost: Option<Outpost>,
+    /// An agent on this host that measures nothing else. Absent: the guest's, the outpost's or the run's.
+    pub(super) agent: Option<Link>,
     /// The overlay that stands now, and how many there were.
     overlay: Option<(PathBuf, Entry)>,
     overlays: u32,
@@ -46,9 +49,28 @@ pub(super) struct Target {
     volume_snapshot: Option<Entry>,
 }
 
+/// What is built for a target: itself, or a disk for each of its guests. The names of all but the first have a number, with a
+/// sign that no target's own name may contain.
+pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
+    let count = spec.guest.as_ref().map_or(1, |guest| guest.count);
+    (1..=count).map(|number| match number {
+        1 => spec.clone(),
+        _ => TargetSpec { name: format!("{}+{number}", spec.name), ..spec.clone() },
+    })
+}
+
 impl Target {
     pub(super) fn new(spec: TargetSpec, built: Built, outpost: Option<Outpost>) -> Self {
-        Self { spec, built, machine: None, outpost, overlay: None, overlays: 0, volume_snapshot: None }
+        Self {
+            spec,
+            built,
+            machine: None,
+            outpost,
+            agent: None,
+            overlay: None,
+            overlays: 0,
+            volume_snapshot: None,
+        }
     }
 
     pub(super) fn is_guest(&self) -> bool {
@@ -67,11 +89,24 @@ impl Target {
 
     /// The agent that measures it.
     pub(super) fn link<'a>(&'a mut self, local: &'a mut Link) -> &'a mut Link {
+        self.own_link().0.unwrap_or(local)
+    }
+
+    /// Its own agent, if it has one, and QEMU's block layer beneath its guest.
+    pub(super) fn own_link(&mut self) -> (Option<&mut Link>, Option<BlockLayer<'_>>) {
         match (&mut self.machine, &mut self.outpost) {
-            (Some(machine), _) => machine.guest.link(),
-            (None, Some(outpost)) => outpost.link(),
-            (None, None) => local,
+            (Some(machine), _) => {
+                let (link, blocks) = machine.guest.link_and_blocks();
+                (Some(link), Some(blocks))
+            }
+            (None, Some(outpost)) => (Some(outpost.link()), None),
+            (None, None) => (self.agent.as_mut(), None),
         }
+    }
+
+    /// Whether the conversation with its own agent is over and it must be started anew.
+    pub(super) fn is_lost(&mut self) -> bool {
+        self.own_link().0.is_some_and(|link| link.is_over())
     }
 
     pub(super) fn resume(&mut self) -> anyhow::Result<()> {
@@ -185,7 +220,8 @@ impl Target {
             let accel =
                 self.machine.as_ref().map(|machine| machine.accel.word().to_uppercase()).unwrap_or_default();
             let machine = format!("{} vCPU, {}, {accel}", guest.vcpus, human::bytes(guest.memory.0));
-            layers.push(Layer::new(LayerKind::Guest, "guest", machine));
+            let name = if guest.count > 1 { format!("{} guests", guest.count) } else { "guest".to_owned() };
+            layers.push(Layer::new(LayerKind::Guest, name, machine));
         }
         let machine = self.machine.as_ref();
         Ok(TargetRecord {

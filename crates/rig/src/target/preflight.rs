@@ -143,11 +143,12 @@ fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     )))
 }
 
-/// An image, its overlay, and what formats add for their tables.
+/// For each guest an image, its overlay, and what formats add for their tables.
 fn file_space(target: &TargetSpec, size: Bytes) -> u64 {
     let snapshot = target.file.as_ref().is_some_and(|file| file.snapshot.is_some());
     let images = if snapshot { 2 } else { 1 };
-    images * (size.0 + size.0 / 50)
+    let guests = target.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
+    guests * images * (size.0 + size.0 / 50)
 }
 
 fn filesystem_of(dir: &Path) -> Option<u64> {

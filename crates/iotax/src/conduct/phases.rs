@@ -1,0 +1,78 @@
+//! Where the wall time of a run goes.
+
+use std::time::{Duration, Instant};
+
+use iotax_model::record::Phase;
+
+/// Files and devices are made, and what boots guests.
+pub(super) const PROVISION: &str = "provision";
+pub(super) const BOOT: &str = "boot";
+pub(super) const FILL: &str = "fill";
+/// Before a measurement: snapshots renewed, guests resumed, caches dropped.
+pub(super) const PREPARE: &str = "prepare";
+/// Warm-up and window.
+pub(super) const MEASURE: &str = "measure";
+/// After a measurement: guests paused, results stored. At the run's end guests are ended.
+pub(super) const FINISH: &str = "finish";
+
+/// A stopwatch that counts every moment in one phase.
+#[derive(Debug, Default)]
+pub(super) struct Phases {
+    spent: Vec<(&'static str, Duration)>,
+    now: Option<(&'static str, Instant)>,
+}
+
+impl Phases {
+    /// What is done from here on.
+    pub(super) fn begin(&mut self, name: &'static str) {
+        self.end();
+        self.now = Some((name, Instant::now()));
+    }
+
+    /// Adds time that passed before.
+    pub(super) fn add(&mut self, name: &'static str, time: Duration) {
+        match self.spent.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, spent)) => *spent += time,
+            None => self.spent.push((name, time)),
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some((name, begun)) = self.now.take() {
+            self.add(name, begun.elapsed());
+        }
+    }
+
+    /// Stops; what was spent in the order in which it was first done.
+    pub(super) fn finish(mut self) -> Vec<Phase> {
+        self.end();
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.spent
+            .into_iter()
+            .map(|(name, time)| Phase { name: name.to_owned(), duration_ns: nanos(time) })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_moment_is_in_one_phase() {
+        let begun = Instant::now();
+        let mut phases = Phases::default();
+        phases.add(PROVISION, Duration::from_secs(7));
+        for name in [PREPARE, MEASURE, PREPARE] {
+            phases.begin(name);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let spent = phases.finish();
+        let names: Vec<&str> = spent.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, [PROVISION, PREPARE, MEASURE]);
+        assert_eq!(spent[0].duration_ns, 7_000_000_000);
+        let timed: u64 = spent[1..].iter().map(|phase| phase.duration_ns).sum();
+        assert!((15_000_000..=begun.elapsed().as_nanos()).contains(&u128::from(timed)), "{spent:?}");
+        assert!(spent[1].duration_ns >= 10_000_000, "{spent:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! What several guests did in the window in which all of them ran.
+//!
+//! Each agent's samples are placed on the host's clock by the moment at which its window began. The common window reaches
+//! from the last beginning to the first end. What counts are intervals that lie in it as a whole: as many of each guest, so that
+//! all have the same time.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use iotax_model::record::{
+    CpuTime, DiskActivity, ErrorCount, HostActivity, HostCpu, Outcome, Pressure, Sample, Share, Tallies,
+};
+use iotax_model::units::Nanos;
+use iotax_model::workload::Workload;
+
+/// The interval of samples of which only those count that lie wholly in a window: little is lost at its ends.
+pub(super) fn fine(workload: &Workload) -> Nanos {
+    Nanos((workload.runtime.0 / 10).clamp(10_000_000, 100_000_000))
+}
+
+/// What one agent did.
+#[derive(Debug, Clone)]
+pub(super) struct Ran {
+    /// When its window began, by the host's clock.
+    pub(super) began: Instant,
+    pub(super) samples: Vec<Sample>,
+    pub(super) outcome: Outcome,
+}
+
+/// What all did.
+#[derive(Debug)]
+pub(super) struct Together {
+    pub(super) outcome: Outcome,
+    /// The intervals that count, over all.
+    pub(super) samples: Vec<Sample>,
+    /// Of each, if there are several.
+    pub(super) shares: Vec<Share>,
+    /// From the last beginning, when all ran, to the end of what counts.
+    pub(super) window: Window,
+}
+
+/// A stretch of the host's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) begin: Instant,
+    pub(super) end: Instant,
+}
+
+impl Window {
+    /// From the last beginning to the first end.
+    fn common(all: &[Ran]) -> Option<Self> {
+        Some(Self { begin: all.iter().map(|ran| ran.began).max()?, end: all.iter().map(Ran::ended).min()? })
+    }
+}
+
+impl Ran {
+    fn ended(&self) -> Instant {
+        self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
+    }
+
+    /// Its intervals of full length that lie wholly in a window; they follow one another.
+    fn within(&self, window: Window) -> Vec<&Sample> {
+        let full = self.samples.first().map_or(0, |sample| sample.duration_ns);
+        let at = |ns| self.began + Duration::from_nanos(ns);
+        let whole = |sample: &&Sample| {
+            sample.duration_ns == full
+                && at(sample.at_ns - sample.duration_ns) >= window.begin
+                && at(sample.at_ns) <= window.end
+        };
+        self.samples.iter().filter(whole).collect()
+    }
+}
+
+/// The intervals of each in a window: as many of one as of another.
+fn alike(all: &[Ran], window: Window) -> Vec<Vec<&Sample>> {
+    let mut parts: Vec<Vec<&Sample>> = all.iter().map(|ran| ran.within(window)).collect();
+    let count = parts.iter().map(Vec::len).min().unwrap_or(0);
+    parts.iter_mut().for_each(|part| part.truncate(count));
+    parts
+}
+
+fn length_ns(samples: &[&Sample]) -> u64 {
+    samples.iter().map(|sample| sample.duration_ns).sum()
+}
+
+fn sum<'a>(samples: impl Iterator<Item = &'a Sample>) -> Tallies {
+    samples.fold(Tallies::default(), |mut all, sample| {
+        all.merge(&sample.tallies);
+        all
+    })
+}
+
+/// What all did together. One alone keeps everything that it said.
+pub(super) fn together(all: &[Ran]) -> anyhow::Result<Together> {
+    if let [only] = all {
+        let window = Window { begin: only.began, end: only.ended() };
+        let Ran { samples, outcome, .. } = only.clone();
+        return Ok(Together { outcome, samples, shares: Vec::new(), window });
+    }
+    let common = Window::common(all);
+    let parts = common.map(|window| alike(all, window)).unwrap_or_default();
+    let (Some(common), Some(first @ [_, ..])) = (common, parts.first().map(Vec::as_slice)) else {
+        let begins = || all.iter().map(|ran| ran.began);
+        let apart = begins().max().zip(begins().min()).map_or(Duration::ZERO, |(last, first)| last - first);
+        anyhow::bail!(
+            "there is no interval in which all guests ran: they began {} ms apart; give a longer runtime",
+            apart.as_millis()
+        );
+    };
+    let duration_ns = length_ns(first);
+    let shares: Vec<Share> = (1..)
+        .zip(&parts)
+        .map(|(number, part): (u32, _)| Share {
+            name: number.to_string(),
+            duration_ns,
+            tallies: sum(part.iter().copied()),
+        })
+        .collect();
+    let samples = (0..first.len()).map(|place| over_all(&parts, place, duration_ns / first.len() as u64));
+    Ok(Together {
+        samples: samples.collect(),
+        window: Window { end: common.begin + Duration::from_nanos(duration_ns), ..common },
+        outcome: merged(all, duration_ns, &shares),
+        shares,
+    })
+}
+
+/// One interval of all, at its place among those that count.
+fn over_all(parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
+    let here = || parts.iter().filter_map(|part| part.get(place).copied());
+    Sample {
+        at_ns: duration_ns * (place as u64 + 1),
+        duration_ns,
+        tallies: sum(here()),
+        oldest_ns: here().filter_map(|sample| sample.oldest_ns).max(),
+    }
+}
+
+/// What they say of the whole, in one: their remarks with the number of the guest.
+fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
+    let mut outcome = Outcome { duration_ns, ..Outcome::default() };
+    for (number, Ran { outcome: one, .. }) in (1..).zip(all) {
+        outcome.ramp_ios += one.ramp_ios;
+        // The engine's CPU is known of a guest's own window, which is a little longer than what counts.
+        let part = |ns: u64| {
+            u64::try_from(u128::from(ns) * u128::from(duration_ns) / u128::from(one.duration_ns.max(1)))
+                .unwrap_or(ns)
+        };
+        outcome.cpu.user_ns += part(one.cpu.user_ns);
+        outcome.cpu.system_ns += part(one.cpu.system_ns);
+        outcome.notes.extend(one.notes.iter().map(|note| format!("guest {number}: {note}")));
+        let failed: u64 = one.errors.iter().map(|error| error.count).sum();
+        if failed > 0 {
+            outcome.notes.push(format!("guest {number}: {failed} I/Os failed"));
+        }
+        one.errors.iter().for_each(|error| add_error(&mut outcome.errors, error));
+        outcome.ioengine = outcome.ioengine.or(one.ioengine);
+        outcome.pacing = match (outcome.pacing, one.pacing) {
+            (Some(sum), Some(pacing)) => Some(sum.merge(pacing)),
+            (sum, pacing) => sum.or(pacing),
+        };
+        outcome.stop = outcome.stop.or(one.stop);
+        if let Some(findings) = &one.verify {
+            outcome.verify.get_or_insert_default().merge(findings.clone());
+        }
+    }
+    shares.iter().for_each(|share| outcome.tallies.merge(&share.tallies));
+    let inside: Option<Vec<&HostActivity>> = all.iter().map(|ran| ran.outcome.inside.as_ref()).collect();
+    outcome.inside = inside.map(|machines| added_up(&machines));
+    outcome
+}
+
+fn add_error(errors: &mut Vec<ErrorCount>, error: &ErrorCount) {
+    let same = |known: &&mut ErrorCount| known.error == error.error && known.direction == error.direction;
+    match errors.iter_mut().find(same) {
+        Some(known) => {
+            known.count += error.count;
+            known.last_offset = error.last_offset;
+        }
+        None => errors.push(error.clone()),
+    }
+}
+
+/// What several machines did, each over its own window: times and I/Os summed, shares of time averaged. What one of them does
+/// not know is absent.
+fn added_up(machines: &[&HostActivity]) -> HostActivity {
+    let longest =
+        |of: fn(&HostActivity) -> u64| machines.iter().map(|machine| of(machine)).max().unwrap_or(0);
+    let cpus: Option<Vec<HostCpu>> = machines.iter().map(|machine| machine.cpu).collect();
+    let pressures: Option<Vec<Pressure>> = machines.iter().map(|machine| machine.pressure).collect();
+    HostActivity {
+        at_ns: longest(|machine| machine.at_ns),
+        duration_ns: longest(|machine| machine.duration_ns),
+        disks: disks(machines),
+        cpu: cpus.and_then(|all| all.into_iter().reduce(add_cpu)),
+        pressure: pressures.and_then(|all| all.into_iter().reduce(add_pressure)),
+        guest_threads: BTreeMap::new(),
+        kernel_threads: kernel_threads(machines),
+    }
+}
+
+fn add_cpu(one: HostCpu, other: HostCpu) -> HostCpu {
+    HostCpu {
+        user_ns: one.user_ns + other.user_ns,
+        system_ns: one.system_ns + other.system_ns,
+        irq_ns: one.irq_ns + other.irq_ns,
+        iowait_ns: one.iowait_ns.zip(other.iowait_ns).map(|(one, other)| one + other),
+        idle_ns: one.idle_ns + other.idle_ns,
+        steal_ns: one.steal_ns + other.steal_ns,
+        guest_ns: one.guest_ns + other.guest_ns,
+    }
+}
+
+fn add_pressure(one: Pressure, other: Pressure) -> Pressure {
+    Pressure {
+        io_some_ns: one.io_some_ns + other.io_some_ns,
+        io_full_ns: one.io_full_ns + other.io_full_ns,
+        cpu_some_ns: one.cpu_some_ns + other.cpu_some_ns,
+        memory_some_ns: one.memory_some_ns + other.memory_some_ns,
+    }
+}
+
+/// By name: the guests of a target call their disks alike.
+fn disks(machines: &[&HostActivity]) -> BTreeMap<String, DiskActivity> {
+    let mut all: BTreeMap<String, DiskActivity> = BTreeMap::new();
+    for (name, disk) in machines.iter().flat_map(|machine| &machine.disks) {
+        let sum = all.entry(name.clone()).or_default();
+        let ios = |disk: &DiskActivity| (disk.reads + disk.writes) as f64;
+        let waited = |disk: &DiskActivity| disk.mean_wait_ns.map_or(0.0, |mean| mean * ios(disk));
+        let (waited, count) = (waited(sum) + waited(disk), ios(sum) + ios(disk));
+        *sum = DiskActivity {
+            reads: sum.reads + disk.reads,
+            read_bytes: sum.read_bytes + disk.read_bytes,
+            read_merges: sum.read_merges + disk.read_merges,
+            writes: sum.writes + disk.writes,
+            write_bytes: sum.write_bytes + disk.write_bytes,
+            write_merges: sum.write_merges + disk.write_merges,
+            busy: sum.busy + disk.busy / machines.len() as f64,
+            mean_wait_ns: (count > 0.0).then(|| waited / count),
+        };
+    }
+    all
+}
+
+fn kernel_threads(machines: &[&HostActivity]) -> BTreeMap<String, CpuTime> {
+    let mut all: BTreeMap<String, CpuTime> = BTreeMap::new();
+    for (name, time) in machines.iter().flat_map(|machine| &machine.kernel_threads) {
+        let sum = all.entry(name.clone()).or_default();
+        *sum = CpuTime { user_ns: sum.user_ns + time.user_ns, system_ns: sum.system_ns + time.system_ns };
+    }
+    all
+}
+
+/// What a neighbour did in a window, and what is to be said of it.
+pub(super) fn beside(name: &str, all: &[Ran], window: Window) -> (Share, Vec<String>) {
+    let parts = alike(all, window);
+    let share = Share {
+        name: name.to_owned(),
+        duration_ns: parts.first().map_or(0, |part| length_ns(part)),
+        tallies: sum(parts.iter().flatten().copied()),
+    };
+    let mut notes = vec![format!("the host's CPU time contains that of the neighbour {name}")];
+    if all.iter().any(|ran| ran.ended() < window.end) {
+        notes.push(format!("the neighbour {name} fell silent before the window's end"));
+    }
+    (share, notes)
+}
+
+#[cfg(test)]
+mod tests;
