@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_results::judge::{Judgement, judge};
+use iotax_results::judge::{Judgement, Timing, judge};
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 
@@ -101,6 +101,16 @@ impl Output {
             print_line!("{:#}", exchange::json::document(run, judgement));
         } else {
             print_line!("{}", tables.trim_end());
+        }
+    }
+
+    /// Where the time went, beneath the tables.
+    pub(super) fn print_timing(&self, timing: Option<&Timing>) {
+        let text = report::terminal::timing(timing, DEFAULT_WIDTH);
+        if self.json_on_stdout() {
+            say!("\n{}", text.trim_end());
+        } else {
+            print_line!("\n{}", text.trim_end());
         }
     }
 }

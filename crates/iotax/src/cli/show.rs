@@ -12,6 +12,9 @@ use super::{Failure, OrExit};
 pub(super) struct Args {
     /// Number of the run, as iotax list shows it [default: the newest]
     run: Option<i64>,
+    /// Show where the run's wall time went as well
+    #[arg(long)]
+    timing: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -27,6 +30,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             .context("the store has no run yet")
             .or_exit(Exit::Usage)?,
     };
-    args.output.report(&store, run, args.output.html.as_deref())?;
+    let judgement = args.output.report(&store, run, args.output.html.as_deref())?;
+    if args.timing {
+        args.output.print_timing(judgement.timing.as_ref());
+    }
     Ok(Exit::Fine)
 }

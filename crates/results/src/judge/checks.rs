@@ -4,6 +4,7 @@ use iotax_model::record::{CacheDrop, Measurement, Stop};
 use iotax_model::units::human;
 use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
+use super::edges::{Edge, other_devices};
 use super::figures::bottom_disks;
 use super::{Comparison, each_cell, measured};
 use crate::stats::steady::steadiness;
@@ -21,9 +22,12 @@ const BACKLOG: f64 = 0.01;
 const SERVED: f64 = 0.5;
 
 /// Everything the records show, run by run, target by target, measurement by measurement.
-pub(super) fn check(run: &Run, comparisons: &[Comparison]) -> Vec<Warning> {
+///
+/// `broken` are edges whose ends stand on different devices.
+pub(super) fn check(run: &Run, comparisons: &[Comparison], broken: &[Edge]) -> Vec<Warning> {
     let mut found: Vec<Warning> = incomplete_run(run).into_iter().collect();
     found.extend(missing_comparisons(run, comparisons));
+    found.extend(broken.iter().filter_map(|edge| not_one_layer(run, edge)));
     found.extend(emulated(run));
     for measurement in &run.measurements {
         let Some(workload) = run.plan.workloads.iter().find(|w| w.name == measurement.workload) else {
@@ -75,9 +79,10 @@ fn missing_comparisons<'a>(
     run: &'a Run,
     comparisons: &'a [Comparison],
 ) -> impl Iterator<Item = Warning> + 'a {
-    each_cell(run).filter_map(|(workload, target)| {
-        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == target);
-        if compared || target == run.plan.baseline {
+    each_cell(run).filter_map(|(workload, spec)| {
+        let target = &spec.name;
+        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
+        if compared || *target == run.plan.baseline {
             return None;
         }
         let blocks = |target: &str| measured(run, workload, target).len();
@@ -93,6 +98,21 @@ fn missing_comparisons<'a>(
             evidence,
             remedy: format!("iotax resume {} measures what is missing", run.id),
         })
+    })
+}
+
+fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
+    let (from, to) = other_devices(run, edge)?;
+    Some(Warning {
+        kind: WarningKind::Incomplete,
+        target: Some(edge.to.clone()),
+        workload: None,
+        block: None,
+        evidence: format!(
+            "{} stands on {to} and {} on {from}, so what {} costs cannot be told from what the devices differ by",
+            edge.to, edge.from, edge.name
+        ),
+        remedy: "put both on one device".into(),
     })
 }
 

@@ -100,7 +100,7 @@ pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, measurement.outcome.cpu.total_ns())
 }
 
-fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
+pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
     let ios = measurement.outcome.tallies.ios();
     (ios > 0).then(|| ns as f64 / ios as f64)
 }

@@ -1,17 +1,29 @@
 //! From a run's records to what can be said of them.
 //!
-//! Every target is compared with the plan's baseline on every workload by every [`Metric`], and each guest with the
-//! guest before it in the plan. Each metric is one family of hypotheses for Holm's procedure: in a closed loop,
-//! I/Os per second, bytes per second and mean latency are one statement in three units, so they are not counted
-//! against one another. The neighbours answer a question of their own and are families of their own.
+//! Every target is compared with the plan's baseline on every workload by every [`Metric`], which gives the total, and along
+//! the [`edges()`] of the ladder, which gives each layer's part. Each metric is one family of hypotheses for Holm's procedure: in
+//! a closed loop, I/Os per second, bytes per second and mean latency are one statement in three units, so they are not
+//! counted against one another. The steps answer a question of their own and are families of their own; only those that
+//! leave the baseline are its comparisons again, so that no two verdicts stand on one pair.
 
 mod checks;
+pub mod crowd;
+pub mod edges;
 pub mod figures;
+pub mod inside;
+mod parts;
+pub mod roles;
+pub mod timing;
 
-use iotax_model::Warning;
 use iotax_model::record::Measurement;
+use iotax_model::{TargetSpec, Warning};
 
+pub use crowd::{Crowd, Noise};
+pub use edges::{Edge, edges};
 pub use figures::{Metric, Summary};
+pub use inside::Inside;
+pub use roles::CpuByRole;
+pub use timing::Timing;
 
 use crate::report::words;
 use crate::stats::paired::{Differences, Interval};
@@ -71,10 +83,22 @@ pub struct Comparison {
 pub struct Judgement {
     /// Every target against the baseline, in the plan's order of workloads, targets and metrics.
     pub comparisons: Vec<Comparison>,
-    /// Every guest against the guest before it in the plan, unless that is the baseline.
-    pub neighbours: Vec<Comparison>,
+    /// What leads from target to target, one layer or setting each; without those whose ends stand on different devices.
+    pub edges: Vec<Edge>,
+    /// Every edge's end against its beginning, in the order of workloads, edges and metrics.
+    pub steps: Vec<Comparison>,
     /// One per cell that was measured, in the plan's order of workloads and targets.
     pub summaries: Vec<Summary>,
+    /// One per cell of several guests, in that order.
+    pub crowds: Vec<Crowd>,
+    /// One per cell that had a neighbour.
+    pub noises: Vec<Noise>,
+    /// One per cell whose latency was seen from several places.
+    pub insides: Vec<Inside>,
+    /// One per cell whose CPU time was told apart.
+    pub cpus: Vec<CpuByRole>,
+    /// Where the wall time went; absent if it was not recorded.
+    pub timing: Option<Timing>,
     /// The run's own warnings, then what the checks found.
     pub warnings: Vec<Warning>,
     /// What it means, in sentences.
@@ -86,6 +110,19 @@ impl Judgement {
     #[must_use]
     pub fn comparison(&self, workload: &str, target: &str, metric: Metric) -> Option<&Comparison> {
         self.comparisons.iter().find(|c| c.workload == workload && c.target == target && c.metric == metric)
+    }
+
+    /// The comparison along an edge.
+    #[must_use]
+    pub fn step(&self, workload: &str, edge: &Edge, metric: Metric) -> Option<&Comparison> {
+        let along = |c: &&Comparison| c.target == edge.to && c.baseline == edge.from;
+        self.steps.iter().filter(along).find(|c| c.workload == workload && c.metric == metric)
+    }
+
+    /// The edge that a comparison follows, if it follows one.
+    #[must_use]
+    pub fn edge(&self, comparison: &Comparison) -> Option<&Edge> {
+        self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
     }
 
     /// The summary of a cell.
@@ -103,26 +140,42 @@ pub fn judge(run: &Run) -> Judgement {
     let against_baseline: Vec<(&str, &str)> =
         targets.iter().filter(|t| **t != baseline).map(|t| (*t, baseline)).collect();
     let comparisons = compare(run, &against_baseline);
-    let neighbours = compare(run, &neighbouring_guests(run));
+    let (edges, broken): (Vec<Edge>, Vec<Edge>) =
+        edges(&run.plan.targets).into_iter().partition(|edge| edges::other_devices(run, edge).is_none());
+    let steps = steps(run, &edges, &comparisons);
     let mut warnings = run.warnings.clone();
-    for found in checks::check(run, &comparisons) {
+    for found in checks::check(run, &comparisons, &broken) {
         if !warnings.contains(&found) {
             warnings.push(found);
         }
     }
-    let summaries = each_cell(run)
-        .filter_map(|(workload, target)| Summary::of(workload, target, &measured(run, workload, target)))
+    let cells: Vec<_> = each_cell(run)
+        .map(|(workload, spec)| (workload, spec, measured(run, workload, &spec.name)))
         .collect();
-    let mut judgement = Judgement { comparisons, neighbours, summaries, warnings, conclusions: vec![] };
+    let record = |name: &str| run.targets.iter().find(|record| record.name == name);
+    let mut judgement = Judgement {
+        summaries: cells.iter().filter_map(|(w, spec, m)| Summary::of(w, &spec.name, m)).collect(),
+        crowds: cells.iter().filter_map(|(w, spec, m)| Crowd::of(w, &spec.name, m)).collect(),
+        noises: cells.iter().filter_map(|(w, spec, m)| Noise::of(w, &spec.name, m)).collect(),
+        insides: cells.iter().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
+        cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
+        timing: Timing::of(&run.phases),
+        comparisons,
+        edges,
+        steps,
+        warnings,
+        conclusions: vec![],
+    };
     judgement.conclusions = words::conclusions(run, &judgement);
     judgement
 }
 
 /// (workload, target) in the plan's order.
-fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &str)> {
-    run.plan.workloads.iter().flat_map(|workload| {
-        run.plan.targets.iter().map(move |target| (workload.name.as_str(), target.name.as_str()))
-    })
+fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
+    run.plan
+        .workloads
+        .iter()
+        .flat_map(|workload| run.plan.targets.iter().map(move |target| (workload.name.as_str(), target)))
 }
 
 /// A cell's measurements, one per block.
@@ -130,16 +183,23 @@ fn measured<'a>(run: &'a Run, workload: &str, target: &str) -> Vec<&'a Measureme
     run.measurements.iter().filter(|m| m.workload == workload && m.target == target).collect()
 }
 
-/// (target, target before it) for guests that follow one another in the plan; those that the baseline answers for
-/// are left out.
-fn neighbouring_guests(run: &Run) -> Vec<(&str, &str)> {
-    let guests: Vec<&str> =
-        run.plan.targets.iter().filter(|t| t.guest.is_some()).map(|t| t.name.as_str()).collect();
-    guests
-        .windows(2)
-        .map(|pair| (pair[1], pair[0]))
-        .filter(|(one, other)| *one != run.plan.baseline && *other != run.plan.baseline)
-        .collect()
+/// The comparisons along the edges; those that leave the baseline are taken from the comparisons with it.
+fn steps(run: &Run, edges: &[Edge], comparisons: &[Comparison]) -> Vec<Comparison> {
+    let pairs = |from_baseline: bool| {
+        edges
+            .iter()
+            .filter(move |edge| (edge.from == run.plan.baseline) == from_baseline)
+            .map(|edge| (edge.to.as_str(), edge.from.as_str()))
+            .collect::<Vec<_>>()
+    };
+    let known = pairs(true);
+    let mut found: Vec<Comparison> =
+        comparisons.iter().filter(|c| known.contains(&(&c.target, &c.baseline))).cloned().collect();
+    found.extend(compare(run, &pairs(false)));
+    let workload = |c: &Comparison| run.plan.workloads.iter().position(|w| w.name == c.workload);
+    let edge = |c: &Comparison| edges.iter().position(|e| e.to == c.target && e.from == c.baseline);
+    found.sort_by_key(|c| (workload(c), edge(c)));
+    found
 }
 
 /// A comparison before its family is decided.

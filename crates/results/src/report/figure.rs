@@ -5,6 +5,7 @@ use iotax_model::units::human;
 use iotax_model::workload::Distribution;
 
 use crate::judge::Tax;
+use crate::judge::crowd::Fairness;
 
 /// What stands where a figure is not known.
 pub(super) const UNKNOWN: &str = "-";
@@ -50,6 +51,15 @@ pub(super) fn tax(tax: &Tax) -> String {
         }
     };
     format!("{estimate} [{}, {}]", end(interval.low), end(interval.high))
+}
+
+/// `0.994 [0.981, 1.000]`: Jain's index with its interval.
+pub(super) fn evenness(fairness: Option<Fairness>) -> String {
+    let Some(Fairness { mean, interval }) = fairness else { return UNKNOWN.into() };
+    match interval {
+        Some(interval) => format!("{mean:.3} [{:.3}, {:.3}]", interval.low, interval.high),
+        None => format!("{mean:.3} [no interval]"),
+    }
 }
 
 /// `512` for 512 MB/s: three digits, powers of 1000, without the unit, which stands in the column's head.

@@ -3,7 +3,7 @@
 use iotax_model::findings::Findings;
 use iotax_model::units::human;
 
-use crate::judge::{Comparison, Judgement, Metric};
+use crate::judge::{Comparison, Edge, Judgement, Metric};
 use crate::report::figure::{counted, listed};
 use crate::stats::MARGIN;
 use crate::stats::verdict::Verdict;
@@ -12,25 +12,23 @@ use crate::store::Run;
 /// Beyond so many more blocks, advising more of the same is no help.
 const MANY_BLOCKS: u32 = 50;
 
-/// The sentences, most important first: every target against the baseline, guests against their neighbours, the
-/// price in CPU time, and what is not decided.
+/// The sentences, most important first: what each layer costs, every other target against the baseline, the price in CPU
+/// time, and what is not decided.
 ///
 /// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency.
 #[must_use]
 pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for versus in each_pair(&judgement.comparisons) {
-        sentences.extend(versus.speed(run));
-    }
-    for versus in each_pair(&judgement.neighbours) {
-        sentences.extend(versus.speed(run));
-    }
-    for versus in each_pair(&judgement.comparisons) {
-        sentences.extend(versus.cpu(run));
-    }
-    for versus in each_pair(&judgement.comparisons).into_iter().chain(each_pair(&judgement.neighbours)) {
-        sentences.extend(versus.undecided(run));
-    }
+    let steps = each_pair(judgement, &judgement.steps);
+    // What is a step is said once, by the layer's name.
+    let mut totals = each_pair(judgement, &judgement.comparisons);
+    totals.retain(|versus| versus.edge.is_none());
+    let mut sentences: Vec<String> =
+        steps.iter().chain(&totals).filter_map(|versus| versus.speed(run)).collect();
+    // The layers' prices add up to the total.
+    let reached = |versus: &&Versus<'_>| judgement.edges.iter().any(|edge| edge.to == versus.target);
+    let apart = totals.iter().filter(|versus| !reached(versus));
+    sentences.extend(steps.iter().chain(apart).filter_map(|versus| versus.cpu(run)));
+    sentences.extend(steps.iter().chain(&totals).filter_map(|versus| versus.undecided(run)));
     sentences.extend(verified(run));
     sentences
 }
@@ -59,16 +57,20 @@ pub(super) fn margin() -> String {
 struct Versus<'a> {
     target: &'a str,
     baseline: &'a str,
+    edge: Option<&'a Edge>,
     comparisons: Vec<&'a Comparison>,
 }
 
-fn each_pair(comparisons: &[Comparison]) -> Vec<Versus<'_>> {
-    let mut pairs: Vec<Versus<'_>> = Vec::new();
+fn each_pair<'a>(judgement: &'a Judgement, comparisons: &'a [Comparison]) -> Vec<Versus<'a>> {
+    let mut pairs: Vec<Versus<'a>> = Vec::new();
     for comparison in comparisons {
         let (target, baseline) = (comparison.target.as_str(), comparison.baseline.as_str());
-        match pairs.iter_mut().find(|p| p.target == target && p.baseline == baseline) {
-            Some(pair) => pair.comparisons.push(comparison),
-            None => pairs.push(Versus { target, baseline, comparisons: vec![comparison] }),
+        let known = pairs.iter_mut().find(|p| p.target == target && p.baseline == baseline);
+        if let Some(pair) = known {
+            pair.comparisons.push(comparison);
+        } else {
+            let edge = judgement.edge(comparison);
+            pairs.push(Versus { target, baseline, edge, comparisons: vec![comparison] });
         }
     }
     pairs
@@ -99,19 +101,40 @@ impl<'a> Versus<'a> {
             return None;
         }
         let all_same = same.len() == run.plan.workloads.len();
-        let emulated = if self.only_one_emulated(run) { " (emulated)" } else { "" };
-        Some(if all_same {
-            let where_to =
-                if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
-            format!(
-                "{}{emulated} costs nothing measurable over {} ({}) {where_to}.",
-                self.target,
-                self.baseline,
-                margin()
-            )
-        } else {
-            format!("{}{emulated} against {}: {}.", self.target, self.baseline, parts.join("; "))
+        let emulated = self.only_one_emulated(run);
+        if !all_same {
+            return Some(format!("{}: {}.", self.pair(emulated), parts.join("; ")));
+        }
+        let place = if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
+        let (target, baseline) = (self.target, self.baseline);
+        let note = if emulated { " (emulated)" } else { "" };
+        Some(match self.edge {
+            Some(edge) => {
+                let name = &edge.name;
+                format!(
+                    "{name} costs nothing measurable ({}) {place}: {target}{note} over {baseline}.",
+                    margin()
+                )
+            }
+            None => {
+                format!("{target}{note} costs nothing measurable over {baseline} ({}) {place}.", margin())
+            }
         })
+    }
+
+    /// `LVM (host-lvm over host-device)`, or `vm-lvm against host-device` where no layer says what differs.
+    fn pair(&self, emulated: bool) -> String {
+        let (target, baseline) = (self.target, self.baseline);
+        match self.edge {
+            Some(edge) => {
+                format!(
+                    "{} ({target}{} over {baseline})",
+                    edge.name,
+                    if emulated { ", emulated," } else { "" }
+                )
+            }
+            None => format!("{target}{} against {baseline}", if emulated { " (emulated)" } else { "" }),
+        }
     }
 
     /// Between two emulated guests, emulation is not what differs.
@@ -144,11 +167,13 @@ impl<'a> Versus<'a> {
             } else {
                 listed(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
             };
-            Some(format!("{amount} {word} host CPU per I/O than {} on {place}", self.baseline))
+            let than = if self.edge.is_some() { String::new() } else { format!(" than {}", self.baseline) };
+            Some(format!("{amount} {word} host CPU per I/O{than} on {place}"))
         };
         let parts: Vec<String> =
             [part(Verdict::Slower, "more"), part(Verdict::Faster, "less")].into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| format!("{} costs {}.", self.target, parts.join(", and ")))
+        let subject = self.edge.map_or_else(|| self.target.to_owned(), |_| self.pair(false));
+        (!parts.is_empty()).then(|| format!("{subject} costs {}.", parts.join(", and ")))
     }
 
     fn undecided(&self, run: &Run) -> Option<String> {
@@ -158,8 +183,7 @@ impl<'a> Versus<'a> {
             return None;
         }
         let workloads: Vec<String> = open.iter().map(|c| c.workload.clone()).collect();
-        let head =
-            format!("Not decided: {} against {} on {}", self.target, self.baseline, listed(&workloads));
+        let head = format!("Not decided: {} on {}", self.pair(false), listed(&workloads));
         let more = open.iter().filter_map(|c| Some(c.needed_blocks?.saturating_sub(c.blocks))).max();
         let known = open.iter().filter(|c| c.needed_blocks.is_some()).count();
         let way = match more {

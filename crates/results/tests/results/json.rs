@@ -4,6 +4,7 @@ use iotax_results::exchange::json::document;
 use iotax_results::{Run, judge};
 use serde_json::Value;
 
+use crate::observed::{both_ladders, crowd};
 use crate::synthetic::{bench, ladder, run};
 
 fn schema() -> jsonschema::Validator {
@@ -59,7 +60,8 @@ fn every_kind_of_run_holds_to_the_schema() {
     outcome.tallies.write.clone_from(&outcome.tallies.read);
     let mut damaged = bench();
     damaged.measurements[0].outcome.verify = Some(crate::synthetic::damaged());
-    for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged] {
+    for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged, both_ladders(), crowd()]
+    {
         checked(&run);
     }
 }
@@ -81,6 +83,21 @@ fn the_schema_can_refuse() {
         d["comparisons"][0].as_object_mut().expect("one").remove("high");
     }));
     assert!(broken(&|d| d["measurements"][0]["read"]["latency_ns"]["p50"] = "84 us".into()));
+    assert!(broken(&|d| {
+        d["steps"][0].as_object_mut().expect("one").remove("name");
+    }));
+    let watched = checked(&both_ladders());
+    for place in [
+        "/cells/1/inside/stretches/0/ns",
+        "/cells/1/cpu/ns_per_io/vcpu",
+        "/timing/outside",
+        "/measurements/2/qemu/read/bins/0/count",
+        "/measurements/2/inside/cpu/steal_ns",
+    ] {
+        let mut document = watched.clone();
+        *document.pointer_mut(place).unwrap_or_else(|| panic!("{place}")) = "much".into();
+        assert!(!schema().is_valid(&document), "{place}");
+    }
 }
 
 #[test]
@@ -102,6 +119,38 @@ fn figures_are_those_of_the_record() {
     assert!(low < ratio && ratio < high);
     assert!(raw["tax_ns"]["mean"].as_f64() > Some(0.0));
     assert_eq!(raw["verdict"], "slower");
+}
+
+#[test]
+fn what_was_seen_from_within_is_told() {
+    let document = checked(&both_ladders());
+    let step = &document["steps"][0];
+    assert_eq!((&step["name"], &step["target"]), (&"virtio-blk + guest".into(), &"vm-raw".into()));
+    let lvm = document["steps"].as_array().expect("a list").iter().find(|s| s["name"] == "LVM");
+    assert_eq!(lvm.expect("a step")["baseline"], "host-device");
+    let vm = &document["measurements"][2];
+    assert_eq!(vm["target"], "vm-raw");
+    assert_eq!(vm["qemu"]["read"]["ios"], vm["read"]["ios"]);
+    assert!(vm["qemu"]["read"]["p50_ns"].as_f64() > Some(0.0));
+    assert!(vm["qemu"]["read"]["bins"][9].get("below_ns").is_none(), "the last has no bound");
+    assert_eq!(vm["inside"]["disks"]["vda"]["reads"], vm["read"]["ios"]);
+    assert!(vm["kernel_threads"]["jbd2/vda-8"]["system_ns"].as_u64() > Some(0));
+    let cell = &document["cells"][1];
+    assert_eq!((&cell["target"], &cell["workload"]), (&"vm-raw".into(), &"randread-4k-qd1".into()));
+    assert!(cell["cpu"]["ns_per_io"]["vcpu"].as_f64() > cell["cpu"]["ns_per_io"]["iothread"].as_f64());
+    assert_eq!(cell["inside"]["stretches"][0]["name"], "host device");
+    assert!(cell["inside"]["views_ns"]["guest_disk"].as_f64() > cell["inside"]["views_ns"]["qemu"].as_f64());
+    let outside = document["timing"]["outside"].as_f64().expect("known");
+    assert!((outside - 145.0 / 775.0).abs() < 1e-9);
+
+    let document = checked(&crowd());
+    let two = document["measurements"].as_array().expect("a list").iter().find(|m| m["target"] == "vm-2");
+    let two = two.expect("measured");
+    assert_eq!(two["shares"][1]["name"], "2");
+    assert!(two["fairness"].as_f64().is_some_and(|index| (index - 1.0 / 1.04).abs() < 0.01));
+    assert!(document["cells"][1]["guests"]["fairness"]["high"].as_f64() <= Some(1.0));
+    assert_eq!(document["cells"][3]["neighbour"]["iops"], 10_000.0);
+    assert!(document["measurements"][0].get("shares").is_none() && document.get("timing").is_none());
 }
 
 #[test]

@@ -93,20 +93,44 @@ fn nothing_measured_is_no_answer() {
 }
 
 #[test]
-fn neighbouring_guests_are_compared_too() {
+fn steps_follow_the_edges() {
     let judgement = judge(&ladder(false));
     let pairs: Vec<_> = judgement
-        .neighbours
+        .steps
         .iter()
         .filter(|c| c.metric == Metric::Iops && c.workload == QD1)
         .map(|c| (c.target.as_str(), c.baseline.as_str()))
         .collect();
-    assert_eq!(pairs, [("vm-qcow2", "vm-raw"), ("vm-qcow2-snapshot", "vm-qcow2")]);
+    let edges = [("vm-raw", "host-file"), ("vm-qcow2", "vm-raw"), ("vm-qcow2-snapshot", "vm-qcow2")];
+    assert_eq!(pairs, edges);
+    let first = judgement.step(QD1, &judgement.edges[0], Metric::LatencyMean);
+    assert_eq!(first, judgement.comparison(QD1, "vm-raw", Metric::LatencyMean), "one pair, one verdict");
     let said = judgement.conclusions.join("\n");
+    let qcow2 = "qcow2 costs nothing measurable (within 2%) on every workload: vm-qcow2 over vm-raw.";
+    assert!(said.contains(qcow2), "{said}");
     assert!(
-        said.contains("vm-qcow2 costs nothing measurable over vm-raw (within 2%) on every workload."),
+        judgement.conclusions[0].starts_with("virtio-blk + guest (vm-raw over host-file): slower on"),
         "{said}"
     );
+    // The total of several layers is said too, that of one layer once.
+    assert!(said.contains("vm-qcow2-snapshot against host-file: slower on"), "{said}");
+    assert!(!said.contains("vm-raw against host-file"), "{said}");
+}
+
+#[test]
+fn the_steps_add_up_to_the_total() {
+    let judgement = judge(&ladder(false));
+    for workload in [QD1, "randwrite-4k-qd32"] {
+        let steps: f64 = judgement
+            .edges
+            .iter()
+            .map(|edge| judgement.step(workload, edge, Metric::LatencyMean).expect("compared"))
+            .map(|step| step.tax.expect("a time").ns)
+            .sum();
+        let total = judgement.comparison(workload, "vm-qcow2-snapshot", Metric::LatencyMean);
+        let total = total.expect("compared").tax.expect("a time").ns;
+        assert!((steps / total - 1.0).abs() < 1e-9, "{steps} {total}");
+    }
 }
 
 #[test]
@@ -121,7 +145,8 @@ fn emulation_is_named_once_for_each_target() {
     let targets: Vec<_> =
         of_kind(&judgement, WarningKind::Emulated).iter().filter_map(|w| w.target.clone()).collect();
     assert_eq!(targets, ["vm-raw", "vm-qcow2", "vm-qcow2-snapshot"]);
-    assert!(judgement.conclusions[0].starts_with("vm-raw (emulated) against host-file"), "{judgement:?}");
+    let said = &judgement.conclusions[0];
+    assert!(said.starts_with("virtio-blk + guest (vm-raw, emulated, over host-file)"), "{said}");
 }
 
 /// A change to an honest run, the warning it must draw, and a word of its evidence.

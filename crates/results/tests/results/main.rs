@@ -1,9 +1,12 @@
 //! The crate from outside: synthetic runs in, answers out.
 
 mod browser;
+mod edges;
 mod html;
+mod inside;
 mod json;
 mod judge;
+mod observed;
 mod store;
 mod synthetic;
 mod terminal;

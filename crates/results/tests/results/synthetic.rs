@@ -8,7 +8,8 @@ use iotax_model::record::{
     Tallies, Tally, TargetRecord,
 };
 use iotax_model::target::{
-    FileSpec, Format, GuestSpec, Layer, LayerKind, Preallocation, Snapshot, TargetSpec,
+    FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
+    TargetSpec,
 };
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 use iotax_results::Run;
@@ -34,6 +35,23 @@ pub(crate) const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_10
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
 pub(crate) fn target(name: &str) -> TargetSpec {
+    let guest = name.starts_with("vm").then(GuestSpec::default);
+    if name.contains("device") || name.contains("lvm") {
+        let on_it = name.contains("file");
+        return TargetSpec {
+            name: name.into(),
+            device: Some("/dev/vdb".into()),
+            lvm: name.contains("lvm").then(LvmSpec::default),
+            filesystem: on_it.then_some(FilesystemSpec {
+                kind: FsType::Ext4,
+                mount_options: None,
+                nodatacow: false,
+            }),
+            file: on_it.then(FileSpec::default),
+            guest,
+            ..TargetSpec::default()
+        };
+    }
     let qcow2 = name.contains("qcow2");
     TargetSpec {
         name: name.into(),
@@ -44,23 +62,30 @@ pub(crate) fn target(name: &str) -> TargetSpec {
             snapshot: name.contains("snapshot").then_some(Snapshot::External),
             ..FileSpec::default()
         }),
-        guest: name.starts_with("vm").then(GuestSpec::default),
+        guest,
         ..TargetSpec::default()
     }
 }
 
 pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
-    let mut layers = vec![
-        Layer::new(LayerKind::Device, "vda", "64 GiB, scheduler none"),
-        Layer::new(LayerKind::Filesystem, "ext4", "rw,relatime"),
-    ];
+    let bare = name.contains("device") || name.contains("lvm");
+    let device = if bare { "vdb" } else { "vda" };
+    let mut layers = vec![Layer::new(LayerKind::Device, device, "64 GiB, scheduler none")];
+    if name.contains("lvm") {
+        layers.push(Layer::new(LayerKind::Dm, "dm-0", "LVM"));
+    }
+    if !bare || name.contains("file") {
+        layers.push(Layer::new(LayerKind::Filesystem, "ext4", "rw,relatime"));
+    }
     let guest = name.starts_with("vm");
-    if guest {
+    if guest && !bare {
         let image = if name.contains("qcow2") { "qcow2" } else { "raw" };
         layers.push(Layer::new(LayerKind::Image, image, ""));
+    }
+    if guest {
         layers.push(Layer::new(LayerKind::Bus, "virtio-blk", "cache=none aio=io_uring iothread"));
         layers.push(Layer::new(LayerKind::Guest, "guest", "1 vCPU, 512m"));
-    } else {
+    } else if !bare || name.contains("file") {
         layers.push(Layer::new(LayerKind::File, "file", ""));
     }
     TargetRecord {
@@ -91,11 +116,11 @@ fn latencies(mean_ns: f64, ios: u64) -> Histogram {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small positive figures")]
-fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 
-fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
+pub(crate) fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     let tally =
         |ios| Tally { ios, bytes: ios * workload.bs.0, latency: latencies(mean_ns, ios), response: None };
     let (read, write) = match (workload.rw.reads(), workload.rw.writes()) {
@@ -109,21 +134,30 @@ fn tallies(workload: &Workload, ios: u64, mean_ns: f64) -> Tallies {
     Tallies { read, write, ..Tallies::default() }
 }
 
-fn activity(read: u64, written: u64, ios: u64, cpu_ns: f64, at_ns: u64, duration_ns: u64) -> HostActivity {
+fn activity(
+    device: &str,
+    bytes: (u64, u64),
+    ios: u64,
+    cpu_ns: f64,
+    wait_ns: f64,
+    at_ns: u64,
+    duration_ns: u64,
+) -> HostActivity {
+    let (read, written) = bytes;
     let disk = DiskActivity {
         reads: if read > 0 { ios } else { 0 },
         read_bytes: read,
         writes: if written > 0 { ios } else { 0 },
         write_bytes: written,
         busy: 0.87,
-        mean_wait_ns: Some(71_000.0),
+        mean_wait_ns: Some(wait_ns),
         ..DiskActivity::default()
     };
     let busy = whole(cpu_ns * ios as f64);
     HostActivity {
         at_ns,
         duration_ns,
-        disks: BTreeMap::from([("vda".into(), disk)]),
+        disks: BTreeMap::from([(device.into(), disk)]),
         cpu: Some(HostCpu {
             user_ns: busy / 4,
             system_ns: busy - busy / 4,
@@ -132,6 +166,12 @@ fn activity(read: u64, written: u64, ios: u64, cpu_ns: f64, at_ns: u64, duration
         }),
         ..HostActivity::default()
     }
+}
+
+/// Bytes read and written.
+fn bytes(tallies: &Tallies) -> (u64, u64) {
+    let moved = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
+    (moved(&tallies.read), moved(&tallies.write))
 }
 
 /// One measurement that tells the truth but for the block's stray.
@@ -145,6 +185,9 @@ pub(crate) fn measurement(
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
     let stray = truth.noise * STRAYS[(block as usize + phase) % STRAYS.len()];
     let mean_ns = device_ns * truth.slowdown * stray.exp();
+    let device = if target.contains("device") || target.contains("lvm") { "vdb" } else { "vda" };
+    // The rest is the host's kernel and filesystem.
+    let wait_ns = 0.8 * device_ns * stray.exp();
     let per_second = f64::from(workload.iodepth) / (mean_ns / 1e9);
     let samples: Vec<(Sample, HostActivity)> = (1..=SECONDS)
         .map(|second| {
@@ -152,15 +195,7 @@ pub(crate) fn measurement(
             let ios = whole(per_second * wobble);
             let tallies = tallies(workload, ios, mean_ns / wobble);
             let at_ns = u64::from(second) * 1_000_000_000;
-            let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
-            let host = activity(
-                bytes(&tallies.read),
-                bytes(&tallies.write),
-                ios,
-                truth.cpu_ns,
-                at_ns,
-                1_000_000_000,
-            );
+            let host = activity(device, bytes(&tallies), ios, truth.cpu_ns, wait_ns, at_ns, 1_000_000_000);
             (Sample { at_ns, duration_ns: 1_000_000_000, tallies, oldest_ns: None }, host)
         })
         .collect();
@@ -174,15 +209,9 @@ pub(crate) fn measurement(
         cpu: CpuTime { user_ns: 300_000_000, system_ns: 900_000_000 },
         ..Outcome::default()
     };
-    let bytes = |tally: &Option<Tally>| tally.as_ref().map_or(0, |t| t.bytes);
-    let host = activity(
-        bytes(&outcome.tallies.read),
-        bytes(&outcome.tallies.write),
-        outcome.tallies.ios(),
-        truth.cpu_ns,
-        duration_ns,
-        duration_ns,
-    );
+    let ios = outcome.tallies.ios();
+    let host =
+        activity(device, bytes(&outcome.tallies), ios, truth.cpu_ns, wait_ns, duration_ns, duration_ns);
     let (samples, host_samples) = samples.into_iter().unzip();
     Measurement {
         target: target.into(),

@@ -1,8 +1,9 @@
 //! What people read in a terminal.
 
-use iotax_results::report::terminal::render;
+use iotax_results::report::terminal::{render, timing};
 use iotax_results::{Run, judge};
 
+use crate::observed::{both_ladders, crowd};
 use crate::synthetic::{HOST, Truth, bench, ladder, run};
 
 fn shown(run: &Run) -> String {
@@ -82,6 +83,35 @@ fn the_widest_table_of_a_ladder_still_fits() {
 }
 
 #[test]
+fn nine_rungs_watched_from_within() {
+    insta::assert_snapshot!(shown(&both_ladders()));
+}
+
+#[test]
+fn several_guests_and_a_neighbour() {
+    insta::assert_snapshot!(shown(&crowd()));
+}
+
+#[test]
+fn where_the_time_went() {
+    insta::assert_snapshot!(timing(judge(&both_ladders()).timing.as_ref(), 100));
+    assert_eq!(timing(judge(&crowd()).timing.as_ref(), 100), "This run recorded no timing.\n");
+}
+
+#[test]
+fn a_long_name_of_a_layer_leaves_out_what_it_is_held_against() {
+    let mut run = ladder(false);
+    let name = "vm-with-a-name-that-nobody-can-abbreviate";
+    run.plan.targets[3].name = name.into();
+    run.targets[3].name = name.into();
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-qcow2-snapshot") {
+        m.target = name.into();
+    }
+    let text = render(&run, &judge(&run), 100, false);
+    assert!(text.contains(&format!("external snapshot ({name})  ")), "{text}");
+}
+
+#[test]
 fn nothing_measured() {
     let mut run = two(1.0, 0.0, 2);
     run.measurements.clear();
@@ -93,5 +123,5 @@ fn colour_is_on_verdicts_alone() {
     let run = two(1.42, 0.005, 5);
     let text = render(&run, &judge(&run), 100, true);
     let coloured: Vec<&str> = text.lines().filter(|line| line.contains('\u{1b}')).collect();
-    assert!(coloured.iter().all(|line| line.contains("slower")) && coloured.len() == 2, "{text}");
+    assert!(coloured.iter().all(|line| line.contains("slower")) && coloured.len() == 4, "{text}");
 }

@@ -2,12 +2,16 @@
 //!
 //! Absent is absent: a figure that is not known has no key. There is no null, NaN or infinity.
 
-use iotax_model::record::{Measurement, Tally};
-use iotax_model::{Histogram, Warning};
+mod cell;
+mod parts;
+
+use iotax_model::Warning;
+use iotax_model::record::Measurement;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io, per_second, percentile};
+use crate::judge::crowd::fairness;
+use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
 use crate::judge::{Comparison, Judgement};
 use crate::report::utc;
 use crate::stats::paired::Interval;
@@ -21,7 +25,8 @@ pub const SCHEMA: &str = "iotax/1";
 ///
 /// `comparisons` are those with the baseline; `low` and `high` are the ends of the interval that the verdict rests on,
 /// at the `confidence` given (Holm's level), `low_95` and `high_95` those of the plain 95% interval. `needed_blocks` is
-/// a total, not an addition. `neighbours` has the same form: each guest against the guest before it.
+/// a total, not an addition. `steps` have the same form and a name each: the layer or setting in which two targets differ.
+/// `cells` hold what is said of all blocks of one target under one workload together.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     object([
@@ -31,7 +36,9 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("workloads", any(&run.plan.workloads)),
         ("measurements", Some(run.measurements.iter().map(|m| measurement(m, judgement)).collect())),
         ("comparisons", Some(judgement.comparisons.iter().map(comparison).collect())),
-        ("neighbours", Some(judgement.neighbours.iter().map(comparison).collect())),
+        ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
+        ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
+        ("timing", judgement.timing.as_ref().map(cell::timing)),
         ("conclusions", any(&judgement.conclusions)),
         ("warnings", any(&judgement.warnings)),
     ])
@@ -52,22 +59,13 @@ fn head(run: &Run) -> Value {
 
 fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
     let duration_s = m.outcome.duration_ns as f64 / 1e9;
-    let direction = |tally: &Tally| {
-        object([
-            ("ios", Some(tally.ios.into())),
-            ("bytes", Some(tally.bytes.into())),
-            ("iops", number(per_second(m, tally.ios))),
-            ("bytes_per_s", number(per_second(m, tally.bytes))),
-            ("latency_ns", latency(&tally.latency)),
-            ("response_ns", tally.response.as_ref().and_then(latency)),
-        ])
-    };
     let about_it = |w: &&Warning| {
         w.target.as_ref() == Some(&m.target)
             && w.workload.as_ref() == Some(&m.workload)
             && w.block == Some(m.block)
     };
-    object([
+    let host = m.host.as_ref();
+    let mut told = object([
         ("target", Some(m.target.as_str().into())),
         ("workload", Some(m.workload.as_str().into())),
         ("block", Some(m.block.into())),
@@ -75,10 +73,6 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
         ("started_at", Some(utc(m.started_at_ms).into())),
         ("duration_s", number(Some(duration_s))),
         ("ioengine", m.outcome.ioengine.map(|engine| engine.word().into())),
-        ("read", m.outcome.tallies.read.as_ref().map(direction)),
-        ("write", m.outcome.tallies.write.as_ref().map(direction)),
-        ("trim", m.outcome.tallies.trim.as_ref().map(direction)),
-        ("sync", m.outcome.tallies.sync.as_ref().map(direction)),
         ("pacing", m.outcome.pacing.as_ref().and_then(any)),
         ("verify", m.outcome.verify.as_ref().and_then(any)),
         ("stop", m.outcome.stop.map(|stop| stop.word().into())),
@@ -92,24 +86,28 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
         ("errors", any(&m.outcome.errors)),
         ("notes", any(&m.outcome.notes)),
         ("warnings", Some(judgement.warnings.iter().filter(about_it).map(|w| w.kind.word()).collect())),
-    ])
+        ("shares", filled(m.shares.iter().map(parts::share).collect())),
+        ("fairness", number(fairness(m))),
+        ("neighbour", m.neighbour.as_ref().map(parts::share)),
+        ("qemu", m.qemu.as_ref().map(parts::block_stats)),
+        ("inside", m.outcome.inside.as_ref().and_then(any)),
+        (
+            "guest_threads",
+            host.filter(|host| !host.guest_threads.is_empty()).and_then(|host| any(&host.guest_threads)),
+        ),
+        (
+            "kernel_threads",
+            host.filter(|host| !host.kernel_threads.is_empty()).and_then(|host| any(&host.kernel_threads)),
+        ),
+    ]);
+    parts::add_directions(&mut told, &m.outcome.tallies, m.outcome.duration_ns);
+    told
 }
 
-/// Absent without I/O.
-fn latency(histogram: &Histogram) -> Option<Value> {
-    (histogram.count() > 0).then(|| {
-        object([
-            ("mean", number(histogram.mean())),
-            ("stddev", number(histogram.stddev())),
-            ("min", histogram.min().map(Value::from)),
-            ("max", histogram.max().map(Value::from)),
-            ("p50", number(percentile(histogram, 0.5))),
-            ("p90", number(percentile(histogram, 0.9))),
-            ("p99", number(percentile(histogram, 0.99))),
-            ("p99_9", number(percentile(histogram, 0.999))),
-            ("p99_99", number(percentile(histogram, 0.9999))),
-        ])
-    })
+fn step(judgement: &Judgement, c: &Comparison) -> Value {
+    let mut told = comparison(c);
+    told["name"] = judgement.edge(c).map(|edge| edge.name.as_str()).into();
+    told
 }
 
 fn comparison(c: &Comparison) -> Value {
@@ -142,6 +140,11 @@ fn object<const N: usize>(entries: [(&str, Option<Value>); N]) -> Value {
     Value::Object(
         entries.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect::<Map<_, _>>(),
     )
+}
+
+/// Absent if there is none.
+fn filled(items: Vec<Value>) -> Option<Value> {
+    (!items.is_empty()).then_some(Value::Array(items))
 }
 
 /// Absent for what JSON cannot say.

@@ -1,23 +1,32 @@
 //! A run as text for a terminal.
 
+mod guests;
+mod layers;
+mod table;
+mod timing;
+
 use std::fmt::Write as _;
 
-use comfy_table::{Cell, CellAlignment, Color, Table, presets};
+use comfy_table::{Cell, Table};
 use iotax_model::record::Tally;
 use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
+
+pub use timing::timing;
+
+use table::{add_table, coloured, plain, right, wrapped};
 
 use super::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
 use super::remarks::{engine, notes, remarks};
 use crate::judge::figures::percentile;
 use crate::judge::{Judgement, Metric};
-use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
 /// Narrower than this, sentences are not broken further.
 const NARROWEST: usize = 40;
 
-/// The whole report: a table for each workload, what it means, and remarks. Sentences are broken at `width` columns;
+/// The whole report: for each workload a table, what each layer costs, what each guest got and where its latency arises; then what
+/// it means, and remarks. Sentences are broken at `width` columns;
 /// tables are as wide as their figures, at most 100 columns for names of the usual length, and set tighter if that is
 /// above `width`. With `colour`, ANSI colours.
 ///
@@ -32,19 +41,26 @@ pub fn render(run: &Run, judgement: &Judgement, width: usize, colour: bool) -> S
         } else {
             figures_table(run, judgement, workload)
         };
-        let Some(mut table) = table else { continue };
-        table.force_no_tty();
-        if table.lines().any(|line| line.chars().count() > width) {
-            spaced(&mut table, 1);
-        }
-        if colour {
-            table.enforce_styling();
-        }
+        let Some(table) = table else { continue };
         let _ = writeln!(text, "{} ({})", title(workload), workload.name);
-        for line in table.lines() {
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        add_table(&mut text, table, width, colour);
         text.push('\n');
+        let more =
+            [layers::steps(judgement, &workload.name, width), guests::crowds(judgement, &workload.name)];
+        for table in more.into_iter().flatten() {
+            add_table(&mut text, table, width, colour);
+            text.push('\n');
+        }
+        let lines =
+            [guests::noises(judgement, &workload.name), layers::insides(judgement, &workload.name)].concat();
+        for line in &lines {
+            for (i, line) in wrapped(line, width - 4).iter().enumerate() {
+                let _ = writeln!(text, "{}{line}", if i == 0 { "  " } else { "    " });
+            }
+        }
+        if !lines.is_empty() {
+            text.push('\n');
+        }
     }
     if text.is_empty() {
         text.push_str("Nothing was measured.\n\n");
@@ -147,35 +163,6 @@ fn times(latency: &Histogram) -> impl Iterator<Item = Cell> {
     .map(right)
 }
 
-/// A table without lines.
-fn plain(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(head.iter().map(|name| right((*name).to_owned())).collect::<Vec<_>>());
-    spaced(&mut table, 2);
-    table
-}
-
-/// Blanks before each column.
-fn spaced(table: &mut Table, blanks: u16) {
-    for column in table.column_iter_mut() {
-        column.set_padding((blanks, 0));
-    }
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-fn coloured(cell: Cell, verdict: Option<Verdict>) -> Cell {
-    match verdict {
-        Some(Verdict::Slower) => cell.fg(Color::Red),
-        Some(Verdict::Faster) => cell.fg(Color::Green),
-        Some(Verdict::Undecided) => cell.fg(Color::Yellow),
-        Some(Verdict::Same) | None => cell,
-    }
-}
-
 fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines: Vec<String> = remarks(run, &judgement.warnings)
         .into_iter()
@@ -205,19 +192,4 @@ fn section(text: &mut String, head: &str, sentences: &[String], width: usize) {
         }
     }
     text.push('\n');
-}
-
-/// Broken between words; a word longer than the width stays whole.
-fn wrapped(sentence: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in sentence.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

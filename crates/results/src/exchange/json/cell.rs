@@ -1,0 +1,97 @@
+//! What is said of all blocks of one target under one workload together, and of a run's time.
+
+use serde_json::Value;
+
+use super::parts::latency;
+use super::{any, filled, number, object};
+use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Noise, Summary, Timing};
+
+/// Of one cell that was measured.
+pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
+    let (workload, target) = (&summary.workload, &summary.target);
+    let crowd = judgement.crowds.iter().find(|crowd| crowd.workload == *workload && crowd.target == *target);
+    let noise = judgement.noises.iter().find(|noise| noise.workload == *workload && noise.target == *target);
+    let inside =
+        judgement.insides.iter().find(|inside| inside.workload == *workload && inside.target == *target);
+    let cpu = judgement.cpus.iter().find(|cpu| cpu.workload == *workload && cpu.target == *target);
+    object([
+        ("workload", Some(workload.as_str().into())),
+        ("target", Some(target.as_str().into())),
+        ("blocks", Some(summary.blocks.into())),
+        ("iops", number(summary.iops)),
+        ("bytes_per_s", number(summary.bytes_per_s)),
+        ("latency_ns", latency(&summary.latency)),
+        ("host_cpu_ns_per_io", number(summary.host_cpu_per_io)),
+        ("cpu", cpu.map(by_role)),
+        ("inside", inside.map(taken_apart)),
+        ("guests", crowd.map(guests)),
+        ("neighbour", noise.map(neighbour)),
+    ])
+}
+
+fn by_role(cpu: &CpuByRole) -> Value {
+    let roles = cpu.roles.iter().filter_map(|(role, ns)| Some((role.word().to_owned(), number(Some(*ns))?)));
+    object([
+        ("ns_per_io", Some(Value::Object(roles.collect()))),
+        ("steal", number(cpu.steal)),
+        ("nested", number(cpu.nested)),
+    ])
+}
+
+fn taken_apart(inside: &Inside) -> Value {
+    let views =
+        inside.views.iter().filter_map(|(view, ns)| Some((view.word().to_owned(), number(Some(*ns))?)));
+    let stretch = |(name, ns): &(String, f64)| {
+        object([("name", Some(name.as_str().into())), ("ns", number(Some(*ns)))])
+    };
+    object([
+        ("views_ns", Some(Value::Object(views.collect()))),
+        ("stretches", Some(inside.stretches.iter().map(stretch).collect())),
+        ("not_separable", any(&inside.not_separable)),
+        ("qemu_p50_ns", number(inside.qemu_p50_ns)),
+        ("qemu_p99_ns", number(inside.qemu_p99_ns)),
+    ])
+}
+
+fn guests(crowd: &Crowd) -> Value {
+    let fairness = crowd.fairness.map(|fairness| {
+        object([
+            ("mean", number(Some(fairness.mean))),
+            ("low", number(fairness.interval.map(|i| i.low))),
+            ("high", number(fairness.interval.map(|i| i.high))),
+        ])
+    });
+    let members = crowd.members.iter().map(|member| {
+        object([
+            ("name", Some(member.name.as_str().into())),
+            ("iops", number(member.iops)),
+            ("bytes_per_s", number(member.bytes_per_s)),
+            ("latency_ns", latency(&member.latency)),
+        ])
+    });
+    object([("members", filled(members.collect())), ("fairness", fairness)])
+}
+
+fn neighbour(noise: &Noise) -> Value {
+    object([
+        ("name", Some(noise.name.as_str().into())),
+        ("iops", number(noise.iops)),
+        ("bytes_per_s", number(noise.bytes_per_s)),
+    ])
+}
+
+/// Where the wall time went.
+pub(super) fn timing(timing: &Timing) -> Value {
+    let phases = timing.phases.iter().map(|(phase, share)| {
+        object([
+            ("name", Some(phase.name.as_str().into())),
+            ("duration_s", number(Some(phase.duration_ns as f64 / 1e9))),
+            ("share", number(Some(*share))),
+        ])
+    });
+    object([
+        ("phases", Some(phases.collect())),
+        ("duration_s", number(Some(timing.total_ns as f64 / 1e9))),
+        ("outside", number(Some(timing.outside))),
+    ])
+}

@@ -1,0 +1,107 @@
+//! What a target is made of, as its plan says, from the bottom up.
+
+use std::collections::BTreeMap;
+
+use iotax_model::TargetSpec;
+use iotax_model::target::{FileSpec, Format, Snapshot};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The kind of an image's format; a raw image is no layer.
+pub(super) const QCOW2: &str = "qcow2";
+
+/// One layer of a target with what can be set on it.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// What tells it from other layers, whatever its settings.
+    pub(super) kind: String,
+    /// What people call it.
+    pub(super) name: String,
+    /// The plan's keys for it; what the plan leaves open is absent.
+    pub(super) settings: BTreeMap<String, String>,
+}
+
+impl Part {
+    /// A layer without settings, whose name tells it from others.
+    fn plain(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { kind: name.clone(), name, settings: BTreeMap::new() }
+    }
+
+    /// A layer whose settings are the keys of `spec` but for those that are layers of their own.
+    fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
+        Self { kind: kind.into(), name: name.into(), settings: settings(spec, without) }
+    }
+}
+
+/// Taken from the plan's own form, so that a new key is a setting without being named here.
+fn settings(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String> {
+    let Ok(Value::Object(keys)) = serde_json::to_value(spec) else { return BTreeMap::new() };
+    keys.into_iter()
+        .filter(|(key, value)| !value.is_null() && !without.contains(&key.as_str()))
+        .map(|(key, value)| match value {
+            Value::String(text) => (key, text),
+            other => (key, other.to_string()),
+        })
+        .collect()
+}
+
+/// The parts of a target. Places differ in kind: what stands on another disk is not the same target plus something.
+pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
+    let mut parts = vec![Part::plain(place(target))];
+    if let Some(lvm) = &target.lvm {
+        parts.push(Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]));
+        if lvm.snapshot {
+            parts.push(Part::plain("LVM snapshot"));
+        }
+    }
+    if let Some(filesystem) = &target.filesystem {
+        parts.push(Part::new("filesystem", filesystem.kind.word(), filesystem, &[]));
+    }
+    match (&target.file, parts.last_mut()) {
+        // A raw file is there with the place or the filesystem that it lies on.
+        (Some(file), Some(below)) if file.format == Format::Raw => {
+            below.settings.extend(settings(file, &["dir", "format"]));
+        }
+        (Some(file), _) => parts.extend(image(file)),
+        (None, _) => {}
+    }
+    if let Some(over) = &target.loop_device {
+        parts.push(Part::new("loop", "loop device", over, &[]));
+    }
+    if let Some(guest) = &target.guest {
+        parts.push(Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]));
+        if let Some(filesystem) = guest.filesystem {
+            let mut part = Part::plain(format!("{filesystem} in the guest"));
+            part.kind = "guest filesystem".into();
+            part.settings.insert("filesystem".into(), filesystem.to_string());
+            parts.push(part);
+        }
+    }
+    parts.extend(target.neighbour.iter().map(|name| Part::plain(format!("noise of {name}"))));
+    parts
+}
+
+fn place(target: &TargetSpec) -> String {
+    let group = target.lvm.as_ref().and_then(|lvm| lvm.vg.as_ref());
+    let dir = target.file.as_ref().and_then(|file| file.dir.as_ref());
+    match (&target.path, &target.device, group, dir) {
+        (Some(path), ..) => format!("path {}", path.display()),
+        (_, Some(device), ..) => format!("device {}", device.display()),
+        (_, _, Some(group), _) => format!("group {group}"),
+        (.., dir) => format!("directory {}", dir.map(|dir| dir.display().to_string()).unwrap_or_default()),
+    }
+}
+
+fn image(file: &FileSpec) -> impl Iterator<Item = Part> {
+    const SNAPSHOT: [&str; 2] = ["snapshot", "backing_depth"];
+    let format = Part::new(QCOW2, file.format.word(), file, &[["dir", "format"], SNAPSHOT].concat());
+    let snapshot = file.snapshot.map(|kind| {
+        let mut part = Part::plain(format!("{kind} snapshot"));
+        if kind == Snapshot::External {
+            part.settings.insert("backing_depth".into(), file.backing_depth.unwrap_or(1).to_string());
+        }
+        part
+    });
+    [format].into_iter().chain(snapshot)
+}
