@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
@@ -15,7 +16,7 @@ use iotax_rig::target::lvm;
 
 use super::args::{Conduct, Guest};
 use super::output::Output;
-use super::say::say;
+use super::say::{print_line, say};
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 use crate::conduct;
@@ -57,6 +58,9 @@ pub(super) struct Args {
     /// Warm-up before each, not counted
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
+    /// Print the ladder as a plan file, to be edited and carried out with iotax run
+    #[arg(long)]
+    print_plan: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -208,7 +212,8 @@ fn target((name, ground, guest): Rung, args: &Args) -> TargetSpec {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let rungs = possible(args, wanted(args)?)?;
+    // A plan may be printed for another machine.
+    let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
     let targets: Vec<TargetSpec> = rungs.into_iter().map(|rung| target(rung, args)).collect();
     let length = args.length();
     let mut workloads = args.workloads.clone();
@@ -236,6 +241,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         neighbours: Vec::new(),
     };
     plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
+        print_line!(
+            "# Look at it with iotax plan show FILE, carry it out with iotax run FILE.\n{}",
+            text.trim_end()
+        );
+        return Ok(Exit::Fine);
+    }
     Session {
         plan,
         output: &args.output,
