@@ -6,6 +6,7 @@ mod bench;
 mod clean;
 mod flags;
 mod ladder;
+mod like;
 mod list;
 mod output;
 mod plan;
