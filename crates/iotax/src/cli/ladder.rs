@@ -262,10 +262,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
-        print_line!(
-            "# Look at it with iotax plan show FILE, carry it out with iotax run FILE.\n{}",
-            text.trim_end()
-        );
+        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
+        notes.iter().for_each(|note| print_line!("# {note}"));
+        print_line!("{}", text.trim_end());
         return Ok(Exit::Fine);
     }
     notes.iter().for_each(|note| say!("{note}"));
