@@ -1,8 +1,10 @@
 //! Sizes and times with their units, parsed and printed both ways, and figures for people.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A number of bytes. Text form: `4k`, `8GiB`, `512` (bytes), as fio reads them: `k`, `m`, `g`, `t`, `p`
@@ -141,7 +143,16 @@ impl From<Nanos> for std::time::Duration {
 }
 
 macro_rules! serde_as_text {
-    ($type:ty) => {
+    ($type:ty, $pattern:literal) => {
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": $pattern })
+            }
+        }
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -154,8 +165,8 @@ macro_rules! serde_as_text {
         }
     };
 }
-serde_as_text!(Bytes);
-serde_as_text!(Nanos);
+serde_as_text!(Bytes, r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?\s*$");
+serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
 
 /// Figures for people: three significant digits and a unit.
 pub mod human {

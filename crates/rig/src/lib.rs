@@ -5,6 +5,7 @@
 pub mod facts;
 pub mod guest;
 pub mod ledger;
+pub mod libvirt;
 pub mod link;
 pub mod lvm;
 pub mod monitor;

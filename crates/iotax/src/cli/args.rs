@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use iotax_model::plan::{Plan, PlanError};
 use iotax_model::target::Accel;
+use iotax_model::units::{Bytes, Nanos};
 use iotax_rig::target::device::Permission;
 
 use super::{Failure, usage};
@@ -47,6 +49,36 @@ impl Overwrite {
     pub(super) fn permission(&self) -> std::io::Result<Permission> {
         let overwrite = self.overwrite.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
         Ok(Permission { overwrite, signature: self.overwrite_signature })
+    }
+}
+
+/// What holds instead of what a plan file says: for a first try of a long plan.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Instead {
+    /// Number of blocks, instead of the plan's
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Size of every workload's area, instead of the plan's
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// How long each measurement is, instead of the plan's
+    #[arg(long, value_name = "TIME")]
+    runtime: Option<Nanos>,
+    /// Warm-up before each, not counted, instead of the plan's
+    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    ramp_time: Option<Nanos>,
+}
+
+impl Instead {
+    pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
+        plan.repeat = self.repeat.unwrap_or(plan.repeat);
+        let noise = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.workload);
+        for workload in plan.workloads.iter_mut().chain(noise) {
+            workload.size = self.size.or(workload.size);
+            workload.runtime = self.runtime.unwrap_or(workload.runtime);
+            workload.ramp_time = self.ramp_time.unwrap_or(workload.ramp_time);
+        }
+        plan.check()
     }
 }
 

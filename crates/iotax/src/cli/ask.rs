@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, Write};
 use std::sync::atomic::Ordering;
 
-use iotax_model::TargetSpec;
 use iotax_model::plan::Plan;
 use iotax_model::target::Accel;
 use iotax_model::units::human;
@@ -32,34 +31,13 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
         human::duration(seconds)
     );
     for target in &plan.targets {
-        say!("  {:<20} {}", target.name, describe(target));
+        say!("  {:<20} {}", target.name, target.description());
     }
     if let Some(guests) = guests {
         let emulated =
             if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
         say!("{}.{emulated}", guests.accel_reason());
     }
-}
-
-/// One line about a target as it will be built, from the bottom up.
-fn describe(target: &TargetSpec) -> String {
-    let mut layers: Vec<String> = Vec::new();
-    layers.extend(target.path.iter().chain(&target.device).map(|path| path.display().to_string()));
-    if let Some(lvm) = &target.lvm {
-        layers.extend(lvm.vg.clone());
-        layers.push(format!("{} LVM volume{}", lvm.kind, if lvm.snapshot { " + snapshot" } else { "" }));
-    }
-    layers.extend(target.filesystem.as_ref().map(|filesystem| filesystem.kind.to_string()));
-    if let Some(file) = &target.file {
-        let snapshot = file.snapshot.map(|kind| format!(" + {kind} snapshot")).unwrap_or_default();
-        layers.push(format!("{} file{snapshot}", file.format));
-    }
-    layers.extend(target.loop_device.as_ref().map(|_| "loop".to_owned()));
-    if let Some(guest) = &target.guest {
-        layers.push(format!("{} cache={} aio={}", guest.bus, guest.cache, guest.aio));
-        layers.push("guest".to_owned());
-    }
-    layers.join(" > ")
 }
 
 /// Asks on the terminal. Ctrl-C is a no.

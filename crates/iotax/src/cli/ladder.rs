@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
@@ -14,8 +15,9 @@ use iotax_model::workload::{STANDARD, WordError, Workload};
 use iotax_rig::target::lvm;
 
 use super::args::{Conduct, Guest};
+use super::like::{self, Like};
 use super::output::Output;
-use super::say::say;
+use super::say::{print_line, say};
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 use crate::conduct;
@@ -48,6 +50,13 @@ pub(super) struct Args {
     /// vm-device, vm-lvm; the first is the baseline [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
+    /// Measure the disk of a libvirt domain as it is set up, and what might be done otherwise, on new images: a file of its
+    /// XML, or the domain's name, for virsh dumpxml
+    #[arg(long, value_name = "DOMAIN", conflicts_with_all = ["rungs", "device"])]
+    like: Option<String>,
+    /// Which of the domain's disks, such as vda [default: the first]
+    #[arg(long, value_name = "TARGET", requires = "like")]
+    like_disk: Option<String>,
     /// Some of randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     workloads: Vec<Workload>,
@@ -60,6 +69,9 @@ pub(super) struct Args {
     /// So many guests on each rung that has one, all at once, each with a disk of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     guests: u32,
+    /// Print the ladder as a plan file, to be edited and carried out with iotax run
+    #[arg(long)]
+    print_plan: bool,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -210,9 +222,21 @@ fn target((name, ground, guest): Rung, args: &Args) -> TargetSpec {
     }
 }
 
+/// What is measured, and what is to be said of it.
+fn rungs(args: &Args) -> Result<Like, Failure> {
+    if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
+        // A plan may be printed for another machine.
+        if !args.print_plan {
+            conduct::guests_possible(&args.guest.options()).or_exit(Exit::Environment)?;
+        }
+        return like::like(domain, args.like_disk.as_deref(), dir);
+    }
+    let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
+    Ok(Like { targets: rungs.into_iter().map(|rung| target(rung, args)).collect(), notes: Vec::new() })
+}
+
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let rungs = possible(args, wanted(args)?)?;
-    let targets: Vec<TargetSpec> = rungs.into_iter().map(|rung| target(rung, args)).collect();
+    let Like { targets, notes } = rungs(args)?;
     let length = args.length();
     let mut workloads = args.workloads.clone();
     if workloads.is_empty() {
@@ -239,6 +263,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         neighbours: Vec::new(),
     };
     plan.check().or_exit(Exit::Usage)?;
+    if args.print_plan {
+        let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
+        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
+        notes.iter().for_each(|note| print_line!("# {note}"));
+        print_line!("{}", text.trim_end());
+        return Ok(Exit::Fine);
+    }
+    notes.iter().for_each(|note| say!("{note}"));
     Session {
         plan,
         output: &args.output,

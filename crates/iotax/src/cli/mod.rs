@@ -6,8 +6,10 @@ mod bench;
 mod clean;
 mod flags;
 mod ladder;
+mod like;
 mod list;
 mod output;
+mod plan;
 mod progress;
 mod resume;
 mod run;
@@ -37,6 +39,8 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Carry out a plan
     Run(run::Args),
+    /// Look at a plan without carrying it out
+    Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
     Resume(resume::Args),
     /// List the runs in the store
@@ -88,6 +92,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
         Command::List(args) => list::main(&args),
         Command::Show(args) => show::main(&args),

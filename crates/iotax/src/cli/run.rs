@@ -2,21 +2,22 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::plan::Plan;
 
-use super::args::{Conduct, Guest};
+use super::args::{Conduct, Guest, Instead};
 use super::output::Output;
+use super::plan::{read, say_left_out};
 use super::session::Session;
 use super::{Failure, OrExit};
 
 /// Flags of `iotax run`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The plan (TOML)
+    /// The plan (TOML); iotax plan show tells what it would do
     plan: PathBuf,
+    #[command(flatten)]
+    instead: Instead,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -26,12 +27,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let place = args.plan.display();
-    let text = std::fs::read_to_string(&args.plan)
-        .with_context(|| format!("cannot read {place}"))
-        .or_exit(Exit::Usage)?;
-    let mut plan =
-        Plan::from_toml(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
+    let reading = read(&args.plan, &args.instead)?;
+    say_left_out(&reading.left_out);
+    let mut plan = reading.plan;
     plan.seed = args.conduct.seed.or(plan.seed);
     Session {
         plan,

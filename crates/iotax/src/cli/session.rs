@@ -160,7 +160,7 @@ impl Session<'_> {
 }
 
 /// A run must go on where it began, from whatever directory it is resumed.
-fn make_absolute(plan: &mut Plan) -> io::Result<()> {
+pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     let noisy = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.target);
     for target in plan.targets.iter_mut().chain(noisy) {
         let dir = target.file.as_mut().and_then(|file| file.dir.as_mut());

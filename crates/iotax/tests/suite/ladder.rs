@@ -191,10 +191,3 @@ fn a_plan_is_carried_out() {
     assert_eq!(json["workloads"][0]["name"], "randrw-4k-qd8");
     lab.assert_nothing_left();
 }
-
-#[test]
-fn the_example_plan_is_one() {
-    let text = include_str!("../../../../examples/formats.toml");
-    let plan = iotax_model::Plan::from_toml(text).expect("a plan");
-    assert_eq!((plan.targets.len(), plan.workloads.len()), (4, 2));
-}

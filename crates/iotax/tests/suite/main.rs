@@ -10,5 +10,6 @@ mod lab;
 mod lab_guest;
 mod ladder;
 mod lvm;
+mod plan;
 mod throttle;
 mod verify;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use toml::Spanned;
@@ -26,20 +27,32 @@ pub struct Reading {
 }
 
 /// The form of a plan file; what is in its tables is looked at table by table.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Head {
+pub(super) struct Head {
+    /// A title for reports.
     name: Option<String>,
+    /// Number of blocks: passes over everything, each in an order of its own [default: 5]
     repeat: Option<u32>,
+    /// Name of the target that the others are compared with [default: the first]
     baseline: Option<String>,
+    /// Order, offsets and payload follow from it [default: random]
     seed: Option<u64>,
+    /// Keys that every workload has unless it says otherwise.
     #[serde(rename = "defaults")]
+    #[schemars(with = "Option<WorkloadKeys>")]
     _defaults: Option<IgnoredAny>,
+    /// What is measured: storage, built from the bottom up.
     #[serde(rename = "target")]
+    #[schemars(with = "Vec<TargetSpec>")]
     _target: Option<IgnoredAny>,
+    /// What I/O is issued; the keys are fio's.
     #[serde(rename = "workload")]
+    #[schemars(with = "Vec<WorkloadKeys>")]
     _workload: Option<IgnoredAny>,
+    /// What makes noise beside the targets that name it.
     #[serde(rename = "neighbour")]
+    #[schemars(with = "Option<Vec<Neighbour>>")]
     _neighbour: Option<IgnoredAny>,
 }
 

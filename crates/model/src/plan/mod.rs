@@ -4,20 +4,23 @@ mod axes;
 mod difference;
 mod file;
 mod place;
+mod schema;
 mod write;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::target::{TargetError, TargetSpec};
 use crate::units::Bytes;
-use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError};
+use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
 
 pub use axes::{Axis, LeftOut, MOST};
 pub use difference::Difference;
 pub use file::Reading;
+pub use schema::schema;
 
 /// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,12 +45,13 @@ pub struct Plan {
 }
 
 /// A target with a workload that only makes noise.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
     /// Its name is the neighbour's, unique among the plan's targets too.
     pub target: TargetSpec,
     /// What it does for as long as another target is measured; its runtime and warm-up do not count.
+    #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
 }
 

@@ -8,7 +8,7 @@ use super::Plan;
 use crate::workload::{KEYS, WorkloadKeys};
 
 /// Keys of a workload that are written even where they are what holds anyway: they say what it is.
-const ALWAYS: [&str; 3] = ["rw", "bs", "iodepth"];
+const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
 /// The text of a plan file that reads as this plan. What workloads have in common stands in `[defaults]`.
 ///
@@ -64,7 +64,7 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first
         .iter()
-        .filter(|(key, _)| *key != "name" && !ALWAYS.contains(&key.as_str()))
+        .filter(|(key, _)| !ALWAYS.contains(&key.as_str()))
         .filter(|(key, value)| nothing.get(*key) != Some(value))
         .filter(|(key, value)| others.iter().all(|other| other.get(*key) == Some(value)))
         .map(|(key, value)| (key.clone(), value.clone()))

@@ -1,5 +1,6 @@
 //! Block devices and what is made on them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::workload::words;
@@ -16,7 +17,7 @@ words! {
 
 /// A logical volume that iotax creates and removes. On the target's `device`, which becomes a physical volume of a new group,
 /// or in a group that has room.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LvmSpec {
     /// An existing volume group. Absent: a new one on the target's `device`.
@@ -47,7 +48,7 @@ words! {
 }
 
 /// A filesystem made on the target's device or volume, mounted for the run, and gone with it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemSpec {
     /// Which.
@@ -62,7 +63,7 @@ pub struct FilesystemSpec {
 }
 
 /// A loop device over the target's file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoopSpec {
     /// Whether it passes the host's page cache by.

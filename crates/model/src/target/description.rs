@@ -8,6 +8,7 @@ impl TargetSpec {
     pub fn description(&self) -> String {
         let mut layers: Vec<String> = Vec::new();
         layers.extend(self.path.iter().chain(&self.device).map(|path| path.display().to_string()));
+        layers.extend(self.lvm.as_ref().and_then(|lvm| lvm.vg.clone()));
         layers.extend(self.lvm.as_ref().map(volume));
         layers.extend(self.filesystem.as_ref().map(|filesystem| {
             let options = filesystem.mount_options.as_ref().map(|options| format!(" ({options})"));
@@ -27,9 +28,7 @@ impl TargetSpec {
 }
 
 fn volume(lvm: &LvmSpec) -> String {
-    let group = lvm.vg.as_ref().map(|vg| format!(" in {vg}")).unwrap_or_default();
-    let snapshot = if lvm.snapshot { " + snapshot" } else { "" };
-    format!("{} LV{group}{snapshot}", lvm.kind)
+    format!("{} LVM volume{}", lvm.kind, if lvm.snapshot { " + snapshot" } else { "" })
 }
 
 fn file(file: &FileSpec) -> String {
@@ -61,7 +60,7 @@ mod tests {
                 "lvm = { vg = 'vg0', kind = 'thin', snapshot = true }\n\
                  filesystem = { type = 'btrfs', mount_options = 'noatime', nodatacow = true }\nfile = {}\nloop = {}\n\
                  guest = { count = 3, filesystem = 'ext4', bus = 'nvme' }",
-                "thin LV in vg0 + snapshot > btrfs (noatime) nodatacow > raw file > loop direct_io=true > \
+                "vg0 > thin LVM volume + snapshot > btrfs (noatime) nodatacow > raw file > loop direct_io=true > \
                  nvme cache=none aio=io_uring > 3 guests > ext4",
             ),
         ] {

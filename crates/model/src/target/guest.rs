@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::units::Bytes;
@@ -116,7 +117,7 @@ words! {
 }
 
 /// A QEMU guest that sees the target as its disk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuestSpec {
     /// How the guest sees the disk.
@@ -133,6 +134,7 @@ pub struct GuestSpec {
     pub memory: Bytes,
     /// Threads that serve the disk beside QEMU's main loop. `true` is one, `false` none.
     #[serde(deserialize_with = "flag_or_number")]
+    #[schemars(with = "FlagOrNumber")]
     pub iothread: u32,
     /// Queues of the disk. Absent: QEMU's choice, for virtio one for each virtual CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -166,6 +168,15 @@ impl Default for GuestSpec {
             kernel: None,
         }
     }
+}
+
+/// The forms of `iothread`.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum FlagOrNumber {
+    Flag(bool),
+    Number(u32),
 }
 
 /// `iothread = true` is the common case of `iothread = 1`.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
@@ -42,7 +43,7 @@ words! {
 }
 
 /// A file that iotax creates, fills and removes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileSpec {
     /// The directory it is created in; it must exist. Absent: the target's own `filesystem`.

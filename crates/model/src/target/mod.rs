@@ -12,6 +12,7 @@ mod remote;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
@@ -21,7 +22,7 @@ pub use layer::{Layer, LayerKind};
 pub use remote::Remote;
 
 /// A target as a plan describes it. At its bottom is exactly one of `path`, `device`, `lvm.vg` and `file.dir`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSpec {
     /// Unique within a plan.

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -97,15 +98,17 @@ macro_rules! keys {
         }
 
         /// The keys of a `[[workload]]` table or of `[defaults]`, each of which may be left out.
-        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
-        #[expect(missing_docs, reason = "the fields are those of Workload")]
         pub struct WorkloadKeys {
+            /// Unique within a plan [default: what it does, such as randread-4k-qd1]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
-            $(#[serde(skip_serializing_if = "Option::is_none")]
+            $($(#[doc = $help])+
+            #[serde(skip_serializing_if = "Option::is_none")]
             pub $name: Option<$type>,)+
-            $(#[serde(skip_serializing_if = "Option::is_none")]
+            $($(#[doc = $opt_help])+
+            #[serde(skip_serializing_if = "Option::is_none")]
             pub $opt_name: Option<$opt_type>,)+
         }
 
@@ -241,7 +244,7 @@ keys! {
         thinktime "TIME": Nanos;
         /// I/Os between two pauses [default: 1]
         thinktime_blocks "N": u64;
-        /// What is written, or the share of it that can be compressed away: \"abc\", 0xdeadbeef or 123, repeated
+        /// What is written, or the share of it that can be compressed away: "abc", 0xdeadbeef or 123, repeated
         buffer_pattern "PATTERN": BufferPattern;
         /// Record every acknowledged write in this new file, best on another machine's storage; see iotax verify
         write_journal "FILE": String;

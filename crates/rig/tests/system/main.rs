@@ -2,6 +2,7 @@
 
 mod facts;
 mod kernel_threads;
+mod libvirt;
 mod monitor;
 mod stack;
 mod tree;

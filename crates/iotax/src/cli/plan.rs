@@ -1,0 +1,227 @@
+//! `iotax plan`: looks at a plan file without carrying it out.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args as ClapArgs, Subcommand};
+use iotax_model::exit::Exit;
+use iotax_model::plan::{self, LeftOut, Plan, Reading};
+use iotax_model::target::Accel;
+use iotax_model::units::human;
+use iotax_model::workload::Workload;
+use iotax_rig::target::device::Permission;
+use iotax_rig::target::preflight::{self, Needs};
+use serde_json::{Value, json};
+
+use super::args::{Guest, Instead, Overwrite};
+use super::say::{print_line, say};
+use super::session::make_absolute;
+use super::{Failure, OrExit};
+use crate::conduct;
+
+/// Flags of `iotax plan`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check a plan, and whether this machine can carry it out; nothing is touched
+    Check {
+        /// The plan (TOML)
+        plan: PathBuf,
+        #[command(flatten)]
+        instead: Instead,
+        #[command(flatten)]
+        overwrite: Overwrite,
+        #[command(flatten)]
+        guest: Guest,
+    },
+    /// Show what a plan would measure, how long it takes and what space it needs
+    Show {
+        /// The plan (TOML)
+        plan: PathBuf,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        instead: Instead,
+    },
+    /// Print the JSON schema of plans, for editors
+    Schema,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    match &args.command {
+        Command::Check { plan, instead, overwrite, guest } => {
+            let permission = overwrite.permission().or_exit(Exit::Environment)?;
+            check(&read(plan, instead)?, &permission, guest)?;
+        }
+        Command::Show { plan, json, instead } => show(&read(plan, instead)?, *json)?,
+        Command::Schema => print_line!("{:#}", plan::schema()),
+    }
+    Ok(Exit::Fine)
+}
+
+/// Reads a plan file; what the command line says holds instead of what it says.
+pub(super) fn read(path: &Path, instead: &Instead) -> Result<Reading, Failure> {
+    let place = path.display();
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {place}")).or_exit(Exit::Usage)?;
+    let mut reading =
+        Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
+    instead.apply(&mut reading.plan).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
+    Ok(reading)
+}
+
+/// Says what axes lead to that cannot be built.
+pub(super) fn say_left_out(left_out: &[LeftOut]) {
+    for LeftOut { name, reason } in left_out {
+        say!("left out: {name}: {reason}");
+    }
+}
+
+fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<(), Failure> {
+    let mut plan = reading.plan.clone();
+    make_absolute(&mut plan).or_exit(Exit::Environment)?;
+    let needs = preflight::check(&plan, permission)
+        .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
+    if plan.everything().any(|target| target.guest.is_some()) {
+        conduct::guests_possible(&guest.options()).or_exit(Exit::Environment)?;
+    }
+    say_left_out(&reading.left_out);
+    print_line!("{}", price(&plan, &space(&needs)));
+    print_line!("It can be carried out here.");
+    Ok(())
+}
+
+fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
+    let mut plan = reading.plan.clone();
+    make_absolute(&mut plan).or_exit(Exit::Environment)?;
+    // A plan may be for another machine, whose directories and devices are not here.
+    let permission = Permission { overwrite: devices(&plan), signature: true };
+    let needs = preflight::check(&plan, &permission);
+    if as_json {
+        print_line!("{:#}", document(reading, needs.as_ref().map_err(ToString::to_string)));
+        return Ok(());
+    }
+    let Reading { plan, axes, left_out } = reading;
+    print_line!("{}", plan.name);
+    print_line!("{}", price(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
+    if let Err(refusal) = &needs {
+        print_line!("Not on this machine: {refusal}");
+    }
+    if !axes.is_empty() {
+        print_line!("\nAxes");
+        for axis in axes {
+            print_line!("  {:<24} {}", axis.key, axis.values.join(", "));
+        }
+    }
+    print_line!("\nTargets");
+    for (index, target) in plan.targets.iter().enumerate() {
+        let baseline = if target.name == plan.baseline { "; baseline" } else { "" };
+        print_line!("  {:<24} {}{baseline}", target.name, target.description());
+        if let Some(like) = like(plan, index) {
+            print_line!("  {:<24} {like}", "");
+        }
+    }
+    print_line!("\nWorkloads");
+    for workload in &plan.workloads {
+        print_line!("  {:<24} {}", workload.name, work(workload));
+    }
+    if !plan.neighbours.is_empty() {
+        print_line!("\nNeighbours");
+    }
+    for neighbour in &plan.neighbours {
+        let (name, description) = (&neighbour.target.name, neighbour.target.description());
+        print_line!("  {name:<24} {description}: {}", work(&neighbour.workload));
+    }
+    if !left_out.is_empty() {
+        print_line!("\nLeft out");
+    }
+    for LeftOut { name, reason } in left_out {
+        print_line!("  {name:<24} {reason}");
+    }
+    Ok(())
+}
+
+/// The devices that a plan names.
+fn devices(plan: &Plan) -> Vec<PathBuf> {
+    plan.everything().filter_map(|target| target.device.clone()).collect()
+}
+
+fn measurements(plan: &Plan) -> usize {
+    plan.targets.len() * plan.workloads.len() * plan.repeat as usize
+}
+
+/// Cells, time and space in one line.
+fn price(plan: &Plan, space: &[String]) -> String {
+    format!(
+        "{} targets x {} workloads x {} blocks = {} measurements, about {}{}",
+        plan.targets.len(),
+        plan.workloads.len(),
+        plan.repeat,
+        measurements(plan),
+        human::duration(seconds(plan)),
+        if space.is_empty() { String::new() } else { format!(", {}", space.join(", ")) }
+    )
+}
+
+fn seconds(plan: &Plan) -> f64 {
+    conduct::estimate_seconds(plan, 0, Some(Accel::Auto))
+}
+
+fn space(needs: &Needs) -> Vec<String> {
+    let place = |(dir, bytes): (&PathBuf, &u64)| format!("{} in {}", human::bytes(*bytes), dir.display());
+    needs.space.iter().map(place).collect()
+}
+
+/// What a target has otherwise than the one that it is most like.
+fn like(plan: &Plan, target: usize) -> Option<String> {
+    let (other, differences) = plan.most_like(target)?;
+    let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+    Some(format!("like {}, but {}", other.name, differences.join(", ")))
+}
+
+fn work(workload: &Workload) -> String {
+    let jobs = if workload.numjobs == 1 { String::new() } else { format!(", {} jobs", workload.numjobs) };
+    let rate = workload.rate_iops.map(|rate| format!(", {rate} IOPS")).unwrap_or_default();
+    format!(
+        "{} {}, iodepth {}{jobs}{rate}, {} after {}",
+        workload.rw,
+        workload.lengths(),
+        workload.iodepth,
+        workload.runtime,
+        workload.ramp_time
+    )
+}
+
+fn document(reading: &Reading, needs: Result<&Needs, String>) -> Value {
+    let Reading { plan, axes, left_out } = reading;
+    let targets = plan.targets.iter().enumerate().map(|(index, target)| {
+        let mut value = json!({ "name": target.name, "description": target.description() });
+        if let Some((other, differences)) = plan.most_like(index) {
+            value["like"] = json!({ "name": other.name, "differences": differences });
+        }
+        value
+    });
+    let mut document = json!({
+        "name": plan.name,
+        "baseline": plan.baseline,
+        "blocks": plan.repeat,
+        "targets": targets.collect::<Vec<_>>(),
+        "workloads": plan.workloads,
+        "neighbours": plan.neighbours,
+        "measurements": measurements(plan),
+        "seconds": seconds(plan).round(),
+        "axes": axes,
+        "left_out": left_out,
+    });
+    match needs {
+        Ok(needs) => document["space_bytes"] = json!(needs.space),
+        Err(refusal) => document["refused"] = json!(refusal),
+    }
+    document
+}

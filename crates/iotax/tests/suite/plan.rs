@@ -1,0 +1,282 @@
+//! Plans: what they say before anything is done, and the worked ones carried out in a short form.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use iotax_model::Plan;
+use serde_json::Value;
+
+use crate::lab::{GUESTS, Lab, needs, text};
+
+const DOMAIN: &str = include_str!("../../../rig/tests/system/libvirt/windows.xml");
+
+fn examples() -> Vec<PathBuf> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(place).expect("examples").map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn stdout(output: &Output) -> String {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// What the schema says against a plan, as editors do.
+fn schema_errors(lab: &Lab, toml: &str) -> Vec<String> {
+    let schema = lab.json(&["plan", "schema"]);
+    let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+    let plan: toml::Table = toml.parse().expect("TOML");
+    let plan = serde_json::to_value(plan).expect("JSON");
+    validator.iter_errors(&plan).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+#[test]
+fn the_schema_knows_every_key_of_the_worked_plans_and_no_other() {
+    let lab = Lab::new();
+    let examples = examples();
+    assert_eq!(examples.len(), 6);
+    for path in examples {
+        let plan = fs::read_to_string(&path).expect("readable");
+        assert!(plan.starts_with("#:schema ../crates/model/schema/plan.schema.json\n"), "{}", path.display());
+        assert_eq!(schema_errors(&lab, &plan), Vec::<String>::new(), "{}", path.display());
+        // Written out in full, with every key of a guest.
+        let full = Plan::from_toml(&plan).expect("a plan").to_toml().expect("written");
+        assert_eq!(schema_errors(&lab, &full), Vec::<String>::new(), "{full}");
+    }
+    let good = fs::read_to_string(examples_path("cache-modes.toml")).expect("readable");
+    for (from, to, place) in [
+        ("fdatasync", "fdatasink", "/workload/2"),
+        ("cache = [\"none\"", "chace = [\"none\"", "/target/1/guest"),
+        ("\"writethrough\"", "\"writethru\"", "/target/1/guest/cache"),
+        ("runtime = \"6s\"", "runtime = \"6\"", "/defaults/runtime"),
+        ("iodepth = 8", "iodepth = \"8\"", "/workload/0/iodepth"),
+        ("baseline", "basline", ""),
+        ("aio = [\"native\", \"io_uring\"]", "aio = []", "/target/1/guest/aio"),
+        ("[[target]]\nname = \"host\"", "[[target]]", "/target/0"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let bad = good.replacen(from, to, 1);
+        let errors = schema_errors(&lab, &bad);
+        assert!(errors.iter().any(|error| error.starts_with(&format!("{place}: "))), "{to}: {errors:?}");
+        assert!(Plan::from_toml(&bad).is_err(), "{to}");
+    }
+}
+
+fn examples_path(name: &str) -> PathBuf {
+    examples().into_iter().find(|path| path.ends_with(name)).expect("an example")
+}
+
+#[test]
+fn a_plan_is_shown_with_its_cells_and_their_price() {
+    let lab = Lab::new();
+    let path = examples_path("cache-modes.toml");
+    let path = path.to_str().expect("utf-8");
+    let shown = stdout(&lab.run(&["plan", "show", path, "--size", "64m"]));
+    for words in [
+        "8 targets x 3 workloads x 5 blocks = 120 measurements, about 14 min",
+        "guest.cache              none, directsync, writeback, writethrough, unsafe",
+        "host                     raw file; baseline",
+        "vm-none-io_uring         raw file > virtio-blk cache=none aio=io_uring > guest\n",
+        "like vm-none-native, but guest.aio = \"io_uring\"",
+        "vm-unsafe-native         aio = \"native\" needs cache",
+        "commit                   write 4k, iodepth 1, 6s after 1s",
+    ] {
+        assert!(shown.contains(words), "{words:?} is not in\n{shown}");
+    }
+    let json = lab.json(&["plan", "show", path, "--json", "--size", "64m", "--repeat", "2"]);
+    assert_eq!((json["measurements"].as_u64(), json["blocks"].as_u64()), (Some(48), Some(2)));
+    assert_eq!(json["left_out"].as_array().map(Vec::len), Some(3));
+    assert_eq!(json["axes"][1]["values"], serde_json::json!(["native", "io_uring"]));
+    let space =
+        json["space_bytes"].as_object().expect("by directory").values().next().and_then(Value::as_u64);
+    assert!(space >= Some(8 * (64 << 20)), "{json}");
+    // For another machine.
+    let plan = lab.plan("[[target]]\nname = 'a'\nfile = { dir = '/none' }\n[[workload]]\nrw = 'read'");
+    let shown = stdout(&lab.run(&["plan", "show", plan.to_str().expect("utf-8")]));
+    assert!(shown.contains("Not on this machine: /none: no such directory"), "{shown}");
+}
+
+#[test]
+fn a_plan_is_checked_without_a_trace() {
+    let lab = Lab::new();
+    let good = "[[target]]\nname = 'a'\nfile = { dir = 'WORK' }\n[[workload]]\nrw = 'write'\nsize = '16m'\n";
+    let guest = "file = { dir = 'WORK' }\nguest = {}";
+    for (from, to, code, said) in [
+        ("", "", 0, "It can be carried out here"),
+        (
+            "rw = 'write'",
+            "rw = 'wriet'",
+            2,
+            "plan.toml is not a plan: line 5, column 6: \"wriet\" is not a known rw",
+        ),
+        ("WORK", "/none", 2, "/none: no such directory"),
+        ("file = { dir = 'WORK' }", "path = '/etc/passwd'", 2, "it exists, so it is only read"),
+        ("size = '16m'", "size = '900TiB'", 4, "are needed"),
+        ("file = { dir = 'WORK' }", guest, 4, "was not found"),
+    ] {
+        let plan = lab.plan(&good.replace(from, to));
+        let mut check = lab.iotax();
+        if to == guest {
+            check.env("PATH", lab.path("nothing"));
+        }
+        let output = check.args(["plan", "check"]).arg(plan).output().expect("iotax starts");
+        let words = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{to}: {words}");
+        assert!(words.contains(said), "{to}: {words}");
+        lab.assert_nothing_left();
+    }
+    let plan = lab.plan(good);
+    let plan = plan.to_str().expect("utf-8");
+    let output = lab.run(&["plan", "check", plan, "--size", "1k"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("size = 1k: at least one block"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_ladder_is_printed_as_the_plan_that_it_is() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let work = work.to_str().expect("utf-8");
+    let domain = lab.path("domain.xml");
+    fs::write(&domain, DOMAIN).expect("written");
+    let domain = domain.to_str().expect("utf-8");
+    let all: &[&str] = &["host-file", "vm-raw", "vm-qcow2", "vm-qcow2-snapshot"];
+    let like = [
+        "host-file",
+        "like-win11",
+        "cache-none",
+        "aio-io_uring",
+        "cache-none-aio-native",
+        "bus-virtio-blk",
+        "format-raw",
+    ];
+    for (flags, rungs, blocks, runtime, size, seed) in [
+        (&[][..], all, 5, "6s", "1GiB", None),
+        (&["--quick", "--seed", "7"], all, 3, "1800ms", "1GiB", Some(7)),
+        (&["--standard"], all, 5, "6s", "1GiB", None),
+        (&["--thorough"], all, 10, "30s", "4GiB", None),
+        (&["--quick", "--repeat", "8", "--size", "2GiB", "--runtime", "90s"], all, 8, "90s", "2GiB", None),
+        (
+            &["--rungs", "vm-qcow2,host-file", "--workloads", "seqread-1m"],
+            &["vm-qcow2", "host-file"],
+            5,
+            "6s",
+            "1GiB",
+            None,
+        ),
+        (&["--like", domain], &like, 5, "6s", "1GiB", None),
+    ] {
+        let printed = stdout(&lab.run(&[&["ladder", work, "--print-plan"], flags].concat()));
+        let plan = Plan::from_toml(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"));
+        let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
+        assert_eq!((names.as_slice(), plan.repeat, plan.seed), (rungs, blocks, seed), "{printed}");
+        assert_eq!(plan.baseline, rungs[0]);
+        for workload in &plan.workloads {
+            let found = (workload.runtime.to_string(), workload.size.map(|size| size.to_string()));
+            assert_eq!(found, (runtime.to_owned(), Some(size.to_owned())));
+        }
+        assert_eq!(Plan::from_toml(&plan.to_toml().expect("written")), Ok(plan));
+        lab.assert_nothing_left();
+    }
+    let printed = stdout(&lab.run(&["ladder", work, "--print-plan", "--like", domain]));
+    assert!(printed.contains("# <driver copy_on_read=\"on\"> is not done likewise\n"), "{printed}");
+    for (arguments, code, said) in [
+        (&["--like", "/none.xml"][..], 4, "\"/none.xml\" is no file, and libvirt cannot be asked"),
+        (&["--like", domain, "--like-disk", "vdb"], 2, "no disk \"vdb\"; accepted: sda"),
+        (&["--like", domain, "--rungs", "vm-raw"], 2, "cannot be used with"),
+        (&["--like-disk", "vda"], 2, "--like <DOMAIN>"),
+    ] {
+        let mut ladder = lab.iotax();
+        let output = ladder.args(["ladder", work, "--print-plan"]).args(arguments).output().expect("starts");
+        let words = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && words.contains(said), "{arguments:?}: {words}");
+    }
+}
+
+/// A printed ladder, run as a plan, is the ladder: the same cells in the same order.
+#[test]
+fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let ladder =
+        ["ladder", work.to_str().expect("utf-8"), "--rungs", "host-file", "--size", "16m", "--repeat", "2"];
+    let short = ["--runtime", "100ms", "--ramp-time", "0s", "--seed", "11"];
+    let ladder = [&ladder[..], &short].concat();
+    let order = |json: &Value| -> Vec<String> {
+        let measurements = json["measurements"].as_array().expect("measurements");
+        let mut cells: Vec<(u64, String)> = measurements
+            .iter()
+            .map(|m| (m["order"].as_u64().expect("a place"), format!("{} {}", m["workload"], m["block"])))
+            .collect();
+        cells.sort();
+        cells.into_iter().map(|(_, cell)| cell).collect()
+    };
+    let plan = lab.path("ladder.toml");
+    fs::write(&plan, stdout(&lab.run(&[&ladder[..], &["--print-plan"]].concat()))).expect("written");
+    let run = lab.json(&["run", plan.to_str().expect("utf-8"), "--yes", "--json", "-"]);
+    let ladder = lab.json(&[&ladder[..], &["--yes", "--json", "-"]].concat());
+    assert_eq!(order(&run), order(&ladder));
+    assert_eq!(run["workloads"], ladder["workloads"]);
+}
+
+/// Carries out a worked plan in its short form, in the lab's directory.
+fn carried_out(name: &str) {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let path = examples_path(name);
+    let plan = Plan::from_toml(&fs::read_to_string(&path).expect("readable")).expect("a plan");
+    let output = lab
+        .iotax()
+        .current_dir(lab.work())
+        .arg("run")
+        .arg(path)
+        .args(["--repeat", "1", "--runtime", "200ms", "--ramp-time", "0s", "--size", "32m"])
+        .args(["--yes", "--json", "-"])
+        .output()
+        .expect("iotax starts");
+    assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), plan.targets.len() * plan.workloads.len());
+    for measurement in measurements {
+        let done = ["read", "write"].iter().filter_map(|way| measurement[way]["ios"].as_u64()).sum::<u64>();
+        assert!(done > 0, "{measurement}");
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn disk_formats() {
+    carried_out("formats.toml");
+}
+
+#[test]
+fn cache_modes() {
+    carried_out("cache-modes.toml");
+}
+
+#[test]
+fn bus_types() {
+    carried_out("bus-types.toml");
+}
+
+#[test]
+fn queue_depth_and_io_threads() {
+    carried_out("queue-depth.toml");
+}
+
+#[test]
+fn filesystems_in_the_guest() {
+    carried_out("guest-filesystems.toml");
+}
+
+#[test]
+fn noisy_neighbours() {
+    carried_out("noisy-neighbours.toml");
+}

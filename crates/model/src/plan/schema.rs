@@ -1,0 +1,110 @@
+//! The JSON schema of plan files, for editors: made of the very types that read them.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Value, json};
+
+use super::file::Head;
+use crate::workload::WorkloadKeys;
+
+/// The schema. Every key of a target or workload but its name takes a value or a list of values.
+#[must_use]
+pub fn schema() -> Value {
+    let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<Head>().to_value();
+    without_null(&mut schema);
+    schema["title"] = json!("A plan of iotax run");
+    schema["description"] =
+        json!("Targets x workloads x blocks: what is built, what work is done on it, how often.");
+    let known = serde_json::to_value(WorkloadKeys::default().complete(&WorkloadKeys::default()));
+    for place in [
+        "/properties/defaults",
+        "/properties/workload/items",
+        "/properties/neighbour/items/properties/workload",
+    ] {
+        let keys = schema.pointer_mut(&format!("{place}/properties"));
+        for (key, form) in keys.and_then(Value::as_object_mut).into_iter().flatten() {
+            if let (Ok(known), true) = (&known, key != "name")
+                && let Some(default) = known.get(key)
+            {
+                form["default"] = default.clone();
+            }
+        }
+    }
+    for place in ["/properties/target/items", "/properties/workload/items", "/properties/defaults"] {
+        if let Some(table) = schema.pointer_mut(place) {
+            with_axes(table);
+        }
+    }
+    schema
+}
+
+/// TOML knows no null: what may be absent is left out.
+fn without_null(schema: &mut Value) {
+    let is_null =
+        |form: &Value| *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null();
+    match schema {
+        Value::Object(form) => {
+            form.retain(|key, value| key != "default" || !value.is_null());
+            for key in ["type", "enum", "anyOf"] {
+                if let Some(Value::Array(forms)) = form.get_mut(key) {
+                    forms.retain(|form| !is_null(form));
+                }
+            }
+            if let Some(Value::Array(types)) = form.get_mut("type")
+                && let [one] = &mut types[..]
+            {
+                let one = one.take();
+                form.insert("type".into(), one);
+            }
+            if let Some(Value::Array(forms)) = form.get_mut("anyOf")
+                && let [Value::Object(one)] = &mut forms[..]
+            {
+                let one = std::mem::take(one);
+                form.remove("anyOf");
+                form.extend(one.into_iter().filter(|(key, _)| key != "description"));
+            }
+            form.values_mut().for_each(without_null);
+        }
+        Value::Array(forms) => forms.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+/// Has each key of a table, and of the tables in it, take a list too.
+fn with_axes(table: &mut Value) {
+    let keys = table.get_mut("properties").and_then(Value::as_object_mut);
+    for (key, form) in keys.into_iter().flatten() {
+        if key == "name" {
+            continue;
+        }
+        if form.get("properties").is_some() {
+            with_axes(form);
+            continue;
+        }
+        let mut one = form.take();
+        let said = ["description", "default"]
+            .map(|word| (word, one.as_object_mut().and_then(|one| one.remove(word))));
+        let list = json!({ "type": "array", "items": one, "minItems": 1, "uniqueItems": true });
+        *form = json!({ "anyOf": [one, list] });
+        for (word, value) in said {
+            if let Some(value) = value {
+                form[word] = value;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schema_is_that_of_the_types() {
+        let published = include_str!("../../schema/plan.schema.json");
+        let published: Value = serde_json::from_str(published).expect("JSON");
+        assert!(
+            published == schema(),
+            "write it anew: cargo run -- plan schema > crates/model/schema/plan.schema.json"
+        );
+    }
+}

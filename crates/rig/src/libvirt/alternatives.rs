@@ -1,0 +1,42 @@
+//! What might be done otherwise than a domain does it, one setting at a time.
+
+use iotax_model::TargetSpec;
+use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Preallocation};
+
+/// Targets that differ from a domain's in one setting each, in those that commonly matter. Only what can be built.
+#[must_use]
+pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
+    let Some(own) = &like.guest else { return Vec::new() };
+    let with = |name: &str, change: &dyn Fn(&mut GuestSpec)| {
+        let mut guest = own.clone();
+        change(&mut guest);
+        TargetSpec { name: name.to_owned(), guest: Some(guest), ..like.clone() }
+    };
+    let mut others = vec![
+        with("cache-none", &|guest| guest.cache = CacheMode::None),
+        with("aio-io_uring", &|guest| guest.aio = Aio::IoUring),
+        // Native I/O has to bypass the page cache: where the domain does not, the pair is the smallest change.
+        if own.cache.direct() {
+            with("aio-native", &|guest| guest.aio = Aio::Native)
+        } else {
+            with("cache-none-aio-native", &|guest| (guest.cache, guest.aio) = (CacheMode::None, Aio::Native))
+        },
+        with("bus-virtio-blk", &|guest| guest.bus = Bus::VirtioBlk),
+    ];
+    if matches!(own.bus, Bus::VirtioBlk | Bus::VirtioScsi) {
+        others.push(if own.iothread == 0 {
+            with("iothread", &|guest| guest.iothread = 1)
+        } else {
+            with("no-iothread", &|guest| guest.iothread = 0)
+        });
+    }
+    let dir = like.file.as_ref().and_then(|file| file.dir.clone());
+    let raw = FileSpec { dir, format: Format::Raw, preallocation: Preallocation::Off, ..FileSpec::default() };
+    others.push(TargetSpec { name: "format-raw".into(), file: Some(raw), ..like.clone() });
+    others.retain(|other| {
+        let differs = other.guest != like.guest
+            || other.file.as_ref().map(|file| file.format) != like.file.as_ref().map(|file| file.format);
+        differs && other.check().is_ok()
+    });
+    others
+}

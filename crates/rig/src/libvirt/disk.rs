@@ -1,0 +1,257 @@
+//! A `<disk>` of a domain and what it says of controllers and threads.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec};
+use roxmltree::Node;
+
+use super::{DomainError, child, image, text};
+
+/// What is known of a disk beside how the guest sees it.
+pub(super) struct Disk {
+    pub(super) name: String,
+    pub(super) source: Option<PathBuf>,
+    pub(super) file: FileSpec,
+}
+
+/// Attributes of `<driver>` that are read, or that say what happens after an error.
+const DRIVER: [&str; 10] = [
+    "name",
+    "type",
+    "cache",
+    "io",
+    "discard",
+    "iothread",
+    "queues",
+    "error_policy",
+    "rerror_policy",
+    "detect_zeroes",
+];
+/// Parts of a disk that are read, or that tell it from others and cost nothing.
+const PARTS: [&str; 12] = [
+    "driver",
+    "source",
+    "target",
+    "address",
+    "alias",
+    "boot",
+    "serial",
+    "wwn",
+    "vendor",
+    "product",
+    "backingStore",
+    "auth",
+];
+
+/// Parts of `<source>` that say where a disk is or who may open it.
+const SOURCE: [&str; 6] = ["host", "auth", "seclabel", "snapshot", "config", "address"];
+
+/// The disk of a target name, else the first that is a disk and no drive for media.
+pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result<Node<'a, 'i>, DomainError> {
+    let devices =
+        child(root, "devices").ok_or_else(|| DomainError::at(root, "the domain has no <devices>"))?;
+    let disks: Vec<Node<'a, 'i>> = devices
+        .children()
+        .filter(|node| node.tag_name().name() == "disk")
+        .filter(|node| node.attribute("device").is_none_or(|device| device == "disk"))
+        .collect();
+    let names: Vec<&str> = disks.iter().map(|disk| name(*disk)).collect();
+    match wanted {
+        None => {
+            disks.first().copied().ok_or_else(|| DomainError::at(devices, "no <disk device='disk'> is in it"))
+        }
+        Some(wanted) => {
+            names.iter().position(|name| *name == wanted).map(|index| disks[index]).ok_or_else(|| {
+                DomainError::at(devices, format!("it has no disk {wanted:?}; accepted: {}", names.join(", ")))
+            })
+        }
+    }
+}
+
+fn name<'a>(disk: Node<'a, '_>) -> &'a str {
+    child(disk, "target").and_then(|target| target.attribute("dev")).unwrap_or_default()
+}
+
+/// Reads a disk; what it says of the guest goes into `guest`.
+pub(super) fn read(
+    root: Node<'_, '_>,
+    disk: Node<'_, '_>,
+    guest: &mut GuestSpec,
+    notes: &mut Vec<String>,
+) -> Result<Disk, DomainError> {
+    guest.bus = bus(root, disk)?;
+    let driver = child(disk, "driver");
+    let attribute = |key: &str| driver.and_then(|driver| driver.attribute(key));
+    let mut left_out = Vec::new();
+    guest.cache = word(driver, "cache", CacheMode::Writeback, &mut left_out)?;
+    guest.aio = word(driver, "io", Aio::Threads, &mut left_out)?;
+    guest.discard = word(driver, "discard", Discard::Ignore, &mut left_out)?;
+    let format = match attribute("type") {
+        None => Format::Raw,
+        Some(format) => format.parse().map_err(|error| DomainError::at(disk, error))?,
+    };
+    if !left_out.is_empty() {
+        notes.push(format!("left to QEMU by the domain: {}", left_out.join(", ")));
+    }
+    let controller = controller(root, disk).and_then(|controller| child(controller, "driver"));
+    let virtio =
+        [driver.filter(|_| guest.bus == Bus::VirtioBlk), controller.filter(|_| guest.bus == Bus::VirtioScsi)];
+    for driver in virtio.into_iter().flatten() {
+        guest.iothread = threads(driver);
+        guest.queues = number(driver, "queues")?;
+    }
+    let file = file(disk, format, notes);
+    not_done(disk, driver, controller, notes);
+    Ok(Disk { name: name(disk).to_owned(), source: source(disk), file })
+}
+
+/// The bus of the disk's target, or what libvirt infers from its name.
+fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
+    let target = child(disk, "target").ok_or_else(|| DomainError::at(disk, "a <disk> without a <target>"))?;
+    let letters = name(disk).trim_start_matches("nvme");
+    let inferred = match letters.get(..2) {
+        _ if letters != name(disk) => "nvme",
+        Some("vd") => "virtio",
+        Some("sd") => "scsi",
+        Some("hd") => "ide",
+        _ => "",
+    };
+    match target.attribute("bus").unwrap_or(inferred) {
+        "virtio" => Ok(Bus::VirtioBlk),
+        "sata" => Ok(Bus::Sata),
+        "ide" => Ok(Bus::Ide),
+        "nvme" => Ok(Bus::Nvme),
+        "scsi" => match controller(root, disk).and_then(|controller| controller.attribute("model")) {
+            Some("virtio-scsi" | "virtio-transitional" | "virtio-non-transitional") => Ok(Bus::VirtioScsi),
+            model => Err(DomainError::at(
+                disk,
+                format!(
+                    "a scsi disk on controller model {:?}: accepted: virtio-scsi",
+                    model.unwrap_or("(none)")
+                ),
+            )),
+        },
+        other => {
+            Err(DomainError::at(target, format!("bus={other:?}: accepted: virtio, scsi, sata, ide, nvme")))
+        }
+    }
+}
+
+/// The SCSI controller of a SCSI disk.
+fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a, 'i>> {
+    let index = child(disk, "address").and_then(|address| address.attribute("controller")).unwrap_or("0");
+    child(root, "devices")?.children().find(|node| {
+        node.tag_name().name() == "controller"
+            && node.attribute("type") == Some("scsi")
+            && node.attribute("index").unwrap_or("0") == index
+    })
+}
+
+/// A setting of `<driver>`, or what QEMU does when nothing is said.
+fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
+    driver: Option<Node<'_, '_>>,
+    key: &str,
+    default: T,
+    left_out: &mut Vec<String>,
+) -> Result<T, DomainError> {
+    let given = driver.and_then(|driver| Some((driver, driver.attribute(key)?)));
+    match given.filter(|(_, word)| *word != "default") {
+        None => {
+            left_out.push(format!("{key} ({default})"));
+            Ok(default)
+        }
+        Some((driver, word)) => {
+            word.parse().map_err(|error| DomainError::at(driver, format!("<driver {key}={word:?}>: {error}")))
+        }
+    }
+}
+
+/// `iothread='1'`, or one of several in `<iothreads>`.
+fn threads(driver: Node<'_, '_>) -> u32 {
+    let several = child(driver, "iothreads").map_or(0, |threads| {
+        threads.children().filter(|thread| thread.tag_name().name() == "iothread").count()
+    });
+    match (driver.attribute("iothread"), several) {
+        (_, 1..) => u32::try_from(several).unwrap_or(u32::MAX),
+        (Some(_), 0) => 1,
+        (None, 0) => 0,
+    }
+}
+
+fn number(node: Node<'_, '_>, key: &str) -> Result<Option<u32>, DomainError> {
+    let Some(found) = node.attribute(key) else { return Ok(None) };
+    found.parse().map(Some).map_err(|_| DomainError::at(node, format!("{key}={found:?}: accepted: a number")))
+}
+
+/// The file or device here that holds the disk.
+fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
+    let source = child(disk, "source")?;
+    source.attribute("file").or_else(|| source.attribute("dev")).map(PathBuf::from)
+}
+
+/// An image of the same kind.
+fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec {
+    let source = source(disk);
+    match disk.attribute("type").unwrap_or("file") {
+        "file" => {}
+        "block" => notes.push(format!(
+            "the disk is the device {}; a file stands for it here (a device or a volume is measured with a plan)",
+            source.as_deref().unwrap_or(Path::new("?")).display()
+        )),
+        other => {
+            let protocol = child(disk, "source").and_then(|source| source.attribute("protocol"));
+            let protocol = protocol.map(|protocol| format!(" ({protocol})")).unwrap_or_default();
+            notes.push(format!("the disk is of type {other}{protocol}; a file stands for it here"));
+        }
+    }
+    let stored = std::iter::successors(child(disk, "backingStore"), |store| child(*store, "backingStore"));
+    let beneath = stored.filter(|store| child(*store, "source").is_some()).count();
+    image::like(source.as_deref(), format, u32::try_from(beneath).unwrap_or(u32::MAX), notes)
+}
+
+/// Says what of the disk is not done likewise.
+fn not_done(
+    disk: Node<'_, '_>,
+    driver: Option<Node<'_, '_>>,
+    controller: Option<Node<'_, '_>>,
+    notes: &mut Vec<String>,
+) {
+    if let Some(how) = driver.and_then(|driver| driver.attribute("detect_zeroes")).filter(|how| *how != "off")
+    {
+        notes.push(format!("detect_zeroes={how:?} is not done likewise; what is written here has no zeros"));
+    }
+    for driver in [driver, controller].into_iter().flatten() {
+        for attribute in driver.attributes().filter(|attribute| !DRIVER.contains(&attribute.name())) {
+            notes.push(format!("<driver {}={:?}> is not done likewise", attribute.name(), attribute.value()));
+        }
+        for part in
+            driver.children().filter(|part| part.is_element() && part.tag_name().name() != "iothreads")
+        {
+            notes.push(format!("<{}> of <driver> is not done likewise", part.tag_name().name()));
+        }
+    }
+    let of_disk = disk.children().filter(|part| !PARTS.contains(&part.tag_name().name()));
+    let of_source = child(disk, "source").into_iter().flat_map(|source| source.children());
+    let of_source = of_source.filter(|part| !SOURCE.contains(&part.tag_name().name()));
+    for part in of_disk.chain(of_source).filter(Node::is_element) {
+        notes.push(format!("<{}>{} is not done likewise", part.tag_name().name(), settings(part)));
+    }
+    if let Some(rate) = child(disk, "target").and_then(|target| target.attribute("rotation_rate")) {
+        notes.push(format!(
+            "rotation_rate={rate:?} is not done likewise: the guest takes the disk for an SSD or not by it"
+        ));
+    }
+}
+
+/// What stands in an element: its text, or its children's.
+fn settings(part: Node<'_, '_>) -> String {
+    let of_children = part
+        .children()
+        .filter(Node::is_element)
+        .map(|child| format!(" {}={}", child.tag_name().name(), text(child)));
+    match text(part) {
+        "" => of_children.collect(),
+        said => format!(" {said}"),
+    }
+}

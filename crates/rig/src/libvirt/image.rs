@@ -1,0 +1,65 @@
+//! What kind of image a domain's disk is: what the domain says, and the image's header where it can be read.
+
+use std::path::Path;
+
+use iotax_model::target::{FileSpec, Format, Preallocation, Snapshot};
+use iotax_model::units::Bytes;
+use serde_json::Value;
+
+use crate::program::Program;
+
+const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
+
+/// A new image of the same kind. `beneath` is how many images the domain names beneath its own.
+pub(super) fn like(source: Option<&Path>, format: Format, beneath: u32, notes: &mut Vec<String>) -> FileSpec {
+    let mut file = FileSpec { format, ..FileSpec::default() };
+    if format == Format::Raw {
+        return file;
+    }
+    let known = source.filter(|path| path.exists()).map(chain);
+    let beneath = match &known {
+        Some(Ok(chain)) => {
+            header(&chain[0], &mut file);
+            u32::try_from(chain.len() - 1).unwrap_or(u32::MAX)
+        }
+        Some(Err(reason)) => {
+            notes.push(format!("the image's header is not known: {reason}"));
+            beneath
+        }
+        None => {
+            notes.push(
+                "the image is not here, so how it was made is not known: taken are QEMU's defaults".into(),
+            );
+            beneath
+        }
+    };
+    if beneath > 0 {
+        file.snapshot = Some(Snapshot::External);
+        file.backing_depth = Some(beneath);
+        notes.push(format!(
+            "images beneath the disk's own: {beneath}; here the overlay is new before each measurement, so that all it writes \
+             is written for the first time"
+        ));
+    }
+    file.preallocation = Preallocation::Metadata;
+    notes.push("what was allocated in advance is not known: taken is preallocation = metadata".into());
+    file
+}
+
+/// What qemu-img says of an image and of those beneath it, the top first. Reads headers only, also of an image in use.
+fn chain(path: &Path) -> Result<Vec<Value>, String> {
+    let arguments = ["info", "-U", "--backing-chain", "--output=json", "-f", "qcow2"].map(AsRef::as_ref);
+    let text =
+        QEMU_IMG.run(arguments.into_iter().chain([path.as_os_str()])).map_err(|error| error.to_string())?;
+    let chain: Vec<Value> = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    if chain.is_empty() { Err("qemu-img info says nothing".into()) } else { Ok(chain) }
+}
+
+fn header(info: &Value, file: &mut FileSpec) {
+    // QEMU's own default, which need not be said.
+    const CLUSTER: u64 = 64 << 10;
+    let flag = |key: &str| info["format-specific"]["data"][key].as_bool().unwrap_or(false);
+    file.cluster_size = info["cluster-size"].as_u64().filter(|size| *size != CLUSTER).map(Bytes);
+    file.extended_l2 = flag("extended-l2");
+    file.lazy_refcounts = flag("lazy-refcounts");
+}

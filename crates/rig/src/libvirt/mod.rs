@@ -1,0 +1,203 @@
+//! Reads how a libvirt domain presents a disk, so that the same can be built and measured elsewhere.
+//!
+//! The elements are those of libvirt's domain XML format. Where it leaves a setting out, what QEMU does then is taken, and
+//! said; what iotax cannot do likewise is said too. The domain's own disk is never opened but to read an image's header.
+
+mod alternatives;
+mod disk;
+mod image;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use iotax_model::target::{FileSpec, GuestSpec, MachineType};
+use iotax_model::units::{Bytes, human};
+use roxmltree::{Document, Node};
+
+use crate::program::{Program, ProgramError};
+
+pub use alternatives::alternatives;
+
+const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
+
+/// Memory of a guest that measures a disk: what bypasses its page cache needs no more, and several run side by side.
+const MOST_MEMORY: Bytes = Bytes(2 << 30);
+/// What a guest needs to boot.
+const LEAST_MEMORY: Bytes = Bytes(512 << 20);
+/// How many virtual CPUs a guest may have.
+const MOST_CPUS: u32 = 64;
+
+/// Parts of a domain that bear on the cost of I/O and that iotax does not do likewise.
+const NOT_DONE: [&str; 8] = [
+    "cputune",
+    "numatune",
+    "blkiotune",
+    "memtune",
+    "memoryBacking",
+    "resource",
+    "launchSecurity",
+    "commandline",
+];
+
+/// A domain's disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// The domain's name.
+    pub name: String,
+    /// The disk's name in it, such as `vda`.
+    pub disk: String,
+    /// The file or device that holds the disk, where there is one here.
+    pub source: Option<PathBuf>,
+    /// The guest and how it sees the disk.
+    pub guest: GuestSpec,
+    /// An image of the same kind; its directory is not set.
+    pub file: FileSpec,
+    /// What is not as it is there, and what is taken because the domain leaves it out: a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A domain whose disk cannot be built likewise.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{message}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
+pub struct DomainError {
+    /// Line and column in the XML, from 1.
+    place: Option<(u32, u32)>,
+    message: String,
+}
+
+impl DomainError {
+    fn at(node: Node<'_, '_>, message: impl fmt::Display) -> Self {
+        let place = node.document().text_pos_at(node.range().start);
+        Self { place: Some((place.row, place.col)), message: message.to_string() }
+    }
+}
+
+/// The XML of a domain that libvirt knows, as `virsh dumpxml` prints it.
+pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
+    let xml = VIRSH.run(["--readonly", "dumpxml", "--domain", domain])?;
+    Ok(String::from_utf8_lossy(&xml).into_owned())
+}
+
+/// Reads the domain and one of its disks: the one of that target name, else the first.
+pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
+    let document = Document::parse(xml).map_err(|error| {
+        let place = error.pos();
+        // Its text ends in the place.
+        let error = error.to_string();
+        let reason = error.strip_suffix(&format!(" at {place}")).unwrap_or(&error);
+        DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
+    })?;
+    let root = document.root_element();
+    if root.tag_name().name() != "domain" {
+        let found = root.tag_name().name();
+        return Err(DomainError::at(
+            root,
+            format!("<{found}>: accepted: <domain>, as virsh dumpxml prints it"),
+        ));
+    }
+    let mut notes = Vec::new();
+    let mut guest = machine(root, &mut notes)?;
+    let node = disk::choose(root, disk)?;
+    let disk = disk::read(root, node, &mut guest, &mut notes)?;
+    for part in NOT_DONE {
+        if child(root, part).is_some() {
+            notes.push(format!("<{part}> is not done likewise"));
+        }
+    }
+    let name = child(root, "name").map(text).filter(|name| !name.is_empty());
+    let name = name.unwrap_or("domain").to_owned();
+    Ok(Domain { name, disk: disk.name, source: disk.source, guest, file: disk.file, notes })
+}
+
+/// CPUs, memory and machine. The disk's part is as a domain has it that says nothing.
+fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, DomainError> {
+    match root.attribute("type") {
+        Some("kvm") => {}
+        Some("qemu") => notes.push("the domain is emulated (type 'qemu'); --accel tcg does likewise".into()),
+        other => {
+            let found = other.unwrap_or_default();
+            return Err(DomainError::at(root, format!("<domain type={found:?}>: accepted: kvm, qemu")));
+        }
+    }
+    // The machine is libvirt's where a domain names none.
+    let mut guest = GuestSpec { iothread: 0, machine: MachineType::Pc, ..GuestSpec::default() };
+    if let Some(vcpu) = child(root, "vcpu") {
+        let number = vcpu.attribute("current").unwrap_or(text(vcpu));
+        let cpus = number.parse().ok().filter(|cpus| *cpus > 0);
+        let cpus: u32 = cpus.ok_or_else(|| {
+            DomainError::at(vcpu, format!("<vcpu> {number:?}: accepted: a number of CPUs, from 1"))
+        })?;
+        guest.vcpus = cpus.min(MOST_CPUS);
+        if cpus > MOST_CPUS {
+            notes.push(format!("{MOST_CPUS} CPUs instead of {cpus}"));
+        }
+    }
+    if let Some(memory) = child(root, "memory") {
+        let bytes = memory_bytes(memory)?;
+        guest.memory = bytes.clamp(LEAST_MEMORY, MOST_MEMORY);
+        if guest.memory != bytes {
+            notes.push(format!(
+                "{} of memory instead of {}",
+                human::bytes(guest.memory.0),
+                human::bytes(bytes.0)
+            ));
+        }
+    }
+    if let Some(kind) = child(root, "os").and_then(|os| child(os, "type")) {
+        if let Some(arch) = kind.attribute("arch").filter(|arch| *arch != "x86_64") {
+            return Err(DomainError::at(kind, format!("arch={arch:?}: accepted: x86_64")));
+        }
+        if let Some(machine) = kind.attribute("machine") {
+            guest.machine = match machine {
+                "q35" => MachineType::Q35,
+                "pc" => MachineType::Pc,
+                "microvm" => MachineType::Microvm,
+                _ if machine.starts_with("pc-q35-") => MachineType::Q35,
+                _ if machine.starts_with("pc-i440fx-") => MachineType::Pc,
+                _ => {
+                    let message =
+                        format!("machine={machine:?}: accepted: q35, pc-q35-*, pc, pc-i440fx-*, microvm");
+                    return Err(DomainError::at(kind, message));
+                }
+            };
+            if machine != guest.machine.word() {
+                notes.push(format!("machine {machine} is {} of the QEMU here", guest.machine));
+            }
+        }
+    }
+    Ok(guest)
+}
+
+/// `<memory unit='KiB'>4194304</memory>`; without a unit it is KiB.
+fn memory_bytes(node: Node<'_, '_>) -> Result<Bytes, DomainError> {
+    let unit = node.attribute("unit").unwrap_or("KiB");
+    let factor: Option<u64> = match unit {
+        "b" | "bytes" => Some(1),
+        "KB" => Some(1000),
+        "k" | "KiB" => Some(1 << 10),
+        "MB" => Some(1_000_000),
+        "M" | "MiB" => Some(1 << 20),
+        "GB" => Some(1_000_000_000),
+        "G" | "GiB" => Some(1 << 30),
+        "TB" => Some(1_000_000_000_000),
+        "T" | "TiB" => Some(1 << 40),
+        _ => None,
+    };
+    let bytes =
+        factor.zip(text(node).parse::<u64>().ok()).and_then(|(factor, number)| number.checked_mul(factor));
+    bytes.map(Bytes).ok_or_else(|| {
+        let found = format!("<memory unit={unit:?}> {:?}", text(node));
+        DomainError::at(
+            node,
+            format!("{found}: accepted: a whole number of b, KB, KiB, MB, MiB, GB, GiB, TB or TiB"),
+        )
+    })
+}
+
+fn child<'a, 'i>(node: Node<'a, 'i>, name: &str) -> Option<Node<'a, 'i>> {
+    node.children().find(|child| child.tag_name().name() == name)
+}
+
+fn text<'a>(node: Node<'a, '_>) -> &'a str {
+    node.text().unwrap_or_default().trim()
+}
