@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use iotax_model::exit::Exit;
+use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_rig::target::preflight;
@@ -186,6 +187,7 @@ impl Agent {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             clocksource: std::fs::read_to_string(CLOCKSOURCE).ok().map(|name| name.trim().to_owned()),
             disk: self.disk.as_ref().map(|disk| disk.display().to_string()),
+            filesystem: self.disk.as_deref().and_then(filesystem),
         }
     }
 }
@@ -197,6 +199,12 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let standing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
     let layers = stack::of_path(root, standing).map_err(|error| error.to_string())?.layers;
     Ok(Description { length, layers, environment: facts::environment(root) })
+}
+
+/// The filesystem that a file lies on; absent for a device.
+fn filesystem(path: &Path) -> Option<Layer> {
+    let layers = stack::of_path(Path::new("/"), path).ok()?.layers;
+    layers.into_iter().rfind(|layer| layer.kind == LayerKind::Filesystem)
 }
 
 /// The message that a panic carries.

@@ -1,4 +1,5 @@
-//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, runs the agent, powers off.
+//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem if it is told to, runs the
+//! agent, powers off.
 //!
 //! Whatever goes wrong ends in a message on the console and in power off: a guest that hangs tells nobody why.
 
@@ -20,6 +21,8 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::system::RebootCommand;
 
 use crate::agent;
+
+mod disk;
 
 /// How long devices may take to appear once their drivers are loaded.
 const APPEAR: Duration = Duration::from_secs(10);
@@ -50,14 +53,19 @@ fn run() -> Result<()> {
     mount("devtmpfs", "/dev")?;
     mount("tmpfs", "/tmp")?;
     load_modules(Path::new(contract::MODULES_DIR))?;
-    let disk = appearing(|| named("/sys/block", "serial", contract::DISK_SERIAL)).with_context(|| {
-        format!("no disk has the serial {:?}; {}", contract::DISK_SERIAL, present("/sys/block"))
-    })?;
-    let port = appearing(|| named("/sys/class/virtio-ports", "name", contract::AGENT_PORT))
+    let disk = appearing(|| disk::with_serial(Path::new("/sys/block"), contract::DISK_SERIAL)).with_context(
+        || format!("no disk has the serial {:?}; {}", contract::DISK_SERIAL, present("/sys/block")),
+    )?;
+    let measured = disk::measured(&disk, &parameters)?;
+    let port = appearing(|| port_named(Path::new("/sys/class/virtio-ports"), contract::AGENT_PORT))
         .with_context(|| format!("no virtio port is named {:?}", contract::AGENT_PORT))?;
     let port = open_port(&port)?;
     await_clocksource();
-    serve(&disk, &port)
+    let served = serve(&measured, &port);
+    if measured != disk {
+        disk::leave()?;
+    }
+    served
 }
 
 fn mount(kind: &str, at: &str) -> Result<()> {
@@ -80,11 +88,11 @@ fn load_modules(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The device node of the entry of a sysfs directory whose attribute has this value.
-fn named(dir: &str, attribute: &str, value: &str) -> Option<PathBuf> {
-    fs::read_dir(dir).ok()?.flatten().find_map(|entry| {
-        let text = fs::read_to_string(entry.path().join(attribute)).ok()?;
-        (text.trim_end() == value).then(|| Path::new("/dev").join(entry.file_name()))
+/// The device node of the virtio port with this name.
+fn port_named(ports: &Path, name: &str) -> Option<PathBuf> {
+    fs::read_dir(ports).ok()?.flatten().find_map(|entry| {
+        let text = fs::read_to_string(entry.path().join("name")).ok()?;
+        (text.trim_end() == name).then(|| Path::new("/dev").join(entry.file_name()))
     })
 }
 

@@ -12,3 +12,13 @@ pub const MODULES_LIST: &str = "list";
 pub const PROBE_PARAMETER: &str = "iotax.probe";
 /// What PID 1 prints to the console when it is only probed.
 pub const PROBE_MARKER: &str = "iotax: this guest runs";
+/// Kernel parameter, followed by the kind: PID 1 makes this filesystem on the disk and a file on it, which is measured.
+pub const MKFS_PARAMETER: &str = "iotax.mkfs=";
+/// Kernel parameter, followed by the kind: PID 1 mounts the filesystem that an earlier boot made.
+pub const MOUNT_PARAMETER: &str = "iotax.mount=";
+/// Kernel parameter, followed by the length in bytes of the file that is measured.
+pub const SIZE_PARAMETER: &str = "iotax.size=";
+/// Where PID 1 mounts the filesystem.
+pub const MOUNT_POINT: &str = "/disk";
+/// The program in the initramfs that makes it.
+pub const MKFS: &str = "/mkfs";

@@ -178,8 +178,10 @@ pub struct AgentHello {
     pub kernel: String,
     /// Clocksource where it runs.
     pub clocksource: Option<String>,
-    /// In a guest: the disk found by its serial.
+    /// In a guest: the disk found by its serial, or the file on it that is measured.
     pub disk: Option<String>,
+    /// In a guest: the filesystem that this file lies on, with its mount options.
+    pub filesystem: Option<Layer>,
 }
 
 /// What is at a path of an agent's machine.

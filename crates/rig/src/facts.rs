@@ -58,7 +58,7 @@ pub fn environment(root: &Path) -> Environment {
             .find_map(|key| field(&cpuinfo, key))
             .map(str::to_owned),
         cpus: read("sys/devices/system/cpu/online").and_then(|list| length_of_list(&list)),
-        memory_bytes: read("proc/meminfo").and_then(|text| memory(&text)),
+        memory_bytes: read("proc/meminfo").and_then(|text| memory(&text, "MemTotal")),
         governor: read("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         clocksource: read("sys/devices/system/clocksource/clocksource0/current_clocksource"),
         mitigations: mitigations(&root.join("sys/devices/system/cpu/vulnerabilities")),
@@ -100,9 +100,26 @@ fn length_of_list(list: &str) -> Option<u32> {
     })
 }
 
-/// MemTotal in bytes. The kernel's kB are KiB.
-fn memory(meminfo: &str) -> Option<u64> {
-    field(meminfo, "MemTotal")?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+/// Kilohertz of the CPU's time stamp counter, as the kernel of a virtual machine tells; absent on bare metal, where the same
+/// line tells how fast the CPU runs at the moment.
+#[must_use]
+pub fn tsc_khz(root: &Path) -> Option<u64> {
+    let cpuinfo = text(&root.join("proc/cpuinfo"))?;
+    field(&cpuinfo, "flags")?.split(' ').find(|flag| *flag == "hypervisor")?;
+    let (whole, thousandths) = field(&cpuinfo, "cpu MHz")?.split_once('.')?;
+    let khz = (thousandths.len() == 3).then(|| format!("{whole}{thousandths}"))?;
+    khz.parse().ok().filter(|khz| *khz > 0)
+}
+
+/// Memory that can be taken without swapping; absent if the kernel does not say.
+#[must_use]
+pub fn memory_available(root: &Path) -> Option<Bytes> {
+    memory(&text(&root.join("proc/meminfo"))?, "MemAvailable").map(Bytes)
+}
+
+/// A line of meminfo in bytes. The kernel's kB are KiB.
+fn memory(meminfo: &str, key: &str) -> Option<u64> {
+    field(meminfo, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// What each file of the directory says, by its name.

@@ -1,8 +1,9 @@
 //! Runs the system's own tools: qemu-img, lvm, mkfs, losetup.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// A tool that did not do what it was asked.
@@ -38,12 +39,15 @@ pub struct Program {
 impl Program {
     /// Whether it is there.
     pub fn find(self) -> Result<(), ProgramError> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        if std::env::split_paths(&path).any(|directory| directory.join(self.name).is_file()) {
-            Ok(())
-        } else {
-            Err(ProgramError::NotFound { program: self.name, package: self.package })
-        }
+        self.path().map(drop)
+    }
+
+    /// Its file.
+    pub fn path(self) -> Result<PathBuf, ProgramError> {
+        std::env::split_paths(&search_path())
+            .map(|directory| directory.join(self.name))
+            .find(|path| path.is_file())
+            .ok_or(ProgramError::NotFound { program: self.name, package: self.package })
     }
 
     /// Runs it to its end, with nothing on its stdin, and returns its stdout. In a process group of its own: Ctrl-C is the
@@ -62,7 +66,7 @@ impl Program {
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Vec<u8>, ProgramError> {
         let mut command = Command::new(self.name);
-        command.args(arguments).env("LC_ALL", "C").stdin(stdin).process_group(0);
+        command.args(arguments).env("LC_ALL", "C").env("PATH", search_path()).stdin(stdin).process_group(0);
         let shown = || {
             let words = std::iter::once(command.get_program()).chain(command.get_args());
             words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
@@ -81,6 +85,13 @@ impl Program {
             reason: if said.is_empty() { output.status.to_string() } else { said },
         })
     }
+}
+
+/// The user's PATH, and where the administrator's programs are, which a user's PATH may leave out.
+fn search_path() -> OsString {
+    let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    path.push(":/usr/sbin:/sbin");
+    path
 }
 
 #[cfg(test)]

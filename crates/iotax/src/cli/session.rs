@@ -102,7 +102,7 @@ impl Session<'_> {
         let guests = plan
             .everything()
             .any(|target| target.guest.is_some())
-            .then(|| Guests::prepare(&self.guests, tag, ledger, stop))
+            .then(|| Guests::prepare(&self.guests, plan, tag, ledger, stop))
             .transpose()
             .or_exit(Exit::Environment)?;
         if let Some(earlier) = &self.earlier {
@@ -164,8 +164,9 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     let noisy = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.target);
     for target in plan.targets.iter_mut().chain(noisy) {
         let dir = target.file.as_mut().and_then(|file| file.dir.as_mut());
+        let kernel = target.guest.as_mut().and_then(|guest| guest.kernel.as_mut());
         let local = target.path.iter_mut().filter(|path| !Remote::is_meant(path));
-        for path in local.chain(target.device.as_mut()).chain(dir) {
+        for path in local.chain(target.device.as_mut()).chain(dir).chain(kernel) {
             *path = std::path::absolute(&*path)?;
         }
     }

@@ -1,12 +1,18 @@
 //! What guests are booted with, and booting them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use iotax_model::target::Accel;
+use iotax_model::Plan;
+use iotax_model::target::{Accel, GuestSpec};
+use iotax_rig::facts;
+use iotax_rig::guest::able::Able;
 use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{self, Guest, GuestConfig, GuestError, accel, initramfs};
+use iotax_rig::guest::{
+    self, Guest, GuestConfig, GuestError, Inside, accel, initramfs, memory, mkfs, modules,
+};
 use iotax_rig::ledger::{Effect, Ledger};
 use iotax_rig::link::Interrupt;
 
@@ -26,8 +32,8 @@ pub(crate) struct GuestOptions {
 
 /// What guests are booted with.
 pub(crate) struct Guests {
-    kernel: Kernel,
-    initramfs: PathBuf,
+    /// What each kind of guest boots.
+    boots: BTreeMap<BootKey, Boot>,
     /// Private; holds a directory for each guest.
     run_dir: PathBuf,
     accel: Accel,
@@ -37,50 +43,83 @@ pub(crate) struct Guests {
     prepared_in: Duration,
 }
 
+/// Guests boot the same if they have the same kernel and need the same modules; a filesystem is one of these.
+type BootKey = (Option<PathBuf>, Vec<&'static str>);
+
+struct Boot {
+    kernel: Kernel,
+    initramfs: PathBuf,
+}
+
+fn boot_key(spec: &GuestSpec) -> BootKey {
+    (spec.kernel.clone(), modules::needed(spec))
+}
+
 /// Whether guests can be booted at all, or what is missing and how to get it.
 pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     guest::find_qemu()?;
     guest::image::find_qemu_img()?;
-    find_kernel(options)?;
+    find_kernel(options, None)?;
     Ok(())
 }
 
-fn find_kernel(options: &GuestOptions) -> anyhow::Result<Kernel> {
+/// The kernel that a guest names, or else the run's.
+fn find_kernel(options: &GuestOptions, named: Option<&Path>) -> anyhow::Result<Kernel> {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
-    Ok(Kernel::find(Path::new("/"), &release, options.kernel.as_deref(), options.modules.as_deref())?)
+    let kernel = named.or(options.kernel.as_deref());
+    // The modules that the user names are those of the run's kernel.
+    let modules = if named.is_some() { None } else { options.modules.as_deref() };
+    Ok(Kernel::find(Path::new("/"), &release, kernel, modules)?)
 }
 
 impl Guests {
-    /// Finds QEMU and a kernel, builds the initramfs and learns what runs guests here.
+    /// Finds QEMU and kernels, refuses guests that cannot be had with them, builds what guests boot and learns what runs
+    /// them here.
     pub(crate) fn prepare(
         options: &GuestOptions,
+        plan: &Plan,
         tag: &str,
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let begun = Instant::now();
         possible(options)?;
-        let qemu_version = guest::qemu_version()?;
-        let kernel = find_kernel(options)?;
+        let named: Vec<(&str, &GuestSpec)> = plan
+            .everything()
+            .filter_map(|target| Some((target.name.as_str(), target.guest.as_ref()?)))
+            .collect();
+        let able = Able::ask(named.iter().map(|(_, spec)| *spec))?;
+        let mut kernels = BTreeMap::new();
+        for (name, spec) in named {
+            let kernel = check(spec, options, &able).with_context(|| format!("target {name:?}"))?;
+            kernels.insert(boot_key(spec), (kernel, spec));
+        }
+        if let Some(available) = facts::memory_available(Path::new("/")) {
+            memory::check(plan, available)?;
+        }
+
         let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-{tag}"));
         ledger.make_private_directory(&run_dir)?;
-        let initramfs = run_dir.join("initramfs");
-        initramfs::write(&initramfs, own_program(), &kernel)?;
+        let mut boots = BTreeMap::new();
+        for (number, (key, (kernel, spec))) in kernels.into_iter().enumerate() {
+            let initramfs = run_dir.join(format!("initramfs-{number}"));
+            initramfs::write(&initramfs, own_program(), &kernel, spec)?;
+            boots.insert(key, Boot { kernel, initramfs });
+        }
+        let probed = boots.values().next().context("no target has a guest")?;
         let marker = format!("iotax-{tag}-probe");
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
         let (accel, accel_reason) =
-            accel::resolve(wanted, &kernel, &initramfs, &run_dir, &marker, stop).map_err(interrupted)?;
-        Ok(Self {
-            kernel,
-            initramfs,
-            run_dir,
-            accel,
-            accel_reason,
-            qemu_version,
-            prepared_in: begun.elapsed(),
-        })
+            accel::resolve(wanted, &probed.kernel, &probed.initramfs, &run_dir, &marker, stop)
+                .map_err(interrupted)?;
+        for target in plan.everything() {
+            let refused = target.guest.as_ref().map(|spec| accel::parameters(spec, accel, Path::new("/")));
+            refused.transpose().with_context(|| format!("target {:?}", target.name))?;
+        }
+        let qemu_version = able.version().to_owned();
+        Ok(Self { boots, run_dir, accel, accel_reason, qemu_version, prepared_in: begun.elapsed() })
     }
 
     pub(super) fn prepared_in(&self) -> Duration {
@@ -108,7 +147,7 @@ impl Guests {
     ) -> anyhow::Result<()> {
         let mut booting = Vec::new();
         for target in targets.filter(|target| target.is_guest()) {
-            let guest = self.start(target, ledger, stop)?;
+            let guest = self.start(target, true, ledger, stop)?;
             booting.push((target, guest));
         }
         for (target, guest) in booting {
@@ -127,11 +166,18 @@ impl Guests {
         // Its process is killed with it.
         target.machine = None;
         target.forget_overlay(ledger);
-        let guest = self.start(target, ledger, stop)?;
+        let guest = self.start(target, false, ledger, stop)?;
         self.settle(target, guest)
     }
 
-    fn start(&self, target: &Target, ledger: &mut Ledger, stop: &Interrupt) -> anyhow::Result<Guest> {
+    /// Starts a target's guest, for the first time or again.
+    fn start(
+        &self,
+        target: &Target,
+        first: bool,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Guest> {
         let name = &target.spec.name;
         let spec = target.spec.guest.clone().context("only guests are booted")?;
         // Another one at each boot. The directory's name is short: the path of a socket in it may have 107 bytes.
@@ -140,14 +186,17 @@ impl Guests {
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
         ledger.make_private_directory(&run_dir)?;
         ledger.will(Effect::Guest { marker: marker.clone() })?;
+        let boot = self.boots.get(&boot_key(&spec)).context("every guest of the plan was prepared for")?;
         let config = GuestConfig {
             marker,
+            filesystem: spec.filesystem.map(|_| Inside { make: first, size: target.built.size }),
             spec,
             accel: self.accel,
-            kernel: self.kernel.clone(),
-            initramfs: self.initramfs.clone(),
+            kernel: boot.kernel.clone(),
+            initramfs: boot.initramfs.clone(),
             image: target.built.path.clone(),
             format: target.built.format,
+            l2_cache_size: target.spec.file.as_ref().and_then(|file| file.l2_cache_size),
             kernel_parameters: String::new(),
             run_dir,
         };
@@ -167,6 +216,17 @@ impl Guests {
         target.machine = Some(Machine { guest, hello, accel: self.accel, boot_ns });
         Ok(())
     }
+}
+
+/// Refuses a guest that this QEMU or its kernel cannot carry; returns the kernel.
+fn check(spec: &GuestSpec, options: &GuestOptions, able: &Able) -> anyhow::Result<Kernel> {
+    able.check(spec)?;
+    let kernel = find_kernel(options, spec.kernel.as_deref())?;
+    modules::check(&kernel.modules, &modules::needed(spec))?;
+    if let Some(kind) = spec.filesystem {
+        mkfs::program(kind).find()?;
+    }
+    Ok(kernel)
 }
 
 /// A guest's interruption becomes the run's.

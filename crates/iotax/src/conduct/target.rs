@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{Accel, Layer, LayerKind, TargetSpec};
+use iotax_model::target::{
+    Accel, Discard, FileSpec, Format, GuestSpec, Layer, LayerKind, Snapshot, TargetSpec,
+};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Area};
 use iotax_model::workload::Content;
@@ -42,8 +44,10 @@ pub(super) struct Target {
     pub(super) outpost: Option<Outpost>,
     /// An agent on this host that measures nothing else. Absent: the guest's, the outpost's or the run's.
     pub(super) agent: Option<Link>,
+    /// The overlays between the image and the one that is written, from the bottom up.
+    beneath: Vec<PathBuf>,
     /// The overlay that stands now, and how many there were.
-    overlay: Option<(PathBuf, Entry)>,
+    overlay: Option<Entry>,
     overlays: u32,
     /// The snapshot of the volume that stands now.
     volume_snapshot: Option<Entry>,
@@ -67,6 +71,7 @@ impl Target {
             machine: None,
             outpost,
             agent: None,
+            beneath: Vec::new(),
             overlay: None,
             overlays: 0,
             volume_snapshot: None,
@@ -142,8 +147,7 @@ impl Target {
         self.pause()
     }
 
-    /// A new, empty snapshot in place of the last, so that each measurement meets one that was just taken. The guest must be
-    /// paused.
+    /// A new snapshot in place of the last, so that each measurement meets one that was just taken. The guest must be paused.
     pub(super) fn renew_snapshots(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
         if let Some(origin) = &mut self.built.origin {
             // The old one goes first: with two, a write would be paid for twice.
@@ -152,19 +156,42 @@ impl Target {
             }
             self.volume_snapshot = Some(origin.snapshot(ledger)?);
         }
-        let (Some(_), Some(machine)) = (self.built.snapshot, &mut self.machine) else { return Ok(()) };
+        match (self.built.snapshot, &mut self.machine) {
+            (Some(Snapshot::External), Some(_)) => self.renew_overlay(ledger),
+            (Some(Snapshot::Internal), Some(machine)) => Ok(machine.guest.renew_snapshot()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new, empty overlay at the top of the chain, whose lower ones are made once and stay empty.
+    fn renew_overlay(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+        let (Some(machine), Some(file)) = (&mut self.machine, &self.spec.file) else { return Ok(()) };
+        let mut below = (self.built.path.as_path(), self.built.format);
+        let mut add = |name: String, (below, format): (&Path, Format)| {
+            let path = self.built.path.with_extension(name);
+            anyhow::Ok((qcow2::overlay(&path, below, format, file, ledger)?, path))
+        };
+        let depth = file.backing_depth.unwrap_or(1) as usize;
+        while self.beneath.len() + 1 < depth {
+            let lowest = self.beneath.last().map_or(below, |path| (path, Format::Qcow2));
+            let (_, path) = add(format!("beneath-{}.qcow2", self.beneath.len() + 1), lowest)?;
+            self.beneath.push(path);
+        }
+        if let Some(path) = self.beneath.last() {
+            below = (path, Format::Qcow2);
+        }
         self.overlays += 1;
-        let (path, entry) = qcow2::overlay(&self.built, self.overlays, ledger)?;
-        machine.guest.swap_disk(&path, iotax_model::target::Format::Qcow2)?;
-        match self.overlay.replace((path, entry)) {
-            Some((_, old)) => undo(old, ledger),
+        let (entry, path) = add(format!("overlay-{}.qcow2", self.overlays), below)?;
+        machine.guest.swap_disk(&path, Format::Qcow2)?;
+        match self.overlay.replace(entry) {
+            Some(old) => undo(old, ledger),
             None => Ok(()),
         }
     }
 
     /// After a reboot the guest has the image itself again.
     pub(super) fn forget_overlay(&mut self, ledger: &mut Ledger) {
-        if let Some((_, entry)) = self.overlay.take() {
+        if let Some(entry) = self.overlay.take() {
             // It stays on record if it cannot be removed now.
             let _ = ledger.undo(entry);
         }
@@ -193,36 +220,7 @@ impl Target {
             let detail = format!("{}, new before each measurement", lvm.kind);
             layers.push(Layer::new(LayerKind::Snapshot, "LVM snapshot", detail));
         }
-        if let Some(file) = &self.spec.file
-            && self.is_guest()
-        {
-            layers.push(Layer::new(
-                LayerKind::Image,
-                file.format.word(),
-                format!("preallocation={}", file.preallocation),
-            ));
-            if let Some(snapshot) = file.snapshot {
-                layers.push(Layer::new(
-                    LayerKind::Snapshot,
-                    format!("{snapshot} snapshot"),
-                    "new before each measurement",
-                ));
-            }
-        }
-        if let Some(guest) = &self.spec.guest {
-            let iothread = match guest.iothread {
-                0 => String::new(),
-                1 => " iothread".to_owned(),
-                threads => format!(" {threads} iothreads"),
-            };
-            let bus = format!("cache={} aio={}{iothread}", guest.cache, guest.aio);
-            layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus));
-            let accel =
-                self.machine.as_ref().map(|machine| machine.accel.word().to_uppercase()).unwrap_or_default();
-            let machine = format!("{} vCPU, {}, {accel}", guest.vcpus, human::bytes(guest.memory.0));
-            let name = if guest.count > 1 { format!("{} guests", guest.count) } else { "guest".to_owned() };
-            layers.push(Layer::new(LayerKind::Guest, name, machine));
-        }
+        layers.extend(self.guest_layers());
         let machine = self.machine.as_ref();
         Ok(TargetRecord {
             name: self.spec.name.clone(),
@@ -234,6 +232,58 @@ impl Target {
             boot_ns: machine.map(|machine| machine.boot_ns),
         })
     }
+
+    /// What stands between the file and the program in the guest.
+    fn guest_layers(&self) -> Vec<Layer> {
+        let Some(guest) = &self.spec.guest else { return Vec::new() };
+        let mut layers = Vec::new();
+        if let Some(file) = &self.spec.file {
+            layers.push(Layer::new(LayerKind::Image, file.format.word(), image_detail(file)));
+            if let Some(snapshot) = file.snapshot {
+                let depth =
+                    file.backing_depth.map(|depth| format!(", {depth} overlays deep")).unwrap_or_default();
+                let detail = format!("new before each measurement{depth}");
+                layers.push(Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail));
+            }
+        }
+        layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus_detail(guest)));
+        let machine = self.machine.as_ref();
+        let accel = machine.map(|machine| machine.accel.word().to_uppercase()).unwrap_or_default();
+        let memory = human::bytes(guest.memory.0);
+        let detail = format!("{}, {} vCPU, {memory}, {accel}", guest.machine_type(), guest.vcpus);
+        let name = if guest.count > 1 { format!("{} guests", guest.count) } else { "guest".to_owned() };
+        layers.push(Layer::new(LayerKind::Guest, name, detail));
+        layers.extend(machine.and_then(|machine| machine.hello.filesystem.clone()));
+        layers
+    }
+}
+
+/// The settings of an image that are not QEMU's own.
+fn image_detail(file: &FileSpec) -> String {
+    let mut words = vec![format!("preallocation={}", file.preallocation)];
+    words.extend(file.cluster_size.map(|size| format!("cluster_size={size}")));
+    words.extend(file.extended_l2.then(|| "extended_l2".to_owned()));
+    words.extend(file.lazy_refcounts.then(|| "lazy_refcounts".to_owned()));
+    words.extend(file.l2_cache_size.map(|size| format!("l2_cache_size={size}")));
+    if file.format == Format::Qcow2 {
+        // Only qemu-img convert would compress them.
+        words.push("not compressed".to_owned());
+    }
+    words.join(" ")
+}
+
+fn bus_detail(guest: &GuestSpec) -> String {
+    let mut words = vec![format!("cache={} aio={}", guest.cache, guest.aio)];
+    match guest.iothreads() {
+        0 => {}
+        1 => words.push("iothread".to_owned()),
+        threads => words.push(format!("{threads} iothreads")),
+    }
+    words.extend(guest.queues.map(|queues| format!("queues={queues}")));
+    if guest.discard == Discard::Ignore {
+        words.push("discard=ignore".to_owned());
+    }
+    words.join(" ")
 }
 
 fn undo(entry: Entry, ledger: &mut Ledger) -> anyhow::Result<()> {

@@ -109,7 +109,8 @@ impl LabGuest {
         let lab = Lab::alone();
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
-        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel).expect("an initramfs");
+        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel, &GuestSpec::default())
+            .expect("an initramfs");
         append_lab(&initramfs, &kernel, &programs, extras.modules).expect("the laboratory's archive");
         let mut arguments = command::arguments(&command::Machine {
             marker: "iotax-test-lab",
@@ -120,7 +121,7 @@ impl LabGuest {
             kernel: &kernel.image,
             initramfs: &initramfs,
             parameters: "rdinit=/lab/init",
-            disk: &[],
+            disk: None,
             run_dir: dir.path(),
         });
         let socket = dir.path().join(SHELL_SOCKET);
@@ -270,8 +271,13 @@ fn append_lab(
             add(path, PROGRAM, &fs::read(&library)?)?;
         }
     }
-    let names: Vec<&str> =
-        modules::NEEDED.iter().chain(&LOADED).chain(more_modules).chain(&AT_HAND).copied().collect();
+    let names: Vec<&str> = modules::needed(&GuestSpec::default())
+        .iter()
+        .chain(&LOADED)
+        .chain(more_modules)
+        .chain(&AT_HAND)
+        .copied()
+        .collect();
     let mut at_boot = String::new();
     for module in modules::load(&kernel.modules, &names).map_err(std::io::Error::other)? {
         add(&format!("lab/{}.ko", module.name), PROGRAM, &module.object)?;

@@ -132,15 +132,17 @@ pub struct GuestSpec {
     pub vcpus: u32,
     /// Guest memory.
     pub memory: Bytes,
-    /// Threads that serve the disk beside QEMU's main loop. `true` is one, `false` none.
-    #[serde(deserialize_with = "flag_or_number")]
+    /// Threads that serve the disk beside QEMU's main loop. `true` is one, `false` none. Absent: one where the bus can
+    /// have it.
+    #[serde(deserialize_with = "flag_or_number", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FlagOrNumber")]
-    pub iothread: u32,
+    pub iothread: Option<u32>,
     /// Queues of the disk. Absent: QEMU's choice, for virtio one for each virtual CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
-    /// The machine.
-    pub machine: MachineType,
+    /// The machine. Absent: q35, and pc for the bus ide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineType>,
     /// A filesystem made in the guest: a file on it is measured. Absent: the raw disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<GuestFs>,
@@ -160,9 +162,9 @@ impl Default for GuestSpec {
             discard: Discard::Unmap,
             vcpus: 1,
             memory: Bytes(512 << 20),
-            iothread: 1,
+            iothread: None,
             queues: None,
-            machine: MachineType::Q35,
+            machine: None,
             filesystem: None,
             count: 1,
             kernel: None,
@@ -180,7 +182,7 @@ enum FlagOrNumber {
 }
 
 /// `iothread = true` is the common case of `iothread = 1`.
-fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Either;
     impl serde::de::Visitor<'_> for Either {
         type Value = u32;
@@ -202,10 +204,51 @@ fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::
                 .map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(number), &self))
         }
     }
-    deserializer.deserialize_any(Either)
+    deserializer.deserialize_any(Either).map(Some)
 }
 
+impl Bus {
+    /// Whether it is one of virtio's, whose queues any thread can serve.
+    #[must_use]
+    pub const fn is_virtio(self) -> bool {
+        matches!(self, Self::VirtioBlk | Self::VirtioScsi)
+    }
+}
+
+/// Beyond the measured area: for the filesystem's tables, which grow with it, and for its journal.
+const FILESYSTEM_JOURNAL: u64 = 128 << 20;
+/// mkfs.xfs makes none below 300 MiB.
+const SMALLEST_XFS: u64 = 320 << 20;
+
 impl GuestSpec {
+    /// Threads that serve the disk beside QEMU's main loop.
+    #[must_use]
+    pub fn iothreads(&self) -> u32 {
+        self.iothread.unwrap_or_else(|| u32::from(self.bus.is_virtio()))
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine_type(&self) -> MachineType {
+        self.machine.unwrap_or(match self.bus {
+            Bus::Ide => MachineType::Pc,
+            _ => MachineType::Q35,
+        })
+    }
+
+    /// How large a disk must be for an area of `size` to be measured in the guest: a filesystem made there takes a
+    /// sixteenth and 128 MiB more, XFS at least 320 MiB in all.
+    #[must_use]
+    pub fn disk_size(&self, size: Bytes) -> Bytes {
+        let with_tables = size.0.saturating_add(size.0 / 16).saturating_add(FILESYSTEM_JOURNAL);
+        match self.filesystem {
+            None => size,
+            // A whole number of the largest sectors.
+            Some(GuestFs::Ext4) => Bytes(with_tables.next_multiple_of(4096)),
+            Some(GuestFs::Xfs) => Bytes(with_tables.next_multiple_of(4096).max(SMALLEST_XFS)),
+        }
+    }
+
     /// Refuses what QEMU would refuse.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.aio == Aio::Native && !self.cache.direct() {
@@ -222,6 +265,45 @@ impl GuestSpec {
         }
         if self.count == 0 || self.count > 64 {
             return Err(format!("count = {}: accepted: 1 to 64", self.count));
+        }
+        self.check_bus()
+    }
+
+    /// Not every machine has every bus, and not every bus has queues and threads.
+    fn check_bus(&self) -> Result<(), String> {
+        let (bus, machine) = (self.bus, self.machine_type());
+        match (bus, machine) {
+            (Bus::Ide, MachineType::Q35 | MachineType::Microvm) => {
+                return Err(format!("bus = \"ide\" needs machine = \"pc\", not {:?}", machine.word()));
+            }
+            (Bus::Nvme | Bus::Sata, MachineType::Microvm) => {
+                return Err(format!(
+                    "machine = \"microvm\" has no PCI, which bus = {:?} needs; it takes virtio-blk and virtio-scsi",
+                    bus.word()
+                ));
+            }
+            _ => {}
+        }
+        if let Some(queues) = self.queues {
+            if matches!(bus, Bus::Sata | Bus::Ide) {
+                return Err(format!("queues = {queues}: bus = {:?} has one; leave queues out", bus.word()));
+            }
+            if queues == 0 || queues > 256 {
+                return Err(format!("queues = {queues}: accepted: 1 to 256"));
+            }
+        }
+        let threads = self.iothreads();
+        if threads > 0 && !bus.is_virtio() {
+            return Err(format!(
+                "iothread = {threads}: QEMU serves bus = {:?} in its main loop; threads are for virtio-blk and virtio-scsi",
+                bus.word()
+            ));
+        }
+        let queues = self.queues.unwrap_or(self.vcpus);
+        if threads > 1 && threads > queues {
+            return Err(format!(
+                "iothread = {threads}: a thread serves at least one queue, and the disk has {queues}; set queues = {threads}"
+            ));
         }
         Ok(())
     }

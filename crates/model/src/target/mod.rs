@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::units::Bytes;
+
 pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
 pub use image::{FileSpec, Format, Preallocation, Snapshot};
@@ -72,6 +74,12 @@ impl TargetSpec {
         Remote::parse(&self.path.as_ref()?.to_string_lossy()).ok()
     }
 
+    /// How large the disk must be for an area of `size` to be measured: a filesystem made in a guest takes its part.
+    #[must_use]
+    pub fn disk_size(&self, size: Bytes) -> Bytes {
+        self.guest.as_ref().map_or(size, |guest| guest.disk_size(size))
+    }
+
     /// Refuses combinations that cannot be built.
     pub fn check(&self) -> Result<(), TargetError> {
         self.refusal().map_err(|reason| self.refused(reason))
@@ -113,6 +121,15 @@ impl TargetSpec {
             return Err("loop needs a file with format = \"raw\" beneath it".into());
         }
         self.guest.as_ref().map_or(Ok(()), GuestSpec::check)?;
+        let snapshot = self.file.as_ref().and_then(|file| file.snapshot);
+        if snapshot == Some(Snapshot::External) && self.guest.as_ref().is_some_and(|g| g.filesystem.is_some())
+        {
+            return Err(
+                "snapshot = \"external\" takes the disk back to what it was, which a filesystem mounted in the guest \
+                 does not survive; use snapshot = \"internal\", or leave guest.filesystem out"
+                    .into(),
+            );
+        }
         if self.guest.as_ref().is_some_and(|guest| guest.count > 1) && self.device.is_some() {
             return Err("several guests need a disk each: use file or lvm with a volume group".into());
         }
@@ -155,7 +172,6 @@ impl TargetSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
 
     fn spec() -> TargetSpec {
         TargetSpec {
@@ -266,10 +282,60 @@ mod tests {
     }
 
     #[test]
+    fn what_no_qemu_can_do_is_refused_with_the_reason() {
+        for (keys, words) in [
+            ("bus = 'ide'\nmachine = 'q35'", "bus = \"ide\" needs machine = \"pc\", not \"q35\""),
+            ("bus = 'ide'\nmachine = 'microvm'", "needs machine = \"pc\""),
+            ("bus = 'nvme'\nmachine = 'microvm'", "no PCI, which bus = \"nvme\" needs"),
+            ("bus = 'sata'\nmachine = 'microvm'", "no PCI, which bus = \"sata\" needs"),
+            ("bus = 'sata'\nqueues = 2", "bus = \"sata\" has one"),
+            ("bus = 'ide'\nqueues = 2", "bus = \"ide\" has one"),
+            ("queues = 0", "accepted: 1 to 256"),
+            ("queues = 257", "accepted: 1 to 256"),
+            ("bus = 'sata'\niothread = true", "QEMU serves bus = \"sata\" in its main loop"),
+            ("bus = 'ide'\niothread = true", "QEMU serves bus = \"ide\" in its main loop"),
+            ("bus = 'nvme'\niothread = 2", "QEMU serves bus = \"nvme\" in its main loop"),
+            ("iothread = 2", "the disk has 1; set queues = 2"),
+            ("iothread = 4\nvcpus = 2", "the disk has 2; set queues = 4"),
+            ("cache = 'unsafe'\naio = 'native'", "needs cache = \"none\" or \"directsync\", not \"unsafe\""),
+            ("count = 0", "accepted: 1 to 64"),
+        ] {
+            let guest: GuestSpec = toml::from_str(keys).expect(keys);
+            let refusal = guest.check().expect_err(keys);
+            assert!(refusal.contains(words), "{keys}: {refusal}");
+        }
+        for keys in [
+            "bus = 'ide'",
+            "bus = 'sata'\nmachine = 'pc'\niothread = false",
+            "bus = 'nvme'\nqueues = 8",
+            "bus = 'virtio-scsi'\nmachine = 'microvm'\niothread = 2\nvcpus = 2",
+            "iothread = 4\nqueues = 4",
+        ] {
+            let guest: GuestSpec = toml::from_str(keys).expect(keys);
+            assert_eq!(guest.check(), Ok(()), "{keys}");
+        }
+    }
+
+    #[test]
+    fn a_filesystem_in_the_guest_needs_a_larger_disk_and_no_other_under_it() {
+        let size = Bytes(64 << 20);
+        let with = |kind| GuestSpec { filesystem: kind, ..GuestSpec::default() };
+        assert_eq!(with(None).disk_size(size), size);
+        assert_eq!(with(Some(GuestFs::Ext4)).disk_size(size), Bytes((64 + 4 + 128) << 20));
+        assert_eq!(with(Some(GuestFs::Xfs)).disk_size(size), Bytes(320 << 20));
+        assert_eq!(with(Some(GuestFs::Xfs)).disk_size(Bytes(1 << 30)), Bytes((1024 + 64 + 128) << 20));
+
+        let mounted = TargetSpec { guest: Some(with(Some(GuestFs::Ext4))), ..spec() };
+        assert!(mounted.check().expect_err("exchanged").to_string().contains("use snapshot = \"internal\""));
+        let file = mounted.file.clone().map(|file| FileSpec { snapshot: Some(Snapshot::Internal), ..file });
+        assert_eq!(TargetSpec { file, ..mounted }.check(), Ok(()));
+    }
+
+    #[test]
     fn an_iothread_is_a_flag_or_a_number() {
         for (text, threads) in [("true", 1), ("false", 0), ("4", 4)] {
             let guest: GuestSpec = toml::from_str(&format!("iothread = {text}")).expect("valid");
-            assert_eq!(guest.iothread, threads);
+            assert_eq!(guest.iothreads(), threads);
         }
         assert!(
             toml::from_str::<GuestSpec>("iothread = \"x\"")

@@ -6,13 +6,15 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iotax_model::target::{Accel, GuestSpec};
+use iotax_model::target::{Accel, GuestSpec, MachineType};
 
 use super::GuestError;
 use super::command::{self, Machine};
 use super::kernel::Kernel;
 use super::process::Process;
+use crate::facts;
 use crate::link::Interrupt;
+use crate::target::Refusal;
 use iotax_model::contract::{PROBE_MARKER, PROBE_PARAMETER};
 
 const DEVICE: &str = "/dev/kvm";
@@ -37,6 +39,21 @@ pub fn resolve(
         return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
     }
     decide(wanted, probe(kernel, initramfs, run_dir, marker, interrupt)?)
+}
+
+/// What the kernel of a guest must be told of its CPU; usually nothing. `root` is `/` outside of tests.
+///
+/// A microvm has no timer to measure the time stamp counter with. KVM tells its frequency; under TCG it is the host's.
+pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String, Refusal> {
+    if spec.machine_type() != MachineType::Microvm || accel != Accel::Tcg {
+        return Ok(String::new());
+    }
+    facts::tsc_khz(root).map(|khz| format!("tsc_early_khz={khz}")).ok_or_else(|| {
+        Refusal::environment(
+            "machine = \"microvm\" is not emulated here: it has no timer to learn the CPU's frequency from, and this \
+             machine's is not known; use it with KVM, or machine = \"q35\"",
+        )
+    })
 }
 
 /// `obstacle` is what keeps KVM from running a guest.
@@ -73,7 +90,7 @@ fn probe(
         kernel: &kernel.image,
         initramfs,
         parameters: PROBE_PARAMETER,
-        disk: &[],
+        disk: None,
         run_dir: &place.0,
     });
     let process = Process::spawn(&arguments, &place.0)?;
@@ -121,6 +138,26 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_emulated_microvm_is_told_the_hosts_frequency_or_refused() {
+        let told = |cpuinfo: &str, machine, accel| {
+            let root = tempfile::tempdir().expect("a directory");
+            fs::create_dir(root.path().join("proc")).expect("made");
+            fs::write(root.path().join("proc/cpuinfo"), cpuinfo).expect("written");
+            let spec = GuestSpec { machine: Some(machine), ..GuestSpec::default() };
+            parameters(&spec, accel, root.path()).map_err(|refusal| refusal.to_string())
+        };
+        let virtual_machine = "cpu MHz\t\t: 2596.132\nflags\t\t: fpu tsc hypervisor\n";
+        let microvm = MachineType::Microvm;
+        assert_eq!(told(virtual_machine, microvm, Accel::Tcg), Ok("tsc_early_khz=2596132".into()));
+        assert_eq!(told(virtual_machine, microvm, Accel::Kvm), Ok(String::new()));
+        assert_eq!(told("", MachineType::Q35, Accel::Tcg), Ok(String::new()));
+        for unknown in ["cpu MHz\t\t: 800.012\nflags\t\t: fpu tsc\n", "flags\t\t: hypervisor\n"] {
+            let refusal = told(unknown, microvm, Accel::Tcg).expect_err("not known");
+            assert!(refusal.contains("use it with KVM, or machine = \"q35\""), "{refusal}");
+        }
+    }
 
     #[test]
     fn kvm_that_does_not_work_is_an_error_only_if_it_was_asked_for() {

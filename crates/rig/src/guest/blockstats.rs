@@ -5,7 +5,7 @@
 use iotax_model::record::{BlockStats, BlockTally};
 use serde_json::{Value, json};
 
-use super::command::DISK;
+use super::disk::DISK;
 use super::qmp::{Qmp, QmpError};
 
 /// Counters of the disk since the guest was started.

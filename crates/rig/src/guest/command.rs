@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use iotax_model::target::{Accel, Bus, Format, GuestSpec};
-use serde_json::{Value, json};
+use iotax_model::contract::AGENT_PORT;
+use iotax_model::target::{Accel, GuestSpec, MachineType};
 
-use super::image::Image;
-use iotax_model::contract::{AGENT_PORT, DISK_SERIAL};
+use super::disk::{self, Disk};
 
 /// Name of the console's output in the run directory.
 pub const CONSOLE: &str = "console.log";
@@ -16,8 +15,6 @@ pub const QEMU_LOG: &str = "qemu.log";
 pub const QMP_SOCKET: &str = "qmp.sock";
 /// Name of the agent's socket in the run directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
-/// QEMU's id of the disk device.
-pub const DISK: &str = "disk0";
 /// Longest name of a unix socket that the kernel takes, in bytes.
 const SOCKET_NAME: usize = 107;
 
@@ -40,8 +37,8 @@ pub struct Machine<'a> {
     pub initramfs: &'a Path,
     /// More words for the kernel's command line; may be empty.
     pub parameters: &'a str,
-    /// The disk's image and those beneath it; empty: no disk.
-    pub disk: &'a [Image],
+    /// The disk; absent: none.
+    pub disk: Option<Disk<'a>>,
     /// Where sockets and logs are.
     pub run_dir: &'a Path,
 }
@@ -56,7 +53,12 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     add(&["-nodefaults", "-no-user-config", "-display", "none"]);
     // A kernel that panics reboots at once (panic=-1), which ends QEMU: nobody waits for a dead guest.
     add(&["-no-reboot"]);
-    add(&["-machine", "q35", "-accel", machine.accel.word()]);
+    let machine_type = spec.machine_type();
+    add(&["-machine", machine_type.word(), "-accel", machine.accel.word()]);
+    if machine_type == MachineType::Microvm {
+        // The transport as virtio 1.0 has it; QEMU's default is the one before.
+        add(&["-global", "virtio-mmio.force-legacy=false"]);
+    }
     add(&["-cpu", if machine.accel == Accel::Kvm { "host" } else { "max" }]);
     add(&["-smp", &spec.vcpus.to_string(), "-m", &format!("{}K", spec.memory.0 >> 10)]);
     add(&["-kernel", &machine.kernel.to_string_lossy(), "-initrd", &machine.initramfs.to_string_lossy()]);
@@ -70,14 +72,10 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     ]);
     add(&["-qmp", &format!("unix:{},server=on,wait=off", in_run_dir(QMP_SOCKET))]);
     add(&["-chardev", &format!("socket,id=agent,path={},server=on,wait=off", in_run_dir(AGENT_SOCKET))]);
-    add(&["-device", "virtio-serial-pci"]);
+    add(&["-device", &format!("virtio-serial-{}", disk::transport(machine_type))]);
     add(&["-device", &format!("virtserialport,chardev=agent,name={AGENT_PORT}")]);
-    if !machine.disk.is_empty() {
-        if spec.iothread > 0 {
-            add(&["-object", "iothread,id=iothread0"]);
-        }
-        add(&["-blockdev", &block_node(&node_name(0), machine.disk, spec).to_string()]);
-        add(&["-device", &disk_device(spec)]);
+    if let Some(disk) = &machine.disk {
+        disk.arguments(spec).iter().for_each(|argument| add(&[argument]));
     }
     arguments
 }
@@ -91,63 +89,6 @@ pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
         .find(|path| path.as_os_str().len() > SOCKET_NAME)
 }
 
-/// Name of the disk's block node after so many swaps.
-#[must_use]
-pub fn node_name(swaps: u32) -> String {
-    format!("image{swaps}")
-}
-
-/// The block node of an image, its file and the images beneath it, as `-blockdev` and `blockdev-add` take it.
-///
-/// Every image of the chain is given in full: QEMU would open a backing file that it finds by itself with its default
-/// I/O backend and not with the one that was asked for. `chain` must not be empty.
-#[must_use]
-pub fn block_node(name: &str, chain: &[Image], spec: &GuestSpec) -> Value {
-    let mut below = Value::Null;
-    for (depth, image) in chain.iter().enumerate().rev() {
-        let cache = json!({ "direct": spec.cache.direct(), "no-flush": spec.cache.no_flush() });
-        let read_only = depth > 0;
-        let mut node = json!({
-            "driver": image.format.word(),
-            "read-only": read_only,
-            "discard": "unmap",
-            "cache": cache,
-            "file": {
-                "driver": "file",
-                "filename": image.path.to_string_lossy(),
-                "read-only": read_only,
-                "discard": "unmap",
-                "cache": cache,
-                "aio": spec.aio.word(),
-            },
-        });
-        if depth == 0 {
-            node["node-name"] = json!(name);
-        }
-        if image.format == Format::Qcow2 {
-            // Null says that there is none, and keeps QEMU from looking.
-            node["backing"] = below;
-        }
-        below = node;
-    }
-    below
-}
-
-fn disk_device(spec: &GuestSpec) -> String {
-    let driver = match spec.bus {
-        Bus::VirtioBlk => "virtio-blk-pci",
-        Bus::VirtioScsi => "scsi-hd",
-        Bus::Nvme => "nvme",
-        Bus::Sata | Bus::Ide => "ide-hd",
-    };
-    let write_cache = if spec.cache.write_cache() { "on" } else { "off" };
-    let iothread = if spec.iothread > 0 { ",iothread=iothread0" } else { "" };
-    format!(
-        "{driver},id={DISK},drive={},serial={DISK_SERIAL},write-cache={write_cache}{iothread}",
-        node_name(0)
-    )
-}
-
 /// QEMU's option parser takes a comma for the end of a value unless it is doubled.
 fn escaped(value: &str) -> String {
     value.replace(',', ",,")
@@ -156,14 +97,15 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotax_model::target::{Aio, CacheMode};
+    use crate::guest::image::Image;
+    use iotax_model::target::{Aio, CacheMode, Format};
     use iotax_model::units::Bytes;
 
     fn images(names: &[(&str, Format)]) -> Vec<Image> {
         names.iter().map(|(path, format)| Image { path: path.into(), format: *format }).collect()
     }
 
-    fn lines(spec: &GuestSpec, disk: &[Image], accel: Accel) -> String {
+    fn lines(spec: &GuestSpec, chain: &[Image], accel: Accel) -> String {
         let machine = Machine {
             marker: "iotax-17-vm,raw",
             spec,
@@ -171,7 +113,7 @@ mod tests {
             kernel: Path::new("/boot/vmlinuz-6.1.0-9-amd64"),
             initramfs: Path::new("/run/iotax-17/initramfs"),
             parameters: "",
-            disk,
+            disk: Some(Disk { chain, l2_cache_size: None }),
             run_dir: Path::new("/run/iotax-17,x"),
         };
         arguments(&machine)
@@ -207,7 +149,7 @@ mod tests {
         -device virtserialport,chardev=agent,name=iotax.agent
         -object iothread,id=iothread0
         -blockdev {"cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"raw","file":{"aio":"io_uring","cache":{"direct":true,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/vm-raw.img","read-only":false},"node-name":"image0","read-only":false}
-        -device virtio-blk-pci,id=disk0,drive=image0,serial=iotax-disk,write-cache=on,iothread=iothread0
+        -device {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","iothread":"iothread0","serial":"iotax-disk","write-cache":"on"}
         "#);
     }
 
@@ -218,7 +160,7 @@ mod tests {
             aio: Aio::Threads,
             vcpus: 4,
             memory: Bytes(1 << 30),
-            iothread: 0,
+            iothread: Some(0),
             ..GuestSpec::default()
         };
         let disk = images(&[
@@ -247,30 +189,7 @@ mod tests {
         -device virtio-serial-pci
         -device virtserialport,chardev=agent,name=iotax.agent
         -blockdev {"backing":{"backing":{"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"raw","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/base","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/middle","read-only":true},"read-only":true},"cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"qcow2","file":{"aio":"threads","cache":{"direct":false,"no-flush":false},"discard":"unmap","driver":"file","filename":"/srv/top,1","read-only":false},"node-name":"image0","read-only":false}
-        -device virtio-blk-pci,id=disk0,drive=image0,serial=iotax-disk,write-cache=off
-        "#);
-    }
-
-    #[test]
-    fn every_cache_mode_means_what_qemu_documents() {
-        let table: Vec<String> = CacheMode::WORDS
-            .iter()
-            .map(|word| {
-                let spec = GuestSpec { cache: word.parse().expect("known"), ..GuestSpec::default() };
-                let node = block_node("image0", &images(&[("/srv/a", Format::Raw)]), &spec);
-                assert_eq!(node["cache"], node["file"]["cache"], "both nodes open the file alike");
-                let device = disk_device(&spec);
-                let write_cache =
-                    device.split(',').find(|part| part.starts_with("write-cache")).expect("given");
-                format!("{word}: {} {write_cache}", node["cache"])
-            })
-            .collect();
-        insta::assert_snapshot!(table.join("\n"), @r#"
-        none: {"direct":true,"no-flush":false} write-cache=on
-        writeback: {"direct":false,"no-flush":false} write-cache=on
-        writethrough: {"direct":false,"no-flush":false} write-cache=off
-        directsync: {"direct":true,"no-flush":false} write-cache=off
-        unsafe: {"direct":false,"no-flush":true} write-cache=on
+        -device {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","serial":"iotax-disk","write-cache":"off"}
         "#);
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use iotax_model::target::{Format, Preallocation};
+use iotax_model::target::{FileSpec, Format};
 use iotax_model::units::Bytes;
 use serde_json::Value;
 
@@ -43,26 +43,40 @@ pub struct Image {
 }
 
 /// Creates an image of `size` bytes as the guest sees it. The file must not exist.
-pub fn create(
-    path: &Path,
-    format: Format,
-    preallocation: Preallocation,
-    size: Bytes,
-) -> Result<(), ImageError> {
+pub fn create(path: &Path, file: &FileSpec, size: Bytes) -> Result<(), ImageError> {
     refuse_existing(path)?;
-    let preallocation = format!("preallocation={preallocation}");
+    let options = format!("preallocation={}{}", file.preallocation, qcow2_options(file));
     let size = size.0.to_string();
-    let arguments = ["create", "-q", "-f", format.word(), "-o", &preallocation].map(OsStr::new);
+    let arguments = ["create", "-q", "-f", file.format.word(), "-o", &options].map(OsStr::new);
     qemu_img("create", path, arguments.into_iter().chain([path.as_os_str(), size.as_ref()])).map(drop)
 }
 
-/// Creates a qcow2 image whose unwritten clusters are read from `backing`. The file must not exist.
-pub fn create_overlay(path: &Path, backing: &Path, backing_format: Format) -> Result<(), ImageError> {
+/// Creates a qcow2 image whose unwritten clusters are read from `backing`, with the clusters and tables that `file` asks
+/// for. The file must not exist.
+pub fn create_overlay(
+    path: &Path,
+    backing: &Path,
+    backing_format: Format,
+    file: &FileSpec,
+) -> Result<(), ImageError> {
     refuse_existing(path)?;
     // A relative name would be looked up from the overlay's directory.
     let absolute = std::path::absolute(backing).unwrap_or_else(|_| backing.to_owned());
-    let arguments = ["create", "-q", "-f", "qcow2", "-F", backing_format.word(), "-b"].map(OsStr::new);
-    qemu_img("create", path, arguments.into_iter().chain([absolute.as_os_str(), path.as_os_str()])).map(drop)
+    let options = format!("preallocation=off{}", qcow2_options(file));
+    let arguments = ["create", "-q", "-f", "qcow2", "-o", &options, "-F", backing_format.word(), "-b"];
+    let arguments = arguments.map(OsStr::new).into_iter().chain([absolute.as_os_str(), path.as_os_str()]);
+    qemu_img("create", path, arguments).map(drop)
+}
+
+/// What only qcow2 has, each after a comma.
+fn qcow2_options(file: &FileSpec) -> String {
+    let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
+    for (key, on) in [("extended_l2", file.extended_l2), ("lazy_refcounts", file.lazy_refcounts)] {
+        if on {
+            options += &format!(",{key}=on");
+        }
+    }
+    options
 }
 
 /// An image and those beneath it, the top first. Reads headers only, also while a guest has the image open.
@@ -126,6 +140,7 @@ fn qemu_img<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::target::Preallocation;
 
     /// A directory, or `None` after saying why images cannot be made here.
     fn workshop() -> Option<tempfile::TempDir> {
@@ -141,13 +156,45 @@ mod tests {
         Some(tempfile::tempdir().expect("a directory"))
     }
 
+    fn of(format: Format) -> FileSpec {
+        FileSpec { format, ..FileSpec::default() }
+    }
+
+    #[test]
+    fn an_image_is_what_was_asked_for() {
+        let Some(dir) = workshop() else { return };
+        let path = dir.path().join("image");
+        let file = FileSpec {
+            cluster_size: Some(Bytes(128 << 10)),
+            extended_l2: true,
+            lazy_refcounts: true,
+            preallocation: Preallocation::Metadata,
+            ..of(Format::Qcow2)
+        };
+        create(&path, &file, Bytes(4 << 20)).expect("created");
+        let overlay = dir.path().join("overlay");
+        create_overlay(&overlay, &path, Format::Qcow2, &file).expect("created");
+        for image in [&path, &overlay] {
+            let info = ["info", "--output=json"].map(OsStr::new).into_iter().chain([image.as_os_str()]);
+            let info: Value =
+                serde_json::from_slice(&qemu_img("info", image, info).expect("read")).expect("JSON");
+            let data = &info["format-specific"]["data"];
+            assert_eq!(
+                (&info["cluster-size"], &info["virtual-size"]),
+                (&(128 << 10).into(), &(4 << 20).into())
+            );
+            assert_eq!((&data["extended-l2"], &data["lazy-refcounts"]), (&true.into(), &true.into()));
+        }
+    }
+
     #[test]
     fn a_chain_lists_every_image_with_its_format() {
         let Some(dir) = workshop() else { return };
         let [base, middle, top] = ["base", "a,comma", "top"].map(|name| dir.path().join(name));
-        create(&base, Format::Raw, Preallocation::Falloc, Bytes(1 << 20)).expect("created");
-        create_overlay(&middle, &base, Format::Raw).expect("created");
-        create_overlay(&top, &middle, Format::Qcow2).expect("created");
+        create(&base, &FileSpec { preallocation: Preallocation::Falloc, ..of(Format::Raw) }, Bytes(1 << 20))
+            .expect("created");
+        create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2)).expect("created");
+        create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2)).expect("created");
         let image = |path: &Path, format| Image { path: path.to_owned(), format };
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),
@@ -164,13 +211,13 @@ mod tests {
         let path = dir.path().join("mine");
         std::fs::write(&path, "precious").expect("written");
         for refused in [
-            create(&path, Format::Raw, Preallocation::Off, Bytes(1 << 20)),
-            create_overlay(&path, &path, Format::Raw),
+            create(&path, &of(Format::Raw), Bytes(1 << 20)),
+            create_overlay(&path, &path, Format::Raw, &of(Format::Qcow2)),
         ] {
             assert!(matches!(refused, Err(ImageError::Exists { .. })));
         }
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "precious");
-        let error = create(&dir.path().join("no/dir"), Format::Qcow2, Preallocation::Off, Bytes(512));
+        let error = create(&dir.path().join("no/dir"), &of(Format::Qcow2), Bytes(512));
         assert!(error.expect_err("no directory").to_string().contains("no/dir"));
     }
 }

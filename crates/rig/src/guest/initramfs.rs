@@ -1,14 +1,19 @@
-//! The guest's initramfs: our own binary as /init and the modules, nothing else. Built in process.
+//! The guest's initramfs: our own binary as /init, the modules, and what makes a filesystem if one is to be made. Built in
+//! process.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cpio::newc::{Builder, trailer};
+use iotax_model::contract::{MODULES_DIR, MODULES_LIST, MOUNT_POINT};
+use iotax_model::target::GuestSpec;
 
 use super::kernel::Kernel;
+use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
-use iotax_model::contract::{MODULES_DIR, MODULES_LIST};
+use crate::program::ProgramError;
 
 /// An initramfs that cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -32,10 +37,13 @@ pub enum InitramfsError {
     /// The kernel's modules.
     #[error(transparent)]
     Modules(#[from] ModulesError),
+    /// The program that makes the filesystem.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
 }
 
-/// Builds the initramfs for a kernel around `binary` (this very program) and writes it to a new file.
-pub fn write(to: &Path, binary: &Path, kernel: &Kernel) -> Result<(), InitramfsError> {
+/// Builds the initramfs for a guest on a kernel around `binary` (this very program) and writes it to a new file.
+pub fn write(to: &Path, binary: &Path, kernel: &Kernel, spec: &GuestSpec) -> Result<(), InitramfsError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| InitramfsError::Io { path, source }
@@ -43,17 +51,22 @@ pub fn write(to: &Path, binary: &Path, kernel: &Kernel) -> Result<(), InitramfsE
     let program = fs::read(binary).map_err(failed(binary))?;
     let init = static_program(program)
         .map_err(|reason| InitramfsError::Binary { path: binary.to_owned(), reason: reason.into() })?;
-    let archive = archive(&init, &modules::load(&kernel.modules, &modules::NEEDED)?).map_err(failed(to))?;
+    let modules = modules::load(&kernel.modules, &modules::needed(spec))?;
+    let mut programs = Vec::new();
+    for Placed { from, to } in spec.filesystem.map_or(Ok(Vec::new()), mkfs::files)? {
+        programs.push((to, fs::read(&from).map_err(failed(&from))?));
+    }
+    let archive = archive(&init, &modules, &programs).map_err(failed(to))?;
     fs::File::create_new(to).and_then(|mut file| file.write_all(&archive)).map_err(failed(to))
 }
 
-/// The archive, in cpio's newc format.
-fn archive(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
+/// The archive, in cpio's newc format. `programs` and their libraries have their paths in the guest.
+fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> io::Result<Vec<u8>> {
     const DIRECTORY: u32 = 0o040_755;
     const CONSOLE: u32 = 0o020_600;
     const PROGRAM: u32 = 0o100_755;
     const FILE: u32 = 0o100_644;
-    let modules_dir = MODULES_DIR.trim_start_matches('/');
+    let modules_dir = &inside(MODULES_DIR);
     let mut out = Vec::new();
     let mut number = 0;
     let mut entry = |name: &str, mode: u32, content: &[u8]| {
@@ -67,7 +80,10 @@ fn archive(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
         entry.write_all(content)?;
         entry.finish().map(drop)
     };
-    for directory in ["dev", "proc", "sys", "tmp", modules_dir] {
+    let parents = programs.iter().flat_map(|(path, _)| path.ancestors().skip(1)).map(inside);
+    let mut directories: BTreeSet<String> = parents.filter(|name| !name.is_empty()).collect();
+    directories.extend(["dev", "proc", "sys", "tmp", MOUNT_POINT, MODULES_DIR].map(inside));
+    for directory in &directories {
         entry(directory, DIRECTORY, &[])?;
     }
     // The kernel opens it as stdin, stdout and stderr of /init, before anything is mounted.
@@ -79,8 +95,16 @@ fn archive(init: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
         list.extend([module.name.as_str(), ".ko\n"]);
     }
     entry(&format!("{modules_dir}/{MODULES_LIST}"), FILE, list.as_bytes())?;
+    for (path, content) in programs {
+        entry(&inside(path), PROGRAM, content)?;
+    }
     trailer(&mut out)?;
     Ok(out)
+}
+
+/// The name of a path in an archive, which has no root.
+fn inside(path: impl AsRef<Path>) -> String {
+    path.as_ref().to_string_lossy().trim_start_matches('/').to_owned()
 }
 
 const HEADER: usize = 64;
@@ -183,7 +207,9 @@ mod tests {
     fn the_archive_holds_init_the_modules_and_nothing_else() {
         let modules = [("virtio_ring", "one"), ("virtio_blk", "three")]
             .map(|(name, object)| Module { name: name.into(), object: object.into() });
-        let archive = archive(b"program", &modules).expect("built");
+        let programs = [("/sbin/mkfs.ext4", "five"), ("/lib/libc.so.6", "six")]
+            .map(|(path, content)| (PathBuf::from(path), content.into()));
+        let archive = archive(b"program", &modules, &programs).expect("built");
         let mut rest = archive.as_slice();
         let mut seen = Vec::new();
         loop {
@@ -205,15 +231,20 @@ mod tests {
         }
         insta::assert_snapshot!(seen.join("\n"), @r#"
         40755 dev 0:0 ""
+        40755 disk 0:0 ""
+        40755 lib 0:0 ""
+        40755 modules 0:0 ""
         40755 proc 0:0 ""
+        40755 sbin 0:0 ""
         40755 sys 0:0 ""
         40755 tmp 0:0 ""
-        40755 modules 0:0 ""
         20600 dev/console 5:1 ""
         100755 init 0:0 "program"
         100644 modules/virtio_ring.ko 0:0 "one"
         100644 modules/virtio_blk.ko 0:0 "three"
         100644 modules/list 0:0 "virtio_ring.ko\nvirtio_blk.ko\n"
+        100755 sbin/mkfs.ext4 0:0 "five"
+        100755 lib/libc.so.6 0:0 "six"
         "#);
     }
 
@@ -224,10 +255,10 @@ mod tests {
         fs::write(&script, "#!/bin/sh").expect("written");
         let kernel = Kernel { image: "/k".into(), modules: dir.path().into() };
         let to = dir.path().join("initramfs");
-        let error = write(&to, &script, &kernel).expect_err("no ELF").to_string();
+        let error = write(&to, &script, &kernel, &GuestSpec::default()).expect_err("no ELF").to_string();
         assert!(error.contains("script") && error.contains("cargo build --release"), "{error}");
         assert!(
-            write(&to, Path::new("/no/binary"), &kernel)
+            write(&to, Path::new("/no/binary"), &kernel, &GuestSpec::default())
                 .expect_err("absent")
                 .to_string()
                 .contains("/no/binary")

@@ -3,12 +3,16 @@
 //! A guest is one QEMU process with one disk and one agent, whose stream comes over a virtio-serial port. Everything
 //! that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
 
+pub mod able;
 pub mod accel;
 pub mod blockstats;
 pub mod command;
+pub mod disk;
 pub mod image;
 pub mod initramfs;
 pub mod kernel;
+pub mod memory;
+pub mod mkfs;
 pub mod modules;
 mod process;
 pub mod qmp;
@@ -18,12 +22,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iotax_model::target::{Accel, Format, GuestSpec};
+use iotax_model::contract;
+use iotax_model::target::{Accel, Bus, Format, GuestSpec};
+use iotax_model::units::Bytes;
 use iotax_model::wire::AgentHello;
 use serde_json::{Value, json};
 
 use crate::link::{Interrupt, Link, LinkError};
+use crate::target::Refusal;
 use blockstats::BlockCounters;
+use disk::Disk;
 use image::{Image, ImageError};
 use kernel::Kernel;
 use process::Process;
@@ -34,6 +42,8 @@ use qmp::{Qmp, QmpError};
 const HEARD: Duration = Duration::from_secs(5);
 /// How long QEMU may take to flush and close its images.
 const CLOSED: Duration = Duration::from_secs(30);
+/// Name of the snapshot within an image, of which there is never more than one.
+const SNAPSHOT: &str = "iotax";
 
 /// What a guest is made of.
 #[derive(Debug, Clone)]
@@ -52,10 +62,23 @@ pub struct GuestConfig {
     pub image: PathBuf,
     /// The image's format.
     pub format: Format,
+    /// Memory for the tables of each qcow2 image; absent: QEMU's choice.
+    pub l2_cache_size: Option<Bytes>,
+    /// The filesystem to make or to mount, if the spec asks for one.
+    pub filesystem: Option<Inside>,
     /// More words for the guest's kernel command line; usually empty.
     pub kernel_parameters: String,
     /// A private directory of this guest alone for sockets and logs, which the caller creates and removes.
     pub run_dir: PathBuf,
+}
+
+/// What the guest does for its filesystem when it boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside {
+    /// Whether it is made; else it is there from an earlier boot.
+    pub make: bool,
+    /// Length of the file on it that is measured.
+    pub size: Bytes,
 }
 
 /// A guest that does not do what it should.
@@ -107,6 +130,9 @@ pub enum GuestError {
     /// An image.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// This machine cannot carry such a guest.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
@@ -134,6 +160,7 @@ pub struct Guest {
     paused: bool,
     /// The images under the disk, the top first.
     chain: Vec<Image>,
+    l2_cache_size: Option<Bytes>,
     swaps: u32,
 }
 
@@ -144,14 +171,15 @@ impl Guest {
             return Err(GuestError::LongName { path });
         }
         let chain = image::chain(&config.image, config.format)?;
+        let disk = Disk { chain: &chain, l2_cache_size: config.l2_cache_size };
         let arguments = command::arguments(&command::Machine {
             marker: &config.marker,
             spec: &config.spec,
             accel: config.accel,
             kernel: &config.kernel.image,
             initramfs: &config.initramfs,
-            parameters: &config.kernel_parameters,
-            disk: &chain,
+            parameters: &parameters(config)?,
+            disk: Some(disk),
             run_dir: &config.run_dir,
         });
         let begun = Instant::now();
@@ -168,7 +196,20 @@ impl Guest {
         let link = Link::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
             .map_err(|source| GuestError::Io { path: config.run_dir.join(command::AGENT_SOCKET), source })?;
         let spec = config.spec.clone();
-        Ok(Self { process, qmp, link, device, spec, begun, boot_ns: None, paused: false, chain, swaps: 0 })
+        let l2_cache_size = config.l2_cache_size;
+        Ok(Self {
+            process,
+            qmp,
+            link,
+            device,
+            spec,
+            begun,
+            boot_ns: None,
+            paused: false,
+            chain,
+            l2_cache_size,
+            swaps: 0,
+        })
     }
 
     /// Waits until the guest's agent answers, at most `deadline` from now.
@@ -212,30 +253,52 @@ impl Guest {
     /// meanwhile and goes on if it ran. What the guest has cached of the disk is the caller's to drop.
     pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
         let chain = image::chain(image, format)?;
+        self.while_paused(|guest| guest.exchange(chain))
+    }
+
+    /// Takes a snapshot within the disk's image, which must be qcow2, in place of the one before. The guest is paused
+    /// meanwhile and goes on if it ran.
+    pub fn renew_snapshot(&mut self) -> Result<(), GuestError> {
+        let arguments = json!({ "device": disk::node_name(self.swaps), "name": SNAPSHOT });
+        self.while_paused(|guest| {
+            match guest.execute("blockdev-snapshot-delete-internal-sync", &arguments) {
+                // There was none. If it is another reason, no second one of this name can be taken either.
+                Ok(_) | Err(GuestError::Qmp { source: QmpError::Refused { .. }, .. }) => {}
+                Err(error) => return Err(error),
+            }
+            guest.execute("blockdev-snapshot-internal-sync", &arguments).map(drop)
+        })
+    }
+
+    /// Does something to a guest that stands still; it goes on afterwards if it ran.
+    fn while_paused<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, GuestError>,
+    ) -> Result<T, GuestError> {
         let ran = !self.paused;
         if ran {
             self.pause()?;
         }
-        let exchanged = self.exchange(chain);
+        let done = act(self);
         if ran {
             self.resume()?;
         }
-        exchanged
+        done
     }
 
     /// The old image is closed before the new one is opened: the new one may have it as its backing file, and QEMU
     /// locks images against being written and read from at once. If the new one cannot be opened the old one is put back.
     fn exchange(&mut self, chain: Vec<Image>) -> Result<(), GuestError> {
         const NOTHING: &str = "nothing";
-        let (old, new) = (command::node_name(self.swaps), command::node_name(self.swaps + 1));
+        let (old, new) = (disk::node_name(self.swaps), disk::node_name(self.swaps + 1));
         self.execute("blockdev-add", &json!({ "driver": "null-co", "node-name": NOTHING }))?;
         self.attach(NOTHING)?;
         self.execute("blockdev-del", &json!({ "node-name": old }))?;
-        let opened = self.execute("blockdev-add", &command::block_node(&new, &chain, &self.spec));
+        let opened = self.execute("blockdev-add", &self.node(&new, &chain));
         if opened.is_ok() {
             self.chain = chain;
         } else {
-            self.execute("blockdev-add", &command::block_node(&new, &self.chain, &self.spec))?;
+            self.execute("blockdev-add", &self.node(&new, &self.chain))?;
         }
         self.swaps += 1;
         self.attach(&new)?;
@@ -243,9 +306,19 @@ impl Guest {
         opened.map(drop)
     }
 
+    fn node(&self, name: &str, chain: &[Image]) -> Value {
+        Disk { chain, l2_cache_size: self.l2_cache_size }.node(name, &self.spec)
+    }
+
     /// Puts a block node under the disk device.
     fn attach(&mut self, node: &str) -> Result<(), GuestError> {
-        let device = format!("/machine/peripheral/{}", command::DISK);
+        if self.spec.bus == Bus::VirtioScsi && self.spec.iothreads() > 0 {
+            // Its disks stay with their thread while the guest is paused (virtio-blk's come back to the main loop), and QEMU
+            // 10.0 fails an assertion and ends if the node that is put under one is not there already.
+            let arguments = json!({ "node-name": node, "iothread": disk::iothread(0) });
+            self.execute("x-blockdev-set-iothread", &arguments)?;
+        }
+        let device = format!("/machine/peripheral/{}", disk::DISK);
         self.execute("qom-set", &json!({ "path": device, "property": "drive", "value": node })).map(drop)
     }
 
@@ -325,6 +398,19 @@ impl Drop for Guest {
     fn drop(&mut self) {
         self.process.kill();
     }
+}
+
+/// More words for the kernel: what it must be told of its CPU, PID 1 of its filesystem, and what the caller adds.
+fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
+    let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
+    if let Some((inside, kind)) = config.filesystem.zip(config.spec.filesystem) {
+        let what = if inside.make { contract::MKFS_PARAMETER } else { contract::MOUNT_PARAMETER };
+        words.push(format!("{what}{kind}"));
+        words.push(format!("{}{}", contract::SIZE_PARAMETER, inside.size.0));
+    }
+    words.push(config.kernel_parameters.clone());
+    words.retain(|word| !word.is_empty());
+    Ok(words.join(" "))
 }
 
 fn with_last_words(source: QmpError, process: &Process) -> GuestError {

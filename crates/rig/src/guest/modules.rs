@@ -5,8 +5,33 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// What the machine of [`super::command`] needs.
-pub const NEEDED: [&str; 3] = ["virtio_pci", "virtio_blk", "virtio_console"];
+use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType};
+
+/// What newer kernels have in another module or without any.
+const OPTIONAL: [&str; 1] = ["crc32c_generic"];
+
+/// What a guest's kernel needs for its machine, its disk and its filesystem.
+#[must_use]
+pub fn needed(spec: &GuestSpec) -> Vec<&'static str> {
+    let transport = match spec.machine_type() {
+        MachineType::Q35 | MachineType::Pc => "virtio_pci",
+        MachineType::Microvm => "virtio_mmio",
+    };
+    let disk: &[&str] = match spec.bus {
+        Bus::VirtioBlk => &["virtio_blk"],
+        Bus::VirtioScsi => &["virtio_scsi", "sd_mod"],
+        Bus::Nvme => &["nvme"],
+        Bus::Sata => &["ahci", "sd_mod"],
+        Bus::Ide => &["ata_piix", "sd_mod"],
+    };
+    // The filesystems ask for their checksum by another name than its module's, which the kernel cannot resolve in a guest.
+    let filesystem: &[&str] = match spec.filesystem {
+        None => &[],
+        Some(GuestFs::Ext4) => &["crc32c_generic", "ext4"],
+        Some(GuestFs::Xfs) => &["crc32c_generic", "xfs"],
+    };
+    [&[transport], disk, &["virtio_console"], filesystem].concat()
+}
 
 /// A module as the kernel takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,9 +55,11 @@ pub enum ModulesError {
     },
     /// The kernel has no such module.
     #[error(
-        "{} has no module {name:?}, and it is not built in: guests need it; take another kernel with --kernel and \
-         --modules (Debian: linux-image-cloud-amd64)",
-        dir.display()
+        "{} has no module {name:?}, and it is not built in: the guest needs it; take another kernel with --kernel and \
+         --modules (Debian: {})",
+        dir.display(),
+        // Debian's kernel for clouds has virtio, NVMe and IDE, and no AHCI.
+        if name == "ahci" { "linux-image-amd64" } else { "linux-image-cloud-amd64" }
     )]
     Missing {
         /// The kernel's module directory.
@@ -59,11 +86,24 @@ pub enum ModulesError {
 /// Reads the named modules and all that they depend on, in the order in which they are to be loaded. What is built
 /// into the kernel is left out. `dir` is a kernel's module directory.
 pub fn load(dir: &Path, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
+    paths(dir, names)?.iter().map(|path| read(&dir.join(path))).collect()
+}
+
+/// Whether a kernel has the named modules and all that they depend on. `dir` is its module directory.
+pub fn check(dir: &Path, names: &[&str]) -> Result<(), ModulesError> {
+    paths(dir, names).map(drop)
+}
+
+/// The paths of modules, each behind those that it depends on.
+fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
     let mut order = Order { dir, index: Index::read(dir)?, paths: Vec::new(), begun: HashSet::new() };
     for name in names {
-        order.add(&normal(name))?;
+        match order.add(&normal(name)) {
+            Err(ModulesError::Missing { .. }) if OPTIONAL.contains(name) => {}
+            other => other?,
+        }
     }
-    order.paths.iter().map(|path| read(&dir.join(path))).collect()
+    Ok(order.paths)
 }
 
 /// `modules.dep` and `modules.builtin`.
@@ -208,6 +248,9 @@ mod tests {
         let dir = tree("a.ko: b.ko\nb.ko: a.ko\n", "");
         let error = load(dir.path(), &["virtio_blk"]).expect_err("missing").to_string();
         assert!(error.contains("\"virtio_blk\"") && error.contains("--kernel"), "{error}");
+        assert!(load(dir.path(), &["crc32c_generic"]).expect("not needed by every kernel").is_empty());
+        let error = check(dir.path(), &["ahci"]).expect_err("missing").to_string();
+        assert!(error.contains("\"ahci\"") && error.contains("Debian: linux-image-amd64"), "{error}");
         assert!(load(dir.path(), &["a"]).expect_err("cycle").to_string().contains("depmod"));
         let none = tempfile::tempdir().expect("a directory");
         assert!(load(none.path(), &["a"]).expect_err("no index").to_string().contains("modules.dep"));

@@ -24,10 +24,10 @@ pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
         with("bus-virtio-blk", &|guest| guest.bus = Bus::VirtioBlk),
     ];
     if matches!(own.bus, Bus::VirtioBlk | Bus::VirtioScsi) {
-        others.push(if own.iothread == 0 {
-            with("iothread", &|guest| guest.iothread = 1)
+        others.push(if own.iothreads() == 0 {
+            with("iothread", &|guest| guest.iothread = Some(1))
         } else {
-            with("no-iothread", &|guest| guest.iothread = 0)
+            with("no-iothread", &|guest| guest.iothread = Some(0))
         });
     }
     let dir = like.file.as_ref().and_then(|file| file.dir.clone());

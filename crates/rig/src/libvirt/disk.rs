@@ -98,7 +98,7 @@ pub(super) fn read(
     let virtio =
         [driver.filter(|_| guest.bus == Bus::VirtioBlk), controller.filter(|_| guest.bus == Bus::VirtioScsi)];
     for driver in virtio.into_iter().flatten() {
-        guest.iothread = threads(driver);
+        guest.iothread = Some(threads(driver));
         guest.queues = number(driver, "queues")?;
     }
     let file = file(disk, format, notes);

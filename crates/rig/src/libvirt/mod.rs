@@ -120,7 +120,7 @@ fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, Dom
         }
     }
     // The machine is libvirt's where a domain names none.
-    let mut guest = GuestSpec { iothread: 0, machine: MachineType::Pc, ..GuestSpec::default() };
+    let mut guest = GuestSpec { iothread: Some(0), machine: Some(MachineType::Pc), ..GuestSpec::default() };
     if let Some(vcpu) = child(root, "vcpu") {
         let number = vcpu.attribute("current").unwrap_or(text(vcpu));
         let cpus = number.parse().ok().filter(|cpus| *cpus > 0);
@@ -148,7 +148,7 @@ fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, Dom
             return Err(DomainError::at(kind, format!("arch={arch:?}: accepted: x86_64")));
         }
         if let Some(machine) = kind.attribute("machine") {
-            guest.machine = match machine {
+            let known = match machine {
                 "q35" => MachineType::Q35,
                 "pc" => MachineType::Pc,
                 "microvm" => MachineType::Microvm,
@@ -160,9 +160,10 @@ fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, Dom
                     return Err(DomainError::at(kind, message));
                 }
             };
-            if machine != guest.machine.word() {
-                notes.push(format!("machine {machine} is {} of the QEMU here", guest.machine));
+            if machine != known.word() {
+                notes.push(format!("machine {machine} is {known} of the QEMU here"));
             }
+            guest.machine = Some(known);
         }
     }
     Ok(guest)

@@ -35,7 +35,7 @@ fn hang(stream: &mut UnixStream) {
 
 fn hello(protocol: u16) -> Event {
     let (version, kernel) = ("0.9".into(), "6.1".into());
-    Event::Hello(AgentHello { protocol, version, kernel, clocksource: None, disk: None })
+    Event::Hello(AgentHello { protocol, version, kernel, clocksource: None, disk: None, filesystem: None })
 }
 
 fn job(runtime: Duration) -> Job {

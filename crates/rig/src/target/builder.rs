@@ -71,13 +71,16 @@ impl Builder {
                 let Ground { block, claim, origin: volume, .. } = self.ground(spec, ledger)?;
                 drop(claim);
                 origin = volume;
-                filesystem::check_room(filesystem.kind, self.size, &block.path, block.size)?;
+                filesystem::check_room(filesystem.kind, spec.disk_size(self.size), &block.path, block.size)?;
                 filesystem::build(&block, filesystem, &format!("{}-{}", self.tag, spec.name), ledger)?
             }
             (None, Some(dir)) => self.folder(dir, ledger)?,
             (None, None) => unreachable!("Plan::check refuses a file without a place"),
         };
-        let built = Built { origin, ..self.file(&directory.join(&spec.name), file, ledger)? };
+        let built = Built {
+            origin,
+            ..self.file(&directory.join(&spec.name), spec.disk_size(self.size), file, ledger)?
+        };
         let Some(settings) = &spec.loop_device else { return Ok(built) };
         let (path, warning) = loop_device::build(&built.path, settings, ledger)?;
         Ok(Built { path, warnings: warning.into_iter().collect(), ..built })
@@ -126,14 +129,21 @@ impl Builder {
         }
     }
 
-    /// A new file, whose name without extension is `stem`.
-    fn file(&self, stem: &Path, file: &FileSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
-        match file.format {
+    /// A new file of `length` bytes, as what reads it sees it, whose name without extension is `stem`.
+    fn file(
+        &self,
+        stem: &Path,
+        length: Bytes,
+        file: &FileSpec,
+        ledger: &mut Ledger,
+    ) -> Result<Built, BuildError> {
+        let built = match file.format {
             Format::Raw => {
-                raw::build_in(&stem.with_added_extension("raw"), self.size, file.preallocation, ledger)
+                raw::build_in(&stem.with_added_extension("raw"), length, file.preallocation, ledger)
             }
-            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), self.size, file, ledger),
-        }
+            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), length, file, ledger),
+        }?;
+        Ok(Built { size: self.size, ..built })
     }
 
     /// The folder of iotax's own in a directory.

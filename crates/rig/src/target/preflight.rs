@@ -143,12 +143,16 @@ fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     )))
 }
 
-/// For each guest an image, its overlay, and what formats add for their tables.
+/// For each guest an image, what a snapshot adds when all of it is written once more, and what formats add for their tables.
 fn file_space(target: &TargetSpec, size: Bytes) -> u64 {
-    let snapshot = target.file.as_ref().is_some_and(|file| file.snapshot.is_some());
-    let images = if snapshot { 2 } else { 1 };
+    /// An empty overlay.
+    const EMPTY: u64 = 1 << 20;
+    let size = target.disk_size(size);
+    let file = target.file.as_ref();
+    let images = if file.is_some_and(|file| file.snapshot.is_some()) { 2 } else { 1 };
+    let beneath = file.and_then(|file| file.backing_depth).unwrap_or(1) - 1;
     let guests = target.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
-    guests * images * (size.0 + size.0 / 50)
+    guests * (images * (size.0 + size.0 / 50) + u64::from(beneath) * EMPTY)
 }
 
 fn filesystem_of(dir: &Path) -> Option<u64> {

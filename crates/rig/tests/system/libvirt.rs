@@ -19,7 +19,8 @@ fn first(xml: &str) -> Domain {
 
 /// As few words as tell the settings: bus, cache, aio, discard, threads, queues, CPUs, memory, machine, format.
 fn settings(domain: &Domain) -> String {
-    let GuestSpec { bus, cache, aio, discard, vcpus, memory, iothread, queues, machine, .. } = &domain.guest;
+    let GuestSpec { bus, cache, aio, discard, vcpus, memory, queues, .. } = &domain.guest;
+    let (iothread, machine) = (domain.guest.iothreads(), domain.guest.machine_type());
     let queues = queues.map_or("-".into(), |queues| queues.to_string());
     let format = domain.file.format;
     format!("{bus} {cache} {aio} {discard} {iothread} {queues} {vcpus} {memory} {machine} {format}")

@@ -2,6 +2,10 @@
 //!
 //! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE_GUESTS=1 it fails.
 
+mod axes;
+mod filesystem;
+mod rig;
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,87 +15,13 @@ use std::time::{Duration, Instant};
 
 use iotax_model::contract;
 use iotax_model::record::CacheDrop;
-use iotax_model::target::{Accel, Aio, CacheMode, Format, GuestSpec, Preallocation};
+use iotax_model::target::{Accel, Aio, CacheMode, FileSpec, Format};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Area, Event, Job};
-use iotax_model::workload::{Content, Rw, WorkloadKeys};
-use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{Guest, GuestConfig, GuestError, accel, find_qemu, image, initramfs, qemu_version};
+use iotax_model::wire::Event;
+use iotax_model::workload::{Content, Rw};
+use iotax_rig::guest::{Guest, GuestError, accel, image, qemu_version};
 use iotax_rig::link::{Interrupt, LinkError};
-
-/// Far above the seconds that a boot takes, so that a busy machine fails no test.
-const BOOT: Duration = Duration::from_secs(90);
-const SIZE: Bytes = Bytes(16 << 20);
-
-fn area(path: Option<&str>) -> Area {
-    Area { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false }
-}
-
-/// A directory with all that guests need.
-struct Rig {
-    dir: tempfile::TempDir,
-    kernel: Kernel,
-    initramfs: PathBuf,
-}
-
-impl Rig {
-    /// `None` after saying why, if this machine has no guests.
-    fn build() -> Option<Self> {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
-        let found = find_qemu().map_err(|error| error.to_string()).and_then(|_| {
-            Kernel::find(Path::new("/"), release.trim(), None, None).map_err(|error| error.to_string())
-        });
-        let kernel = match found {
-            Ok(kernel) => kernel,
-            Err(reason) => {
-                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"), "{reason}");
-                eprintln!("skipped: {reason}");
-                return None;
-            }
-        };
-        let dir = tempfile::tempdir().expect("a directory");
-        let initramfs = dir.path().join("initramfs");
-        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel).expect("built");
-        Some(Self { dir, kernel, initramfs })
-    }
-
-    fn image(&self, name: &str, format: Format) -> PathBuf {
-        let path = self.dir.path().join(name);
-        image::create(&path, format, Preallocation::Off, SIZE).expect("created");
-        path
-    }
-
-    /// The configuration of a guest whose image is raw and whose host cache works on any filesystem.
-    fn config(&self, name: &str) -> GuestConfig {
-        let run_dir = self.dir.path().join(name);
-        fs::create_dir(&run_dir).expect("made");
-        GuestConfig {
-            marker: format!("iotax-test-{}-{name}", std::process::id()),
-            spec: GuestSpec { cache: CacheMode::Writeback, ..GuestSpec::default() },
-            accel: Accel::Tcg,
-            kernel: self.kernel.clone(),
-            initramfs: self.initramfs.clone(),
-            image: self.image(&format!("{name}.img"), Format::Raw),
-            format: Format::Raw,
-            kernel_parameters: String::new(),
-            run_dir,
-        }
-    }
-
-    fn boot(&self, name: &str) -> Guest {
-        let mut guest = Guest::boot(&self.config(name), &Interrupt::default()).expect("started");
-        guest.wait_ready(BOOT).expect("ready");
-        guest
-    }
-}
-
-/// The text of an error, which must not be a success.
-fn text<T>(result: Result<T, impl std::fmt::Display>) -> String {
-    match result {
-        Ok(_) => panic!("an error was expected"),
-        Err(error) => error.to_string(),
-    }
-}
+use rig::{BOOT, Rig, SIZE, area, job, text};
 
 /// Kills a process that this test started.
 fn kill(pid: u32) {
@@ -160,14 +90,14 @@ fn overlays_are_swapped_under_a_guest() {
     let base = rig.image("base.qcow2", Format::Qcow2);
     (config.image, config.format) = (base.clone(), Format::Qcow2);
     for iothread in [true, false] {
-        config.spec.iothread = u32::from(iothread);
+        config.spec.iothread = Some(u32::from(iothread));
         config.run_dir = rig.dir.path().join(format!("iothread-{iothread}"));
         fs::create_dir(&config.run_dir).expect("made");
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         guest.wait_ready(BOOT).expect("ready");
         for round in 0..3 {
             let overlay = rig.dir.path().join(format!("overlay-{iothread}-{round}"));
-            image::create_overlay(&overlay, &base, Format::Qcow2).expect("created");
+            image::create_overlay(&overlay, &base, Format::Qcow2, &FileSpec::default()).expect("created");
             if round == 1 {
                 // Swapped by a caller who keeps it paused.
                 guest.pause().expect("paused");
@@ -212,7 +142,7 @@ fn cache_and_aio_reach_every_image_of_a_chain() {
     let mut config = rig.config("chained");
     let base = rig.image("chain-base", Format::Raw);
     let top = rig.dir.path().join("chain-top");
-    image::create_overlay(&top, &base, Format::Raw).expect("created");
+    image::create_overlay(&top, &base, Format::Raw, &FileSpec::default()).expect("created");
     (config.image, config.format) = (top.clone(), Format::Qcow2);
     for (cache, aio) in [(CacheMode::None, Aio::IoUring), (CacheMode::Writeback, Aio::Threads)] {
         config.run_dir = rig.dir.path().join(format!("chained-{cache}"));
@@ -354,15 +284,6 @@ fn the_probe_prints_its_marker_and_ends() {
     assert!(error.contains(contract::PROBE_MARKER), "{error}");
 }
 
-/// A job on the guest's disk, half a second long.
-fn job(rw: Rw) -> Job {
-    let keys = WorkloadKeys { rw: Some(rw), iodepth: Some(8), ..WorkloadKeys::default() };
-    let mut workload = keys.complete(&WorkloadKeys::default());
-    (workload.runtime, workload.ramp_time) = (Nanos::from_millis(500), Nanos::from_millis(100));
-    let (size, interval) = (SIZE, Nanos::from_millis(100));
-    Job { path: None, workload, size, seed: 7, interval, writable: rw.writes(), shared: false }
-}
-
 #[test]
 fn a_guest_measures_what_lies_under_its_disk() {
     let Some(rig) = Rig::build() else { return };
@@ -378,7 +299,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let written = fs::read(&base).expect("readable");
     for round in 0..3 {
         let overlay = rig.dir.path().join(format!("measured-{round}"));
-        image::create_overlay(&overlay, &base, Format::Qcow2).expect("created");
+        image::create_overlay(&overlay, &base, Format::Qcow2, &FileSpec::default()).expect("created");
         let empty = fs::metadata(&overlay).expect("there").len();
         guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
         assert_eq!(guest.link().drop_caches(None).expect("dropped"), CacheDrop::PageCache);

@@ -1,0 +1,101 @@
+//! A filesystem made in the guest: a file on it is measured, and what is on it outlives a boot.
+
+use std::fs;
+use std::process::Command;
+
+use iotax_model::target::{Aio, CacheMode, FileSpec, Format, GuestFs, GuestSpec, LayerKind};
+use iotax_model::units::Bytes;
+use iotax_model::workload::{Content, Rw, Verify};
+use iotax_rig::guest::{Guest, Inside, image, mkfs};
+use iotax_rig::link::Interrupt;
+
+use crate::rig::{BOOT, Rig, SIZE, area, job};
+
+/// Makes it, measures on it, powers off, boots again, and finds what was written.
+fn lives(kind: GuestFs, options: &str) {
+    if let Err(reason) = mkfs::program(kind).find() {
+        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let spec = GuestSpec {
+        filesystem: Some(kind),
+        cache: CacheMode::Writeback,
+        aio: Aio::Threads,
+        ..GuestSpec::default()
+    };
+    let Some(rig) = Rig::build_for(&spec) else { return };
+    let disk = rig.dir.path().join("disk.qcow2");
+    let qcow2 = FileSpec { format: Format::Qcow2, ..FileSpec::default() };
+    image::create(&disk, &qcow2, spec.disk_size(SIZE)).expect("created");
+    for make in [true, false] {
+        let mut config = rig.config(&format!("{kind}-{make}"));
+        (config.spec, config.image, config.format) = (spec.clone(), disk.clone(), Format::Qcow2);
+        config.filesystem = Some(Inside { make, size: SIZE });
+        let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+        let hello = guest.wait_ready(BOOT).expect("ready");
+        println!("{kind}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
+        assert_eq!(hello.disk.as_deref(), Some("/disk/measured"));
+        let layer = hello.filesystem.expect("told");
+        assert_eq!((layer.kind, layer.name.as_str()), (LayerKind::Filesystem, kind.word()));
+        assert!(layer.detail.contains(options), "{layer:?}");
+        if make {
+            guest.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
+        }
+        // A snapshot within the image goes on beneath a mounted filesystem.
+        guest.pause().expect("paused");
+        guest.renew_snapshot().expect("taken");
+        guest.resume().expect("resumed");
+        let mut job = job(Rw::RandRw);
+        (job.writable, job.workload.verify) = (true, Verify::Crc32c);
+        let done = guest.link().run(&job, BOOT, &mut |_| {}).expect("done");
+        assert!(done.tallies.ios() > 0 && done.errors.is_empty(), "{done:?}");
+        assert!(done.verify.expect("verified").faults.is_empty());
+        guest.shutdown();
+        let console = fs::read_to_string(config.run_dir.join("console.log")).expect("a console");
+        assert!(!console.contains("iotax init:"), "{console}");
+        checked(kind, &rig, &disk);
+    }
+}
+
+/// The filesystem's own checker finds it whole and unmounted.
+fn checked(kind: GuestFs, rig: &Rig, disk: &std::path::Path) {
+    let raw = rig.dir.path().join("disk.raw");
+    let converted = Command::new("qemu-img").args(["convert", "-O", "raw"]).args([disk, &raw]).status();
+    assert!(converted.expect("qemu-img runs").success());
+    let mut checker = match kind {
+        GuestFs::Ext4 => Command::new("/usr/sbin/e2fsck"),
+        GuestFs::Xfs => Command::new("/usr/sbin/xfs_repair"),
+    };
+    let arguments: &[&str] = if kind == GuestFs::Ext4 { &["-f", "-n"] } else { &["-n", "-f"] };
+    let output = checker.args(arguments).arg(&raw).output().expect("it comes with mkfs");
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("recovering journal"), "{said}");
+}
+
+#[test]
+fn ext4_is_made_filled_measured_and_found_again() {
+    lives(GuestFs::Ext4, "rw");
+}
+
+#[test]
+fn xfs_is_made_filled_measured_and_found_again() {
+    lives(GuestFs::Xfs, "attr2");
+}
+
+#[test]
+fn a_disk_too_small_for_its_filesystem_is_said_on_the_way_down() {
+    let spec = GuestSpec { filesystem: Some(GuestFs::Xfs), ..GuestSpec::default() };
+    if mkfs::program(GuestFs::Xfs).find().is_err() {
+        eprintln!("skipped: mkfs.xfs is not installed");
+        return;
+    }
+    let Some(rig) = Rig::build_for(&spec) else { return };
+    let mut config = rig.config("small");
+    config.spec = GuestSpec { cache: CacheMode::Writeback, ..spec };
+    config.filesystem = Some(Inside { make: true, size: Bytes(1 << 20) });
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    let error = guest.wait_ready(BOOT).expect_err("too small").to_string();
+    assert!(error.contains("mkfs of xfs on /dev/vda") && error.contains("300MB"), "{error}");
+}

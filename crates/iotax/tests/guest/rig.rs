@@ -1,0 +1,108 @@
+//! What the tests of guests share: a directory with all that guests need, and work for them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::{Area, Job};
+use iotax_model::workload::{Rw, WorkloadKeys};
+use iotax_rig::guest::kernel::Kernel;
+use iotax_rig::guest::{Guest, GuestConfig, find_qemu, image, initramfs};
+use iotax_rig::link::Interrupt;
+
+/// Far above the seconds that a boot takes, so that a busy machine fails no test.
+pub(crate) const BOOT: Duration = Duration::from_secs(90);
+pub(crate) const SIZE: Bytes = Bytes(16 << 20);
+
+pub(crate) fn area(path: Option<&str>) -> Area {
+    Area { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false }
+}
+
+/// A directory with all that guests need.
+pub(crate) struct Rig {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) kernel: Kernel,
+    pub(crate) initramfs: PathBuf,
+}
+
+impl Rig {
+    /// `None` after saying why, if this machine has no guests.
+    pub(crate) fn build() -> Option<Self> {
+        Self::build_for(&GuestSpec::default())
+    }
+
+    /// The same for such a guest.
+    pub(crate) fn build_for(spec: &GuestSpec) -> Option<Self> {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+        let found = find_qemu().map_err(|error| error.to_string()).and_then(|_| {
+            Kernel::find(Path::new("/"), release.trim(), None, None).map_err(|error| error.to_string())
+        });
+        match found {
+            Ok(kernel) => Some(Self::build_on(spec, &kernel)),
+            Err(reason) => {
+                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"), "{reason}");
+                eprintln!("skipped: {reason}");
+                None
+            }
+        }
+    }
+
+    /// The same on this kernel.
+    pub(crate) fn build_on(spec: &GuestSpec, kernel: &Kernel) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let initramfs = dir.path().join("initramfs");
+        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec).expect("built");
+        Self { dir, kernel: kernel.clone(), initramfs }
+    }
+
+    pub(crate) fn image(&self, name: &str, format: Format) -> PathBuf {
+        let path = self.dir.path().join(name);
+        let file = FileSpec { format, ..FileSpec::default() };
+        image::create(&path, &file, SIZE).expect("created");
+        path
+    }
+
+    /// The configuration of a guest whose image is raw and whose host cache works on any filesystem.
+    pub(crate) fn config(&self, name: &str) -> GuestConfig {
+        let run_dir = self.dir.path().join(name);
+        fs::create_dir(&run_dir).expect("made");
+        GuestConfig {
+            marker: format!("iotax-test-{}-{name}", std::process::id()),
+            spec: GuestSpec { cache: CacheMode::Writeback, ..GuestSpec::default() },
+            accel: Accel::Tcg,
+            kernel: self.kernel.clone(),
+            initramfs: self.initramfs.clone(),
+            image: self.image(&format!("{name}.img"), Format::Raw),
+            format: Format::Raw,
+            l2_cache_size: None,
+            filesystem: None,
+            kernel_parameters: String::new(),
+            run_dir,
+        }
+    }
+
+    pub(crate) fn boot(&self, name: &str) -> Guest {
+        let mut guest = Guest::boot(&self.config(name), &Interrupt::default()).expect("started");
+        guest.wait_ready(BOOT).expect("ready");
+        guest
+    }
+}
+
+/// The text of an error, which must not be a success.
+pub(crate) fn text<T>(result: Result<T, impl std::fmt::Display>) -> String {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// A job on the guest's disk, half a second long.
+pub(crate) fn job(rw: Rw) -> Job {
+    let keys = WorkloadKeys { rw: Some(rw), iodepth: Some(8), ..WorkloadKeys::default() };
+    let mut workload = keys.complete(&WorkloadKeys::default());
+    (workload.runtime, workload.ramp_time) = (Nanos::from_millis(500), Nanos::from_millis(100));
+    let (size, interval) = (SIZE, Nanos::from_millis(100));
+    Job { path: None, workload, size, seed: 7, interval, writable: rw.writes(), shared: false }
+}

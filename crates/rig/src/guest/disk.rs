@@ -1,0 +1,243 @@
+//! The guest's disk on QEMU's command line: block nodes, threads, controller, device.
+
+use iotax_model::contract::DISK_SERIAL;
+use iotax_model::target::{Bus, Format, GuestSpec, MachineType};
+use iotax_model::units::Bytes;
+use serde_json::{Value, json};
+
+use super::image::Image;
+
+/// QEMU's id of the disk device.
+pub const DISK: &str = "disk0";
+/// QEMU's id of the controller, where the disk is not one with it.
+const CONTROLLER: &str = "controller";
+
+/// What a guest's disk is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Disk<'a> {
+    /// The image and those beneath it, the top first; at least one.
+    pub chain: &'a [Image],
+    /// For each qcow2 image of the chain: memory for the tables that map clusters. Absent: QEMU's choice.
+    pub l2_cache_size: Option<Bytes>,
+}
+
+impl Disk<'_> {
+    /// The arguments that give a machine this disk.
+    pub(super) fn arguments(&self, spec: &GuestSpec) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+        for number in 0..spec.iothreads() {
+            add("-object", format!("iothread,id={}", iothread(number)));
+        }
+        add("-blockdev", self.node(&node_name(0), spec).to_string());
+        for device in devices(spec) {
+            add("-device", device.to_string());
+        }
+        arguments
+    }
+
+    /// The block node of the image, its file and the images beneath it, as `-blockdev` and `blockdev-add` take it.
+    ///
+    /// Every image of the chain is given in full: QEMU would open a backing file that it finds by itself with its default
+    /// I/O backend and not with the one that was asked for.
+    #[must_use]
+    pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
+        let mut below = Value::Null;
+        for (depth, image) in self.chain.iter().enumerate().rev() {
+            let cache = json!({ "direct": spec.cache.direct(), "no-flush": spec.cache.no_flush() });
+            let read_only = depth > 0;
+            let mut node = json!({
+                "driver": image.format.word(),
+                "read-only": read_only,
+                "discard": spec.discard.word(),
+                "cache": cache,
+                "file": {
+                    "driver": "file",
+                    "filename": image.path.to_string_lossy(),
+                    "read-only": read_only,
+                    "discard": spec.discard.word(),
+                    "cache": cache,
+                    "aio": spec.aio.word(),
+                },
+            });
+            if depth == 0 {
+                node["node-name"] = json!(name);
+            }
+            if image.format == Format::Qcow2 {
+                // Null says that there is none, and keeps QEMU from looking.
+                node["backing"] = below;
+                if let Some(size) = self.l2_cache_size {
+                    node["l2-cache-size"] = json!(size.0);
+                }
+            }
+            below = node;
+        }
+        below
+    }
+}
+
+/// Name of the disk's block node after so many swaps.
+#[must_use]
+pub fn node_name(swaps: u32) -> String {
+    format!("image{swaps}")
+}
+
+/// QEMU's id of one of the threads that serve the disk.
+pub(super) fn iothread(number: u32) -> String {
+    format!("iothread{number}")
+}
+
+/// How virtio devices are attached to a machine: the end of their drivers' names.
+pub(super) const fn transport(machine: MachineType) -> &'static str {
+    match machine {
+        MachineType::Q35 | MachineType::Pc => "pci",
+        MachineType::Microvm => "device",
+    }
+}
+
+/// The controller, if it is a device of its own, and the disk.
+pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
+    let machine = spec.machine_type();
+    let transport = transport(machine);
+    let mut disk = json!({
+        "id": DISK,
+        "drive": node_name(0),
+        "serial": DISK_SERIAL,
+        "write-cache": if spec.cache.write_cache() { "on" } else { "off" },
+    });
+    let mut controller = None;
+    match spec.bus {
+        Bus::VirtioBlk => {
+            disk["driver"] = json!(format!("virtio-blk-{transport}"));
+            serve(&mut disk, "num-queues", spec);
+        }
+        Bus::VirtioScsi => {
+            let mut scsi = json!({ "driver": format!("virtio-scsi-{transport}"), "id": CONTROLLER });
+            serve(&mut scsi, "num_queues", spec);
+            controller = Some(scsi);
+            disk["driver"] = json!("scsi-hd");
+        }
+        Bus::Nvme => {
+            disk["driver"] = json!("nvme");
+            serve(&mut disk, "max_ioqpairs", spec);
+        }
+        Bus::Sata | Bus::Ide => {
+            disk["driver"] = json!("ide-hd");
+            // Every q35 has an AHCI controller and every pc a PIIX3, both under this name.
+            disk["bus"] = json!("ide.0");
+            if spec.bus == Bus::Sata && machine == MachineType::Pc {
+                controller = Some(json!({ "driver": "ich9-ahci", "id": CONTROLLER }));
+            }
+        }
+    }
+    if controller.is_some() {
+        disk["bus"] = json!(format!("{CONTROLLER}.0"));
+    }
+    controller.into_iter().chain([disk]).collect()
+}
+
+/// Gives a device its queues and the threads that serve them. Threads share the queues out in turn.
+fn serve(device: &mut Value, queues: &str, spec: &GuestSpec) {
+    if let Some(number) = spec.queues {
+        device[queues] = json!(number);
+    }
+    match spec.iothreads() {
+        0 => {}
+        1 => device["iothread"] = json!(iothread(0)),
+        threads => {
+            let mapping: Vec<Value> =
+                (0..threads).map(|number| json!({ "iothread": iothread(number) })).collect();
+            device["iothread-vq-mapping"] = json!(mapping);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::target::{CacheMode, Discard};
+
+    fn images(names: &[(&str, Format)]) -> Vec<Image> {
+        names.iter().map(|(path, format)| Image { path: path.into(), format: *format }).collect()
+    }
+
+    #[test]
+    fn every_cache_mode_means_what_qemu_documents() {
+        let table: Vec<String> = CacheMode::WORDS
+            .iter()
+            .map(|word| {
+                let spec = GuestSpec { cache: word.parse().expect("known"), ..GuestSpec::default() };
+                let disk = Disk { chain: &images(&[("/srv/a", Format::Raw)]), l2_cache_size: None };
+                let node = disk.node("image0", &spec);
+                assert_eq!(node["cache"], node["file"]["cache"], "both nodes open the file alike");
+                format!("{word}: {} write-cache={}", node["cache"], devices(&spec)[0]["write-cache"])
+            })
+            .collect();
+        insta::assert_snapshot!(table.join("\n"), @r#"
+        none: {"direct":true,"no-flush":false} write-cache="on"
+        writeback: {"direct":false,"no-flush":false} write-cache="on"
+        writethrough: {"direct":false,"no-flush":false} write-cache="off"
+        directsync: {"direct":true,"no-flush":false} write-cache="off"
+        unsafe: {"direct":false,"no-flush":true} write-cache="on"
+        "#);
+    }
+
+    #[test]
+    fn every_bus_of_every_machine_is_a_device_of_its_own() {
+        let table: Vec<String> = [
+            ("virtio-blk", "q35", 0, None),
+            ("virtio-blk", "pc", 1, Some(4)),
+            ("virtio-blk", "microvm", 1, None),
+            ("virtio-blk", "q35", 2, Some(4)),
+            ("virtio-scsi", "q35", 0, None),
+            ("virtio-scsi", "pc", 1, Some(4)),
+            ("virtio-scsi", "microvm", 2, Some(2)),
+            ("nvme", "q35", 0, Some(4)),
+            ("sata", "q35", 0, None),
+            ("sata", "pc", 0, None),
+            ("ide", "pc", 0, None),
+        ]
+        .map(|(bus, machine, threads, queues)| {
+            let spec = GuestSpec {
+                bus: bus.parse().expect("known"),
+                machine: Some(machine.parse().expect("known")),
+                iothread: Some(threads),
+                queues,
+                ..GuestSpec::default()
+            };
+            let devices: Vec<String> = devices(&spec).iter().map(Value::to_string).collect();
+            format!("{bus} on {machine}: {}", devices.join(" "))
+        })
+        .into();
+        insta::assert_snapshot!(table.join("\n"), @r#"
+        virtio-blk on q35: {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        virtio-blk on pc: {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","iothread":"iothread0","num-queues":4,"serial":"iotax-disk","write-cache":"on"}
+        virtio-blk on microvm: {"drive":"image0","driver":"virtio-blk-device","id":"disk0","iothread":"iothread0","serial":"iotax-disk","write-cache":"on"}
+        virtio-blk on q35: {"drive":"image0","driver":"virtio-blk-pci","id":"disk0","iothread-vq-mapping":[{"iothread":"iothread0"},{"iothread":"iothread1"}],"num-queues":4,"serial":"iotax-disk","write-cache":"on"}
+        virtio-scsi on q35: {"driver":"virtio-scsi-pci","id":"controller"} {"bus":"controller.0","drive":"image0","driver":"scsi-hd","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        virtio-scsi on pc: {"driver":"virtio-scsi-pci","id":"controller","iothread":"iothread0","num_queues":4} {"bus":"controller.0","drive":"image0","driver":"scsi-hd","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        virtio-scsi on microvm: {"driver":"virtio-scsi-device","id":"controller","iothread-vq-mapping":[{"iothread":"iothread0"},{"iothread":"iothread1"}],"num_queues":2} {"bus":"controller.0","drive":"image0","driver":"scsi-hd","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        nvme on q35: {"drive":"image0","driver":"nvme","id":"disk0","max_ioqpairs":4,"serial":"iotax-disk","write-cache":"on"}
+        sata on q35: {"bus":"ide.0","drive":"image0","driver":"ide-hd","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        sata on pc: {"driver":"ich9-ahci","id":"controller"} {"bus":"controller.0","drive":"image0","driver":"ide-hd","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        ide on pc: {"bus":"ide.0","drive":"image0","driver":"ide-hd","id":"disk0","serial":"iotax-disk","write-cache":"on"}
+        "#);
+    }
+
+    #[test]
+    fn discard_and_the_cache_of_tables_reach_every_image() {
+        let chain =
+            images(&[("/srv/top", Format::Qcow2), ("/srv/base", Format::Qcow2), ("/srv/raw", Format::Raw)]);
+        let disk = Disk { chain: &chain, l2_cache_size: Some(Bytes(1 << 20)) };
+        let node = disk.node("image0", &GuestSpec { discard: Discard::Ignore, ..GuestSpec::default() });
+        let mut at = &node;
+        for format in ["qcow2", "qcow2", "raw"] {
+            assert_eq!(
+                (&at["driver"], &at["discard"], &at["file"]["discard"]),
+                (&json!(format), &json!("ignore"), &json!("ignore"))
+            );
+            assert_eq!(at.get("l2-cache-size"), (format == "qcow2").then(|| json!(1 << 20)).as_ref());
+            at = &at["backing"];
+        }
+    }
+}

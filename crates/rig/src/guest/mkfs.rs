@@ -1,0 +1,57 @@
+//! The program that makes a filesystem in a guest: this machine's own, with the libraries that it needs.
+
+use std::path::{Path, PathBuf};
+
+use iotax_model::contract::MKFS;
+use iotax_model::target::GuestFs;
+
+use crate::program::{Program, ProgramError};
+
+const LDD: Program = Program { name: "ldd", package: "libc-bin" };
+
+/// A file of this machine and where it lies in the guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Its path here.
+    pub from: PathBuf,
+    /// Its path there.
+    pub to: PathBuf,
+}
+
+/// The program that makes a filesystem of this kind.
+#[must_use]
+pub const fn program(kind: GuestFs) -> Program {
+    match kind {
+        GuestFs::Ext4 => Program { name: "mkfs.ext4", package: "e2fsprogs" },
+        GuestFs::Xfs => Program { name: "mkfs.xfs", package: "xfsprogs" },
+    }
+}
+
+/// The program under the name by which PID 1 runs it, and its libraries where its linker looks for them.
+pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
+    let program = program(kind).path()?;
+    let libraries = libraries(&String::from_utf8_lossy(&LDD.run([&program])?));
+    let program = Placed { from: program, to: Path::new(MKFS).to_owned() };
+    let libraries = libraries.into_iter().map(|path| Placed { from: path.clone(), to: path });
+    Ok([program].into_iter().chain(libraries).collect())
+}
+
+/// The libraries and the linker that `ldd` found; none for a static program.
+fn libraries(ldd: &str) -> Vec<PathBuf> {
+    ldd.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_and_the_linker_are_told_from_what_the_kernel_provides() {
+        let text = "\tlinux-vdso.so.1 (0x00007f84dcf34000)\n\tlibuuid.so.1 => /lib/x86_64-linux-gnu/libuuid.so.1 (0x00007f)\n\
+                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f84dcf36000)\n";
+        let expected =
+            ["/lib/x86_64-linux-gnu/libuuid.so.1", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        assert_eq!(libraries(text), expected);
+        assert!(libraries("\tstatically linked\n").is_empty());
+    }
+}
