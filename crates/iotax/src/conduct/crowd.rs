@@ -4,7 +4,7 @@
 //! measured. An agent that fails keeps nobody waiting: the others do their work to its end, so that they can go on with the
 //! next measurement.
 
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub(super) enum What {
     Ready,
     Event(Event),
     /// It has done its part, or failed.
-    Ended(Result<Outcome, LinkError>),
+    Ended(Box<Result<Outcome, LinkError>>),
 }
 
 /// Has all players play; `hear` gets every word in the order in which they came.
@@ -49,7 +49,14 @@ pub(super) fn play(players: Vec<Player<'_>>, hear: &mut dyn FnMut(Word)) {
             scope.spawn(move || {
                 // Whoever listens does so until all have ended.
                 let say = |what| drop(tell.send(Word { player: number, at: Instant::now(), what }));
-                say(What::Ended(perform(player, &started, &say)));
+                let Player { link, job, slack, .. } = player;
+                let ended = link.prepare(&job).and_then(|()| {
+                    say(What::Ready);
+                    // The barrier opens for all or is still there.
+                    let _ = started.recv();
+                    link.go(&job, slack, &mut |event| say(What::Event(event.clone())))
+                });
+                say(What::Ended(Box::new(ended)));
             });
         }
         drop(tell);
@@ -58,14 +65,6 @@ pub(super) fn play(players: Vec<Player<'_>>, hear: &mut dyn FnMut(Word)) {
             hear(word);
         }
     });
-}
-
-fn perform(player: Player<'_>, started: &Receiver<()>, say: &dyn Fn(What)) -> Result<Outcome, LinkError> {
-    player.link.prepare(&player.job)?;
-    say(What::Ready);
-    // The barrier opens for all or is still there.
-    let _ = started.recv();
-    player.link.go(&player.job, player.slack, &mut |event| say(What::Event(event.clone())))
 }
 
 /// Who is waited for before the next ones start.

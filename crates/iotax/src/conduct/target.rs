@@ -109,9 +109,12 @@ impl Target {
         }
     }
 
-    /// Whether the conversation with its own agent is over and it must be started anew.
+    /// Whether its guest or its own agent is gone, or does not answer any more.
     pub(super) fn is_lost(&mut self) -> bool {
-        self.own_link().0.is_some_and(|link| link.is_over())
+        match &self.machine {
+            Some(machine) => machine.guest.is_lost(),
+            None => self.own_link().0.is_some_and(|link| link.is_over()),
+        }
     }
 
     pub(super) fn resume(&mut self) -> anyhow::Result<()> {

@@ -134,7 +134,7 @@ impl<'a> Watch<'a> {
             }
             What::Event(Event::Sample(sample)) => self.sample(player, *sample, progress),
             What::Ended(outcome) => {
-                self.players[player].outcome = Some(outcome);
+                self.players[player].outcome = Some(*outcome);
                 if player < self.measured {
                     self.end();
                 }
@@ -184,7 +184,10 @@ impl<'a> Watch<'a> {
             let kernel = started.kernel.as_ref().zip(self.host.as_mut());
             let kernel = kernel.map(|(before, host)| kernel::between(before, &host.kernel.read()));
             let kernel = kernel.unwrap_or_default();
-            self.ended = Some(Ended { kernel, blocks: blocks.and_then(|all| all.into_iter().reduce(added)) });
+            self.ended = Some(Ended {
+                kernel,
+                blocks: blocks.and_then(|all| all.into_iter().reduce(|one, other| added(one, &other))),
+            });
         }
     }
 
@@ -232,7 +235,7 @@ impl Watched {
 }
 
 /// What QEMU's block layers did for two guests.
-fn added(one: BlockStats, other: BlockStats) -> BlockStats {
+fn added(one: BlockStats, other: &BlockStats) -> BlockStats {
     BlockStats {
         read: added_tally(one.read, &other.read),
         write: added_tally(one.write, &other.write),

@@ -10,6 +10,7 @@ mod lab;
 mod lab_guest;
 mod ladder;
 mod lvm;
+mod many;
 mod plan;
 mod throttle;
 mod verify;

@@ -322,6 +322,12 @@ impl Guest {
         self.execute("qom-set", &json!({ "path": device, "property": "drive", "value": node })).map(drop)
     }
 
+    /// Whether it has to be booted anew: QEMU has ended, or the conversation with the agent is over.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.link.is_over() || self.process.status().is_some()
+    }
+
     /// QEMU's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

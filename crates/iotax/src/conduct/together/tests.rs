@@ -38,7 +38,7 @@ fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> Ran {
 #[test]
 fn one_alone_keeps_all_of_its_own() {
     let only = ran(Instant::now(), 5, 100, &[1, 2, 3]);
-    let all = together(&[only.clone()]).expect("measured");
+    let all = together(std::slice::from_ref(&only)).expect("measured");
     assert_eq!((all.outcome, all.samples, all.shares), (only.outcome, only.samples, Vec::new()));
     assert_eq!(all.window.begin, only.began);
     assert_eq!(all.window.end - all.window.begin, Duration::from_millis(300));
