@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::lab::assert_valid;
 use crate::lab_guest::{Extras, LabGuest};
 
-/// What iotax may overwrite, what holds the user's groups, and what is in use otherwise.
-const DISKS: [Bytes; 3] = [Bytes(2 << 30), Bytes(1 << 30), Bytes(256 << 20)];
+/// What iotax may overwrite, what holds the user's group, and two more.
+const DISKS: [Bytes; 4] = [Bytes(2 << 30), Bytes(1 << 30), Bytes(256 << 20), Bytes(256 << 20)];
 
 /// A guest with LVM whose second disk holds the user's group `users` with a volume `data`, and a home for iotax.
 fn boot() -> Option<LabGuest> {
@@ -84,7 +84,7 @@ fn start_until(lab: &mut LabGuest, arguments: &str, moment: &str) {
 }
 
 /// Expects that iotax refuses with this exit status and these words.
-fn refused(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
+fn refused_words(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&str]) {
     let (found, said) = lab.try_sh(&format!("iotax {arguments} --yes 2>&1"));
     assert_eq!(found, status, "{arguments}: {said}");
     for word in words {
@@ -120,6 +120,18 @@ name = "thin-snapshot"
 device = "/dev/vda"
 lvm = { kind = "thin", snapshot = true }
 [[target]]
+name = "ext4"
+device = "/dev/vda"
+lvm = {}
+filesystem = { type = "ext4" }
+file = {}
+[[target]]
+name = "xfs-snapshot"
+device = "/dev/vda"
+lvm = { snapshot = true }
+filesystem = { type = "xfs", mount_options = "noatime" }
+file = {}
+[[target]]
 name = "users-group"
 lvm = { vg = "users" }
 [[target]]
@@ -138,7 +150,7 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     for comparison in json["comparisons"].as_array().expect("comparisons") {
         assert!(comparison["verdict"].is_string(), "{comparison}");
     }
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(7 * 2 * 2));
+    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(9 * 2 * 2));
     assert_eq!(layers(&json, "host-device"), ["device vda"]);
     // One volume for both plain targets of the device; the others have one of their own each.
     assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
@@ -148,10 +160,15 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     };
     let thin = [&["device vda".to_owned()], &pool(3)[..], &["dm iotax-TAG/volume3".to_owned()]].concat();
     assert_eq!(layers(&json, "thin"), thin);
+    let file = ["device vda", "dm iotax-TAG/volume5", "filesystem ext4", "file ext4.raw"];
+    assert_eq!(layers(&json, "ext4"), file);
+    let snapshot = layers(&json, "xfs-snapshot");
+    assert_eq!(snapshot[1..3], ["dm iotax-TAG/volume6", "filesystem xfs"]);
+    assert_eq!(snapshot[4], "snapshot LVM snapshot");
     assert_eq!(layers(&json, "users-group"), ["device vdb", "dm users/iotax-TAG-volume1"]);
 
     // The rungs of the ladder that need no guest, which this one could not boot.
-    let ladder = "ladder --device /dev/vda --overwrite /dev/vda --rungs host-device,host-lvm --size 32m --repeat 2 \
+    let ladder = "ladder --device /dev/vda --overwrite /dev/vda --rungs host-device,host-lvm,host-lvm-file --size 32m --repeat 2 \
                   --runtime 100ms --ramp-time 0s --workloads randread-4k-qd32,randwrite-4k-qd32";
     let json = self::json(&mut lab, ladder);
     assert_eq!(json["run"]["baseline"], "host-device", "{}", json["run"]);
@@ -164,7 +181,7 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab);
     put_plan(&mut lab, &format!("{DEFAULTS}{VOLUMES}"));
-    for moment in ["creating files", "filled host-device", "filled thin ", "cell 1/", "cell 9/"] {
+    for moment in ["creating files", "filled snapshot", "filled users-snapshot", "cell 9/"] {
         start_until(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda", moment);
         if moment == "cell 9/" {
             lab.sh("kill -STOP $run $(pidof iotax)");
@@ -186,16 +203,89 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
     }
 }
 
+/// Few effects of many kinds: on the device, and in the user's group.
+const STACKS: &str = r#"
+repeat = 1
+defaults = { size = "4m", runtime = "20ms", ramp_time = "0s", bs = "64k" }
+workload = [{ name = "write", rw = "randwrite" }]
+[[target]]
+name = "file"
+device = "/dev/vda"
+lvm = { snapshot = true }
+filesystem = { type = "ext4" }
+file = {}
+[[target]]
+name = "thin"
+lvm = { vg = "users", kind = "thin", snapshot = true }
+"#;
+
+#[test]
+fn a_fault_at_any_line_of_the_ledger_leaves_nothing() {
+    let Some(mut lab) = boot() else { return };
+    let before = Before::of(&mut lab);
+    put_plan(&mut lab, STACKS);
+    for (kind, expected) in [("kill", "137"), ("kill-after", "137"), ("error", "4")] {
+        let mut line = 0;
+        loop {
+            line += 1;
+            let fault = format!("{kind}@{line}");
+            let run = "iotax run /tmp/plan.toml --overwrite /dev/vda --yes > /tmp/said 2>&1";
+            let (status, _) = lab.try_sh(&format!("( IOTAX_FAULT={fault} {run} )"));
+            if status != "0" {
+                // An error that is met while a cell is measured costs the measurement alone.
+                let right = status == expected || (kind == "error" && status == "3");
+                assert!(right, "{fault}: {status}: {}", lab.sh("cat /tmp/said"));
+            }
+            lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
+            before.assert_nothing_changed(&mut lab, &fault);
+            if status == "0" {
+                break;
+            }
+        }
+        eprintln!("{kind}: {line} lines");
+        assert!(line > 15, "{kind}: {line} lines are too few for these stacks");
+    }
+}
+
 #[test]
 fn what_cannot_be_made_is_refused_before_anything_is_touched() {
     let Some(mut lab) = boot() else { return };
+    lab.sh("lv vgcreate -y away /dev/vdd && lv vgexport away");
     let before = Before::of(&mut lab);
-    let mut refused = |target: &str, status: &str, words: &[&str]| {
-        put_plan(&mut lab, &format!("{DEFAULTS}[[target]]\nname = \"t\"\n{target}"));
-        refused(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda", status, words);
+    let refused = |lab: &mut LabGuest, target: &str, size: &str, status: &str, words: &[&str]| {
+        let targets = format!("[[target]]\nname = \"t\"\n{target}");
+        let workload = format!("repeat = 1\nworkload = [{{ rw = \"randwrite\", size = \"{size}\" }}]");
+        put_plan(lab, &format!("{workload}\n{targets}"));
+        let device = target.split('"').nth(1).filter(|word| word.starts_with("/dev")).unwrap_or("/dev/vda");
+        let overwrite =
+            if target.contains("device") { format!("--overwrite {device}") } else { String::new() };
+        refused_words(lab, &format!("run /tmp/plan.toml {overwrite}"), status, words);
     };
-    refused("lvm = { vg = \"none\" }", "2", &["\"none\"", "accepted: users"]);
-    let large = "lvm = { vg = \"users\", snapshot = true }\n[[target]]\nname = \"u\"\nlvm = { vg = \"users\", kind = \"thin\" }";
-    let large = format!("{large}\n[[workload]]\nname = \"large\"\nsize = \"512m\"");
-    refused(&large, "4", &["volume group users", "t, u", "extents of 4.00 MiB", "are free"]);
+    let users = |rest: &str| format!("lvm = {{ vg = \"users\"{rest} }}");
+    refused(&mut lab, "lvm = { vg = \"none\" }", "8m", "2", &["\"none\"", "accepted: away, users"]);
+    refused(&mut lab, "lvm = { vg = \"away\" }", "8m", "4", &["group away is exported"]);
+    let room = ["group users", "volumes of t", "extents of 4.00 MiB", "are free"];
+    refused(&mut lab, &users(""), "1g", "4", &room);
+    // There is room for the volume and not for its snapshot.
+    refused(&mut lab, &users(", snapshot = true"), "600m", "4", &room);
+    refused(&mut lab, &users(", kind = \"thin\", snapshot = true"), "600m", "4", &room);
+    let on = |device: &str| format!("device = \"{device}\"\nlvm = {{}}");
+    refused(&mut lab, &on("/dev/vda"), "3g", "4", &["/dev/vda: 3.00 GiB are needed for the volumes of t"]);
+    let sum = format!("{}\n[[target]]\nname = \"u\"\n{}", on("/dev/vda"), on("/dev/vda"));
+    let sum = sum.replace("lvm = {}", "lvm = { kind = \"thin\" }");
+    refused(&mut lab, &sum, "1200m", "4", &["2.35 GiB are needed for the volumes of t, u", "2.00 GiB"]);
+
+    // What LVM, device mapper and RAID hold.
+    refused(&mut lab, &on("/dev/vdb"), "8m", "4", &["vdb is held by", "users-data"]);
+    refused(&mut lab, &on("/dev/vdd"), "8m", "4", &["LVM2_member"]);
+    before.assert_nothing_changed(&mut lab, "refusals of LVM's own");
+    lab.map("mapped", &["0 131072 linear /dev/vdc 0".to_owned()]);
+    refused(&mut lab, &on("/dev/vdc"), "8m", "4", &["vdc is held by", "mapped"]);
+    lab.sh("mkfs.ext4 -q /dev/mapper/mapped && mount /dev/mapper/mapped /mnt");
+    refused(&mut lab, "device = \"/dev/mapper/mapped\"", "8m", "4", &["mounted on /mnt"]);
+    lab.sh("umount /mnt");
+    refused(&mut lab, "device = \"/dev/mapper/mapped\"", "8m", "4", &["ext4"]);
+    lab.sh("dmsetup remove mapped && wipefs -qa /dev/vdc");
+    lab.sh("echo md0 > /sys/module/md_mod/parameters/new_array && cat /sys/block/vdc/dev > /sys/block/md0/md/new_dev");
+    refused(&mut lab, &on("/dev/vdc"), "8m", "4", &["vdc is held by", "md0"]);
 }
