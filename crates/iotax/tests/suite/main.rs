@@ -2,6 +2,8 @@
 
 mod aftermath;
 mod cli;
+mod device;
+mod disk;
 mod fallback;
 mod faults;
 mod fio;
@@ -12,4 +14,5 @@ mod ladder;
 mod lvm;
 mod plan;
 mod throttle;
+mod undo;
 mod verify;
