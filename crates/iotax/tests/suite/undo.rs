@@ -35,7 +35,7 @@ impl Scene {
         fs::write(dir.join("note"), NOTE).expect("written");
         let target = target.replace("DEVICE", device.name()).replace("DIR", dir.to_str().expect("UTF-8"));
         lab.plan(&format!(
-            "repeat = 1\n[defaults]\nsize = '4m'\nruntime = '50ms'\nramp_time = '0s'\n\
+            "repeat = 1\n[defaults]\nsize = '4m'\nruntime = '100ms'\nramp_time = '0s'\n\
              [[workload]]\nrw = 'randrw'\nbs = '64k'\n[[target]]\nname = 't'\n{target}"
         ));
         Some(Self { lab, mine, before, device })
