@@ -2,6 +2,8 @@
 
 mod aftermath;
 mod cli;
+mod device;
+mod disk;
 mod fallback;
 mod faults;
 mod fio;
@@ -13,4 +15,5 @@ mod lvm;
 mod many;
 mod plan;
 mod throttle;
+mod undo;
 mod verify;

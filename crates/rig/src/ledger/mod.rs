@@ -74,6 +74,7 @@ pub struct Ledger {
 impl Ledger {
     /// Starts a ledger in a directory, which is made if it is missing. `tag` names the file.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, LedgerError> {
+        let fault = Fault::from_environment().map_err(failed("cannot begin an undo ledger in", dir))?;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -91,18 +92,12 @@ impl Ledger {
         fs::rename(&new, &path).map_err(failed("cannot make the undo ledger", &path))?;
         let dir_file = File::open(dir).map_err(failed("cannot open", dir))?;
         dir_file.sync_all().map_err(failed("cannot sync", dir))?;
-        Self::over(path, file)
-    }
-
-    /// Over a file that is locked and empty, or about to be read.
-    fn over(path: PathBuf, file: File) -> Result<Self, LedgerError> {
-        let fault =
-            Fault::from_environment().map_err(failed("cannot follow the environment beside", &path))?;
         Ok(Self { path, file, length: 0, standing: BTreeMap::new(), next: 0, fault })
     }
 
     /// Takes over the ledger of a process that is gone; `None` if that process still lives.
     fn adopt(path: &Path) -> Result<Option<Self>, LedgerError> {
+        let fault = Fault::from_environment().map_err(failed("cannot take over", path))?;
         let file =
             OpenOptions::new().read(true).append(true).open(path).map_err(failed("cannot open", path))?;
         match file.try_lock() {
@@ -110,7 +105,8 @@ impl Ledger {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }
-        let mut ledger = Self::over(path.to_owned(), file)?;
+        let (own, standing) = (path.to_owned(), BTreeMap::new());
+        let mut ledger = Self { path: own, file, length: 0, standing, next: 0, fault };
         let text = fs::read(path).map_err(failed("cannot read", path))?;
         // What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet
         // carried out. Any other line that cannot be read may hide an effect: better leave all than forget one.

@@ -1,5 +1,6 @@
 //! Readers of the system, on recorded trees and on the live machine.
 
+mod device;
 mod facts;
 mod kernel_threads;
 mod libvirt;

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
@@ -18,6 +19,9 @@ use rustix::io::Errno;
 use super::{BuildError, Refusal, existing};
 use crate::users;
 pub(crate) use signature::WIPEFS;
+
+/// How long a tool that only looks at devices, one after the other, may have one open.
+const PASSING: Duration = Duration::from_millis(500);
 
 /// What the user allows on the command line.
 #[derive(Debug, Clone, Default)]
@@ -134,8 +138,13 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
     let root = Path::new("/");
     let number = number_text(device);
     usage::check(root, &number).map_err(refuse)?;
-    if let Some(writer) = users::writers(&usage::numbers(root, &number)).first() {
-        return Err(refuse(format!("{writer} has it open for writing; end that first")));
+    let devices = usage::numbers(root, &number);
+    let deadline = Instant::now() + PASSING;
+    while let Some(writer) = users::writers(&devices).first() {
+        if Instant::now() > deadline {
+            return Err(refuse(format!("{writer} has it open for writing; end that first")));
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
     let mut held = File::options()
         .read(true)

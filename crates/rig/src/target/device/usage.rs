@@ -30,7 +30,7 @@ pub fn check(root: &Path, number: &str) -> Result<(), String> {
     let own = |name: &&String| {
         family.iter().any(|relative| relative.name == **name && relative.directory.starts_with(&directory))
     };
-    if let Some(name) = stack::of_path(root, Path::new("/")).unwrap_or_default().disks.iter().find(own) {
+    if let Some(name) = stack::of_path(root, Path::new("/")).unwrap_or_default().disks.iter().rfind(own) {
         return Err(format!("the running system is on it (/ stands on {name}); name another device"));
     }
     mounted(root, &family)?;

@@ -219,6 +219,6 @@ mod tests {
         let thin = allocation("lvm = { kind = 'thin', snapshot = true }", GIB);
         assert_eq!((thin.size, thin.data, thin.pool_metadata), (Bytes(GIB), 512, Some(4 << 20)));
         let file = allocation("lvm = {}\nfilesystem = { type = 'xfs' }\nfile = {}", 1 << 20);
-        assert_eq!(file.size, Bytes(512 << 20));
+        assert_eq!(file.size, Bytes(300 << 20));
     }
 }

@@ -1,0 +1,75 @@
+//! Disks of the tests' own: loop devices.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::NamedTempFile;
+
+use crate::lab::text;
+
+/// A loop device over a temporary file; both go with it.
+pub(crate) struct Disk {
+    pub(crate) node: PathBuf,
+    file: NamedTempFile,
+}
+
+impl Disk {
+    /// One of so many bytes, all of them holes. `None`, and a word why, where there are none to be had.
+    pub(crate) fn new(bytes: u64) -> Option<Self> {
+        let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
+        file.as_file().set_len(bytes).expect("sized");
+        let attached = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
+        match attached {
+            Ok(output) if output.status.success() => {
+                Some(Self { node: text(&output.stdout).trim().into(), file })
+            }
+            failed => {
+                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "no loop device: {failed:?}");
+                eprintln!("skipped: no loop device: {failed:?}");
+                None
+            }
+        }
+    }
+
+    /// Its node as text.
+    pub(crate) fn name(&self) -> &str {
+        self.node.to_str().expect("UTF-8")
+    }
+
+    pub(crate) fn content(&self) -> Vec<u8> {
+        run("blockdev", &["--flushbufs".as_ref(), self.node.as_path()]);
+        fs::read(self.file.path()).expect("readable")
+    }
+
+    /// What wipefs(8) finds on it; empty: nothing.
+    pub(crate) fn signatures(&self) -> String {
+        text(&run("wipefs", &["--no-act".as_ref(), self.node.as_path()])).trim().to_owned()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.node).status();
+        if !detached.is_ok_and(|status| status.success()) {
+            eprintln!("{} on {} is left over", self.node.display(), self.file.path().display());
+        }
+    }
+}
+
+/// Runs a command, expects success, returns its stdout.
+pub(crate) fn run(program: &str, arguments: &[&Path]) -> Vec<u8> {
+    let output = Command::new(program).args(arguments).output().expect(program);
+    assert!(output.status.success(), "{program} {arguments:?}: {}", text(&output.stderr));
+    output.stdout
+}
+
+/// Lines of the mount table and files beneath loop devices that name a place.
+pub(crate) fn uses_of(place: &Path) -> Vec<String> {
+    let place = place.display().to_string();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("the mount table");
+    let devices = fs::read_dir("/sys/block").expect("block devices").flatten();
+    let looped =
+        devices.filter_map(|device| fs::read_to_string(device.path().join("loop/backing_file")).ok());
+    mounts.lines().map(str::to_owned).chain(looped).filter(|line| line.contains(&place)).collect()
+}

@@ -1,0 +1,183 @@
+//! A fault at every line of the undo ledger, for every kind of target that a host without device-mapper builds: then
+//! `iotax clean`, and nothing is left and nothing of the user's is touched.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Output;
+
+use crate::disk::{Disk, run, uses_of};
+use crate::lab::{Lab, needs, text};
+
+const SIGKILL: i32 = 9;
+
+/// A lab with a directory that holds a file of the user's, a device of the user's, and one that may be overwritten.
+struct Scene {
+    lab: Lab,
+    mine: Disk,
+    before: Vec<u8>,
+    device: Disk,
+}
+
+const NOTE: &str = "the user's";
+
+impl Scene {
+    /// With a plan of one target, in which DEVICE and DIR stand for what it may use.
+    fn new(target: &str, device_bytes: u64) -> Option<Self> {
+        if !needs(&["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "wipefs"]) {
+            return None;
+        }
+        let (mine, device) = (Disk::new(16 << 20)?, Disk::new(device_bytes)?);
+        run("mkfs.ext4", &["-q".as_ref(), mine.node.as_path()]);
+        let before = mine.content();
+        let lab = Lab::new();
+        let dir = lab.path("dir");
+        fs::create_dir(&dir).expect("a directory");
+        fs::write(dir.join("note"), NOTE).expect("written");
+        let target = target.replace("DEVICE", device.name()).replace("DIR", dir.to_str().expect("UTF-8"));
+        lab.plan(&format!(
+            "repeat = 1\n[defaults]\nsize = '4m'\nruntime = '100ms'\nramp_time = '0s'\n\
+             [[workload]]\nrw = 'randrw'\nbs = '64k'\n[[target]]\nname = 't'\n{target}"
+        ));
+        Some(Self { lab, mine, before, device })
+    }
+
+    /// The plan, with a fault at a line of the ledger.
+    fn run(&self, fault: &str) -> Output {
+        let mut command = self.lab.iotax();
+        command.args(["run", "plan.toml", "--yes"]).env("IOTAX_FAULT", fault);
+        if fs::read_to_string(self.lab.path("plan.toml")).expect("a plan").contains(self.device.name()) {
+            command.args(["--overwrite", self.device.name()]);
+        }
+        command.output().expect("iotax starts")
+    }
+
+    fn clean(&self, after: &str) {
+        let clean = self.lab.run(&["clean"]);
+        assert!(clean.status.success(), "{after}: {}", text(&clean.stdout));
+    }
+
+    fn assert_nothing_left(&self, after: &str) {
+        self.lab.assert_nothing_left();
+        let dir = self.lab.path("dir");
+        let left: Vec<_> =
+            fs::read_dir(&dir).expect("there").map(|e| e.expect("readable").file_name()).collect();
+        assert_eq!(left, ["note"], "{after}");
+        assert_eq!(fs::read_to_string(dir.join("note")).expect("there"), NOTE, "{after}");
+        assert_eq!(uses_of(&self.lab.path("")), Vec::<String>::new(), "{after}");
+        assert_eq!(uses_of(std::path::Path::new("/iotax-")), Vec::<String>::new(), "{after}");
+        assert_eq!(self.device.signatures(), "", "{after}");
+    }
+
+    /// Kills it at every line until there is none any more; returns how many there are.
+    fn kill_at_every_line(&self, kind: &str) -> u32 {
+        for line in 1..100 {
+            let fault = format!("{kind}@{line}");
+            let output = self.run(&fault);
+            if output.status.signal() != Some(SIGKILL) {
+                assert!(output.status.success(), "{fault}: {}", text(&output.stderr));
+                self.assert_nothing_left(&fault);
+                return line - 1;
+            }
+            self.clean(&fault);
+            self.assert_nothing_left(&fault);
+        }
+        panic!("a ledger of 100 lines");
+    }
+
+    /// Lets the disk be full at every line: what was begun is undone without `iotax clean`.
+    fn fail_at_every_line(&self, lines: u32) {
+        for line in 1..=lines {
+            let fault = format!("error@{line}");
+            let output = self.run(&fault);
+            let said = text(&output.stderr);
+            match output.status.code() {
+                // A line that says that something is undone can be done without.
+                Some(0) => assert!(line > lines / 2, "{fault}: {said}"),
+                code => {
+                    assert_eq!(code, Some(4), "{fault}: {said}");
+                    assert!(
+                        said.contains("undo ledger") && said.contains("No space left"),
+                        "{fault}: {said}"
+                    );
+                }
+            }
+            self.assert_nothing_left(&fault);
+        }
+    }
+
+    fn finish(self) {
+        assert!(self.mine.content() == self.before, "the user's device is as it was");
+    }
+}
+
+/// All faults on one kind of target, whose ledger has so many lines: half of them say what is done, half that it is undone.
+fn all_faults(target: &str, lines: u32) {
+    let Some(scene) = Scene::new(target, 64 << 20) else { return };
+    assert_eq!(scene.kill_at_every_line("kill"), lines);
+    assert_eq!(scene.kill_at_every_line("kill-after"), lines);
+    scene.fail_at_every_line(lines);
+    scene.finish();
+}
+
+#[test]
+fn a_new_file() {
+    all_faults("path = 'DIR/new.dat'", 4);
+}
+
+#[test]
+fn a_loop_device_over_a_file_in_a_directory() {
+    all_faults("file = { dir = 'DIR' }\nloop = {}", 6);
+}
+
+#[test]
+fn a_loop_device_over_a_file_in_ext4_on_a_device() {
+    all_faults("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 10);
+}
+
+#[test]
+fn a_file_in_xfs_and_in_btrfs_on_a_device() {
+    for (keys, bytes) in [("type = 'xfs'", 300 << 20), ("type = 'btrfs', nodatacow = true", 120 << 20)] {
+        let target = format!("device = 'DEVICE'\nfilesystem = {{ {keys} }}\nfile = {{}}");
+        let Some(scene) = Scene::new(&target, bytes) else { return };
+        assert_eq!(scene.kill_at_every_line("kill-after"), 8, "{keys}");
+        scene.finish();
+    }
+}
+
+#[test]
+fn a_device_as_it_is_needs_no_undoing() {
+    let Some(scene) = Scene::new("device = 'DEVICE'", 32 << 20) else { return };
+    assert_eq!(scene.kill_at_every_line("kill"), 0);
+    scene.finish();
+}
+
+#[test]
+fn cleaning_up_can_be_killed_too() {
+    let Some(scene) =
+        Scene::new("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 64 << 20)
+    else {
+        return;
+    };
+    for line in 1..=6 {
+        // All that is made stands, and the first of it is about to be said undone.
+        assert_eq!(scene.run("kill-after@5").status.signal(), Some(SIGKILL));
+        let fault = format!("kill@{line}");
+        let clean = scene.lab.iotax().arg("clean").env("IOTAX_FAULT", &fault).output().expect("iotax starts");
+        assert_eq!(clean.status.signal(), (line < 6).then_some(SIGKILL), "{fault}: {}", text(&clean.stdout));
+        scene.clean(&fault);
+        scene.assert_nothing_left(&fault);
+    }
+    scene.finish();
+}
+
+#[test]
+fn a_fault_that_is_not_understood_is_refused() {
+    let lab = Lab::new();
+    let target = lab.work().join("new.dat");
+    let output =
+        lab.iotax().arg("bench").arg(&target).env("IOTAX_FAULT", "explode@3").output().expect("iotax starts");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("IOTAX_FAULT=\"explode@3\"") && said.contains("kill-after@N"), "{said}");
+    lab.assert_nothing_left();
+}
