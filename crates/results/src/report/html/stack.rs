@@ -31,12 +31,7 @@ pub(super) fn stacks(
     if most <= 0.0 {
         return html! {};
     }
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in bars.iter().flat_map(|bar| &bar.parts) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
+    let names = order(bars);
     let class = |name: &str| {
         let place = names.iter().position(|known| *known == name).unwrap_or_default();
         format!("p{}", place % PART_COLOURS)
@@ -70,6 +65,22 @@ pub(super) fn stacks(
     }
 }
 
+/// Every part's name once, each after those that come before it in its bar.
+fn order(bars: &[Stack]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for bar in bars {
+        let mut next = 0;
+        for (name, _) in &bar.parts {
+            let known = names.iter().position(|known| known == name);
+            if known.is_none() {
+                names.insert(next, name);
+            }
+            next = known.unwrap_or(next) + 1;
+        }
+    }
+    names
+}
+
 /// Where each part begins.
 fn begins(bar: &Stack) -> impl Iterator<Item = f64> {
     bar.parts.iter().scan(0.0, |sum, (_, value)| {
@@ -77,4 +88,19 @@ fn begins(bar: &Stack) -> impl Iterator<Item = f64> {
         *sum += value;
         Some(begin)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_the_order_of_every_bar() {
+        let bar = |names: &[&str]| Stack {
+            name: "t".into(),
+            parts: names.iter().map(|name| ((*name).to_owned(), 1.0)).collect(),
+        };
+        let bars = [bar(&["device", "rest"]), bar(&["device", "qemu", "guest", "rest"])];
+        assert_eq!(order(&bars), ["device", "qemu", "guest", "rest"]);
+    }
 }
