@@ -12,8 +12,8 @@ use crate::store::Run;
 /// Beyond so many more blocks, advising more of the same is no help.
 const MANY_BLOCKS: u32 = 50;
 
-/// The sentences, most important first: what each layer costs, every other target against the baseline, the price in CPU
-/// time, and what is not decided.
+/// The sentences, most important first: what each layer costs, every other target against the baseline, and what is not
+/// decided.
 ///
 /// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency.
 #[must_use]
@@ -22,12 +22,10 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
     // What is a step is said once, by the layer's name.
     let mut totals = each_pair(judgement, &judgement.comparisons);
     totals.retain(|versus| versus.edge.is_none());
-    let mut sentences: Vec<String> =
-        steps.iter().chain(&totals).filter_map(|versus| versus.speed(run)).collect();
-    // The layers' prices add up to the total.
-    let reached = |versus: &&Versus<'_>| judgement.edges.iter().any(|edge| edge.to == versus.target);
-    let apart = totals.iter().filter(|versus| !reached(versus));
-    sentences.extend(steps.iter().chain(apart).filter_map(|versus| versus.cpu(run)));
+    // The layers' prices add up to the total, so that its CPU time is said only where no layer's is.
+    let reached = |versus: &Versus<'_>| judgement.edges.iter().any(|edge| edge.to == versus.target);
+    let mut sentences: Vec<String> = steps.iter().filter_map(|versus| versus.price(run, true)).collect();
+    sentences.extend(totals.iter().filter_map(|versus| versus.price(run, !reached(versus))));
     sentences.extend(steps.iter().chain(&totals).filter_map(|versus| versus.undecided(run)));
     sentences.extend(verified(run));
     sentences
@@ -81,6 +79,16 @@ impl<'a> Versus<'a> {
         self.comparisons.iter().copied().filter(move |c| c.metric == metric)
     }
 
+    /// What it costs on every workload that is decided, in time and, if asked for, in CPU time.
+    fn price(&self, run: &Run, with_cpu: bool) -> Option<String> {
+        let cpu = if with_cpu { self.cpu(run) } else { None };
+        Some(match (self.speed(run), cpu) {
+            (Some(speed), Some(cpu)) => format!("{speed}; {cpu}."),
+            (Some(speed), None) => format!("{speed}."),
+            (None, cpu) => format!("{}: {}.", self.pair(self.only_one_emulated(run)), cpu?),
+        })
+    }
+
     /// The speed on every workload that is decided.
     fn speed(&self, run: &Run) -> Option<String> {
         let with = |verdict| self.by(Metric::LatencyMean).filter(move |c| c.verdict == verdict);
@@ -103,7 +111,7 @@ impl<'a> Versus<'a> {
         let all_same = same.len() == run.plan.workloads.len();
         let emulated = self.only_one_emulated(run);
         if !all_same {
-            return Some(format!("{}: {}.", self.pair(emulated), parts.join("; ")));
+            return Some(format!("{}: {}", self.pair(emulated), parts.join("; ")));
         }
         let place = if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
         let (target, baseline) = (self.target, self.baseline);
@@ -112,12 +120,12 @@ impl<'a> Versus<'a> {
             Some(edge) => {
                 let name = &edge.name;
                 format!(
-                    "{name} costs nothing measurable ({}) {place}: {target}{note} over {baseline}.",
+                    "{name} adds nothing measurable to the latency ({}) {place}: {target}{note} over {baseline}",
                     margin()
                 )
             }
             None => {
-                format!("{target}{note} costs nothing measurable over {baseline} ({}) {place}.", margin())
+                format!("{target}{note} costs nothing measurable over {baseline} ({}) {place}", margin())
             }
         })
     }
@@ -167,13 +175,11 @@ impl<'a> Versus<'a> {
             } else {
                 listed(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
             };
-            let than = if self.edge.is_some() { String::new() } else { format!(" than {}", self.baseline) };
-            Some(format!("{amount} {word} host CPU per I/O{than} on {place}"))
+            Some(format!("{amount} {word} host CPU per I/O on {place}"))
         };
         let parts: Vec<String> =
             [part(Verdict::Slower, "more"), part(Verdict::Faster, "less")].into_iter().flatten().collect();
-        let subject = self.edge.map_or_else(|| self.target.to_owned(), |_| self.pair(false));
-        (!parts.is_empty()).then(|| format!("{subject} costs {}.", parts.join(", and ")))
+        (!parts.is_empty()).then(|| parts.join(" and "))
     }
 
     fn undecided(&self, run: &Run) -> Option<String> {

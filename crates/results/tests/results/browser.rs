@@ -9,7 +9,8 @@ use iotax_results::judge;
 use iotax_results::report::html;
 use tempfile::TempDir;
 
-use crate::synthetic::{bench, ladder};
+use crate::observed::{both_ladders, crowd};
+use crate::synthetic::bench;
 
 /// Generous: a browser that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -65,7 +66,7 @@ fn it_renders_without_a_word_on_the_console() {
     let (console, _) = shown(&browser, "<script>console.error('heard')</script>");
     assert!(console.iter().any(|line| line.contains("heard")), "the console can be heard: {console:?}");
     let blank = shown(&browser, "<p>").1.len();
-    for run in [ladder(true), bench()] {
+    for run in [both_ladders(), crowd(), bench()] {
         let (console, picture) = shown(&browser, &html::render(&run, &judge(&run)));
         assert_eq!(console, Vec::<String>::new());
         assert!(picture.starts_with(b"\x89PNG"));

@@ -106,7 +106,8 @@ fn steps_follow_the_edges() {
     let first = judgement.step(QD1, &judgement.edges[0], Metric::LatencyMean);
     assert_eq!(first, judgement.comparison(QD1, "vm-raw", Metric::LatencyMean), "one pair, one verdict");
     let said = judgement.conclusions.join("\n");
-    let qcow2 = "qcow2 costs nothing measurable (within 2%) on every workload: vm-qcow2 over vm-raw.";
+    let qcow2 =
+        "qcow2 adds nothing measurable to the latency (within 2%) on every workload: vm-qcow2 over vm-raw";
     assert!(said.contains(qcow2), "{said}");
     assert!(
         judgement.conclusions[0].starts_with("virtio-blk + guest (vm-raw over host-file): slower on"),

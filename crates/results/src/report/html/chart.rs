@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use maud::{Markup, html};
 
 const LEFT: f64 = 64.0;
-const RIGHT: f64 = 14.0;
-const TOP: f64 = 10.0;
-const BOTTOM: f64 = 24.0;
+pub(super) const RIGHT: f64 = 14.0;
+pub(super) const TOP: f64 = 10.0;
+pub(super) const BOTTOM: f64 = 24.0;
 const BAR: f64 = 30.0;
-const NAMES: f64 = 138.0;
+pub(super) const NAMES: f64 = 138.0;
 /// Height that a tick of a vertical axis takes up at least.
 const TICK: f64 = 40.0;
 
@@ -152,7 +152,7 @@ fn path(points: &[(f64, f64, String)], at_x: &dyn Fn(f64) -> f64, at_y: &dyn Fn(
 }
 
 /// A coordinate to a tenth of a pixel.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     format!("{value:.1}").trim_end_matches(".0").to_owned()
 }
 

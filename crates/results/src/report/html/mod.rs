@@ -1,6 +1,12 @@
 //! A run as one HTML file: no script, no request, light and dark, printable.
 
+mod axis;
 mod chart;
+mod guests;
+mod layers;
+mod stack;
+mod waterfall;
+mod within;
 mod workload;
 
 use iotax_model::record::TargetRecord;
@@ -13,8 +19,11 @@ use super::{plan_toml, utc};
 use crate::judge::Judgement;
 use crate::store::Run;
 
-/// Colours in the style sheet; a ninth target shares the first one's.
-const COLOURS: usize = 8;
+/// Colours of targets in the style sheet; an eleventh target shares the first one's.
+const COLOURS: usize = 10;
+
+/// Colours of the parts of a bar; a ninth part shares the first one's.
+const PART_COLOURS: usize = 8;
 
 const GENERATOR: &str = "iotax";
 
@@ -46,6 +55,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                     }
                     (remark_list(run, judgement))
                     (targets(run))
+                    (timing(judgement))
                     (environment(run))
                     (reproduce(run))
                 }
@@ -155,6 +165,30 @@ fn target(run: &Run, record: &TargetRecord) -> Markup {
         @if !facts.is_empty() { p.note { (facts.join(" \u{b7} ")) } }
         @if let Some(command) = &record.command_line {
             details { summary { "Command line" } pre { (command) } }
+        }
+    }
+}
+
+fn timing(judgement: &Judgement) -> Markup {
+    html! {
+        @if let Some(timing) = &judgement.timing {
+            section {
+                h2 { "Time" small { (format!("{:.1}% outside the measured windows", timing.outside * 100.0)) } }
+                div.wide {
+                    table.narrow {
+                        thead { tr { th { "phase" } th { "time" } th { "share" } } }
+                        tbody {
+                            @for (phase, share) in &timing.phases {
+                                tr {
+                                    td { (phase.name) }
+                                    td { (human::duration(phase.duration_ns as f64 / 1e9)) }
+                                    td { (format!("{:.1}%", share * 100.0)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
         }
     }
 }

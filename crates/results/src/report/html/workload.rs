@@ -5,18 +5,16 @@ use iotax_model::record::{HostActivity, Measurement, Sample};
 use iotax_model::units::human;
 use maud::{Markup, html};
 
+use super::axis::{HALF, WHOLE, trimmed, unit};
 use super::chart::{Across, Axis, Bar, Series, bars, linear_ticks, lines};
-use super::{colour, is_emulated};
-use crate::judge::figures::bottom_disks;
-use crate::judge::{Comparison, Judgement, Metric, Summary};
+use super::{colour, guests, is_emulated, layers, within};
+use crate::judge::figures::{bottom_disks, percentile};
+use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
 use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title};
 use crate::report::words::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
-/// Widths in the charts' own units: half a page and a whole one.
-const HALF: f64 = 520.0;
-const WHOLE: f64 = 1072.0;
 /// With more points, a chart's points have no tooltips: they would be most of the file.
 const MOST_MARKS: usize = 600;
 
@@ -33,10 +31,17 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
             section {
                 h2 { (title(workload)) small { (workload.name) } }
                 div.wide { (table(run, judgement, &summaries)) }
+                (layers::steps(judgement, &workload.name))
                 div.pair {
-                    (tax_bars(run, judgement, workload))
+                    @if judgement.edges.is_empty() {
+                        (tax_bars(run, judgement, workload))
+                    } @else {
+                        (layers::ladder(run, judgement, &workload.name))
+                    }
                     (percentiles(run, &summaries))
                 }
+                (guests::several(run, judgement, &workload.name))
+                (within::within(judgement, &workload.name))
                 (timeline(run, workload))
             }
         }
@@ -83,26 +88,40 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
                 }
             }
         }
-    }
-}
-
-fn cost(run: &Run, s: &Summary, comparison: Option<&Comparison>) -> Markup {
-    let words = comparison.and_then(|c| c.tax.as_ref()).map(tax);
-    html! {
-        @match words.as_deref() {
-            _ if s.target == run.plan.baseline => "baseline",
-            None => (UNKNOWN),
-            Some(words) => {
-                @match words.split_once(" [") {
-                    Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
-                    None => (words),
-                }
-            },
+        @if let Some(response) = s.tallies.response() {
+            tr.member {
+                td { "response times" } td {} td {}
+                td { (time(response.mean())) }
+                @for q in [0.5, 0.99, 0.999] { td { (time(percentile(&response, q))) } }
+                @if !compares { td { (time(response.max().map(|max| max as f64))) } }
+                @for _ in 0..if compares { 3 } else { 1 } { td {} }
+            }
         }
     }
 }
 
-fn verdict(c: &Comparison) -> Markup {
+fn cost(run: &Run, s: &Summary, comparison: Option<&Comparison>) -> Markup {
+    html! {
+        @match comparison.and_then(|c| c.tax.as_ref()) {
+            _ if s.target == run.plan.baseline => "baseline",
+            None => (UNKNOWN),
+            Some(cost) => (tax_in_words(cost)),
+        }
+    }
+}
+
+/// With its interval set apart.
+pub(super) fn tax_in_words(cost: &Tax) -> Markup {
+    let words = tax(cost);
+    html! {
+        @match words.split_once(" [") {
+            Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
+            None => (words),
+        }
+    }
+}
+
+pub(super) fn verdict(c: &Comparison) -> Markup {
     let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
     html! {
         b class=(c.verdict.word()) { (c.verdict.word()) }
@@ -112,22 +131,6 @@ fn verdict(c: &Comparison) -> Markup {
             _ => {},
         }
     }
-}
-
-/// One unit for all ticks of an axis: its size in nanoseconds and its name.
-fn unit(most_ns: f64) -> (f64, &'static str) {
-    match most_ns {
-        v if v >= 1e9 => (1e9, "s"),
-        v if v >= 1e6 => (1e6, "ms"),
-        v if v >= 1e3 => (1e3, "us"),
-        _ => (1.0, "ns"),
-    }
-}
-
-/// A tick without needless zeros.
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 fn tax_bars(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {

@@ -1,0 +1,123 @@
+//! Guests from within: where a latency arises, and whose CPU time an I/O takes.
+
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::axis::{HALF, trimmed, unit};
+use super::stack::{Stack, stacks};
+use crate::judge::inside::View;
+use crate::judge::roles::Role;
+use crate::judge::{CpuByRole, Inside, Judgement};
+use crate::report::figure::or_unknown;
+
+/// Both pictures side by side, and beneath them their figures; nothing if no guest was seen from within and no role told apart.
+pub(super) fn within(judgement: &Judgement, workload: &str) -> Markup {
+    let mut insides: Vec<&Inside> = judgement.insides.iter().filter(|i| i.workload == workload).collect();
+    if !insides.iter().any(|inside| inside.within()) {
+        insides.clear();
+    }
+    let mut cpus: Vec<&CpuByRole> = judgement.cpus.iter().filter(|cpu| cpu.workload == workload).collect();
+    // The load generator and a rest are no news.
+    let told = [Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
+    if !cpus.iter().any(|cpu| told.iter().any(|role| cpu.of_role(*role).is_some())) {
+        cpus.clear();
+    }
+    html! {
+        @if !insides.is_empty() || !cpus.is_empty() {
+            div.pair { (latency(&insides)) (cpu_time(&cpus)) }
+            @for inside in &insides {
+                @for reason in &inside.not_separable { p.note { (inside.target) ": not separable: " (reason) "." } }
+            }
+            details {
+                summary { "The same in figures" }
+                div.wide { (views(&insides)) (roles(&cpus)) }
+            }
+        }
+    }
+}
+
+fn latency(insides: &[&Inside]) -> Markup {
+    let bars: Vec<Stack> = insides
+        .iter()
+        .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
+        .collect();
+    picture(&bars, "Where the mean latency arises", "from the device (left) to the program")
+}
+
+fn cpu_time(cpus: &[&CpuByRole]) -> Markup {
+    let parts = |cpu: &CpuByRole| cpu.roles.iter().map(|(role, ns)| (role.name().to_owned(), *ns)).collect();
+    let bars: Vec<Stack> =
+        cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
+    picture(&bars, "Host CPU time per I/O by role", "medians over the blocks")
+}
+
+fn picture(bars: &[Stack], label: &str, note: &str) -> Markup {
+    let most = bars.iter().map(|bar| bar.parts.iter().map(|part| part.1).sum()).fold(0.0, f64::max);
+    let (size, name) = unit(most);
+    html! {
+        @if most > 0.0 {
+            figure {
+                figcaption { b { (label) } ", " (name) ", " (note) }
+                (stacks(bars, label, &human::time, &|value| trimmed(value / size), HALF))
+            }
+        }
+    }
+}
+
+fn views(insides: &[&Inside]) -> Markup {
+    let time = |value: Option<f64>| or_unknown(value, human::time);
+    html! {
+        @if !insides.is_empty() {
+            table {
+                thead {
+                    tr {
+                        th { "mean latency seen by" }
+                        @for view in View::ALL { th { (view.name()) } }
+                        th { "QEMU p50" br; "approximate" } th { "QEMU p99" br; "approximate" }
+                    }
+                }
+                tbody {
+                    @for inside in insides {
+                        tr {
+                            td { (inside.target) }
+                            @for view in View::ALL { td { (time(inside.seen_by(view))) } }
+                            td { (time(inside.qemu_p50_ns)) }
+                            td { (time(inside.qemu_p99_ns)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn roles(cpus: &[&CpuByRole]) -> Markup {
+    let known: Vec<Role> =
+        Role::ALL.into_iter().filter(|role| cpus.iter().any(|cpu| cpu.of_role(*role).is_some())).collect();
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let nested = cpus.iter().any(|cpu| cpu.nested.is_some_and(|share| share > 0.0));
+    html! {
+        @if !cpus.is_empty() {
+            table {
+                thead {
+                    tr {
+                        th { "host CPU time per I/O" }
+                        @for role in &known { th { (role.name()) } }
+                        th { "steal" br; "in the guest" }
+                        @if nested { th { "own guests" br; "in the guest" } }
+                    }
+                }
+                tbody {
+                    @for cpu in cpus {
+                        tr {
+                            td { (cpu.target) }
+                            @for role in &known { td { (or_unknown(cpu.of_role(*role), human::time)) } }
+                            td { (or_unknown(cpu.steal, percent)) }
+                            @if nested { td { (or_unknown(cpu.nested, percent)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
