@@ -77,7 +77,7 @@ fn a_plan_is_shown_with_its_cells_and_their_price() {
     let shown = stdout(&lab.run(&["plan", "show", path, "--size", "64m"]));
     for words in [
         "8 targets x 3 workloads x 5 blocks = 120 measurements, about 14 min",
-        "guest.cache              none, directsync, writeback, writethrough, unsafe",
+        "vm                       guest.cache = none, directsync, writeback, writethrough, unsafe",
         "host                     raw file; baseline",
         "vm-none-io_uring         raw file > virtio-blk cache=none aio=io_uring > guest\n",
         "like vm-none-native, but guest.aio = \"io_uring\"",
