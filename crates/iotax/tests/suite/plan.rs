@@ -113,7 +113,7 @@ fn a_plan_is_checked_without_a_trace() {
             "plan.toml is not a plan: line 5, column 6: \"wriet\" is not a known rw",
         ),
         ("WORK", "/none", 2, "/none: no such directory"),
-        ("file = { dir = 'WORK' }", "path = '/etc/passwd'", 2, "it exists, so it is only read"),
+        ("file = { dir = 'WORK' }", "path = '/etc/passwd'", 2, "is more than its length"),
         ("size = '16m'", "size = '900TiB'", 4, "are needed"),
         ("file = { dir = 'WORK' }", guest, 4, "was not found"),
     ] {
