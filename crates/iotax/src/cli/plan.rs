@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
 use iotax_model::exit::Exit;
-use iotax_model::plan::{self, LeftOut, Plan, Reading};
+use iotax_model::plan::{self, Axis, LeftOut, Plan, Reading};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::workload::Workload;
@@ -115,8 +115,8 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     }
     if !axes.is_empty() {
         print_line!("\nAxes");
-        for axis in axes {
-            print_line!("  {:<24} {}", axis.key, axis.values.join(", "));
+        for Axis { of, key, values } in axes {
+            print_line!("  {of:<24} {key} = {}", values.join(", "));
         }
     }
     print_line!("\nTargets");

@@ -77,7 +77,7 @@ fn a_plan_is_shown_with_its_cells_and_their_price() {
     let shown = stdout(&lab.run(&["plan", "show", path, "--size", "64m"]));
     for words in [
         "8 targets x 3 workloads x 5 blocks = 120 measurements, about 14 min",
-        "guest.cache              none, directsync, writeback, writethrough, unsafe",
+        "vm                       guest.cache = none, directsync, writeback, writethrough, unsafe",
         "host                     raw file; baseline",
         "vm-none-io_uring         raw file > virtio-blk cache=none aio=io_uring > guest\n",
         "like vm-none-native, but guest.aio = \"io_uring\"",
@@ -113,7 +113,7 @@ fn a_plan_is_checked_without_a_trace() {
             "plan.toml is not a plan: line 5, column 6: \"wriet\" is not a known rw",
         ),
         ("WORK", "/none", 2, "/none: no such directory"),
-        ("file = { dir = 'WORK' }", "path = '/etc/passwd'", 2, "it exists, so it is only read"),
+        ("file = { dir = 'WORK' }", "path = '/etc/passwd'", 2, "is more than its length"),
         ("size = '16m'", "size = '900TiB'", 4, "are needed"),
         ("file = { dir = 'WORK' }", guest, 4, "was not found"),
     ] {

@@ -16,6 +16,8 @@ const LONGEST_NAME: usize = 40;
 /// A key that has several values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Axis {
+    /// The name of its table as it is written; a workload's may be empty.
+    pub of: String,
     /// The key with those of the tables that it is in, such as `guest.cache`.
     pub key: String,
     /// Its values as they are written.
@@ -86,10 +88,11 @@ impl<'i> Product<'i> {
     }
 
     pub(super) fn axes(&self) -> Vec<Axis> {
-        let text = |value: &Spanned<DeValue>| shown(value.get_ref());
+        let of = self.name.as_ref().map_or("", |name| name.get_ref());
+        let values = |axis: &Found| axis.values.iter().map(|value| shown(value.get_ref())).collect();
         self.found
             .iter()
-            .map(|axis| Axis { key: axis.path.join("."), values: axis.values.iter().map(text).collect() })
+            .map(|axis| Axis { of: of.to_owned(), key: axis.path.join("."), values: values(axis) })
             .collect()
     }
 
@@ -343,9 +346,9 @@ mod tests {
                 "write-4k-qd4-numjobs2",
             ]
         );
-        let axes: Vec<String> =
-            Plan::read(&text).expect("valid").axes.into_iter().map(|axis| axis.key).collect();
-        assert_eq!(axes, ["bs", "iodepth", "rw", "numjobs"]);
+        let axes = Plan::read(&text).expect("valid").axes;
+        let axes: Vec<(&str, &str)> = axes.iter().map(|axis| (&axis.of[..], &axis.key[..])).collect();
+        assert_eq!(axes, [("mix", "bs"), ("mix", "iodepth"), ("", "rw"), ("", "numjobs")]);
     }
 
     #[test]

@@ -27,25 +27,40 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What `one` has otherwise than `other`, the names aside. A table that only one of them has is one difference.
-pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> Vec<Difference> {
-    let keys = |target| Table::try_from(target).unwrap_or_default();
+/// What `one` has otherwise than `other`, the names aside, and in how many keys. A table that only one of them has is one
+/// difference, and as many keys as are in it.
+pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> (Vec<Difference>, usize) {
+    let keys = |target| {
+        let mut keys = Table::try_from(target).unwrap_or_default();
+        keys.remove("name");
+        keys
+    };
     let mut found = Vec::new();
-    compare(&keys(one), &keys(other), "", &mut found);
-    found.retain(|difference| difference.key != "name");
-    found
+    let number = compare(&keys(one), &keys(other), "", &mut found);
+    (found, number)
 }
 
-fn compare(one: &Table, other: &Table, path: &str, found: &mut Vec<Difference>) {
+fn compare(one: &Table, other: &Table, path: &str, found: &mut Vec<Difference>) -> usize {
+    let mut number = 0;
     for (key, value) in one {
         match (value, other.get(key)) {
             (Value::Table(inner), Some(Value::Table(others))) => {
-                compare(inner, others, &format!("{path}{key}."), found);
+                number += compare(inner, others, &format!("{path}{key}."), found);
             }
             (_, Some(same)) if same == value => {}
-            _ => found.push(Difference { key: format!("{path}{key}"), value: Some(value.clone()) }),
+            _ => {
+                found.push(Difference { key: format!("{path}{key}"), value: Some(value.clone()) });
+                number += keys_in(value);
+            }
         }
     }
-    let missing = other.keys().filter(|key| !one.contains_key(*key));
-    found.extend(missing.map(|key| Difference { key: format!("{path}{key}"), value: None }));
+    for (key, value) in other.iter().filter(|(key, _)| !one.contains_key(*key)) {
+        found.push(Difference { key: format!("{path}{key}"), value: None });
+        number += keys_in(value);
+    }
+    number
+}
+
+fn keys_in(value: &Value) -> usize {
+    value.as_table().map_or(1, Table::len)
 }

@@ -135,7 +135,8 @@ impl Plan {
     pub fn most_like(&self, target: usize) -> Option<(&TargetSpec, Vec<Difference>)> {
         let (target, earlier) = (self.targets.get(target)?, &self.targets[..target]);
         let compared = earlier.iter().map(|other| (other, difference::between(target, other)));
-        compared.min_by_key(|(_, differences)| differences.len())
+        let (other, (differences, _)) = compared.min_by_key(|(_, (_, keys))| *keys)?;
+        Some((other, differences))
     }
 
     /// Refuses a plan that cannot be carried out, whatever the machine.
