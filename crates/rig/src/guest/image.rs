@@ -73,7 +73,7 @@ fn qcow2_options(file: &FileSpec) -> String {
     let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
     for (key, on) in [("extended_l2", file.extended_l2), ("lazy_refcounts", file.lazy_refcounts)] {
         if on {
-            options += &format!(",{key}=on");
+            options.extend([",", key, "=on"]);
         }
     }
     options

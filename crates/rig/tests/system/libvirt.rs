@@ -200,6 +200,6 @@ fn alternatives_differ_in_one_setting_and_can_be_built() {
         other
             .guest
             .as_ref()
-            .is_some_and(|guest| guest.discard == Discard::Unmap && guest.machine == MachineType::Q35)
+            .is_some_and(|guest| guest.discard == Discard::Unmap && guest.machine == Some(MachineType::Q35))
     }));
 }
