@@ -88,6 +88,7 @@ fn iotax(path: &Path, ioengine: IoEngine, iodepth: u32) -> f64 {
         interval: Nanos::from_millis(100),
         writable: false,
         shared: false,
+        identity: None,
     };
     let outcome = measure(&job, path, &mut |_| {}).expect("measured");
     assert_eq!((outcome.errors, outcome.notes), (vec![], vec![]));

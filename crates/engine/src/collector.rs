@@ -159,6 +159,7 @@ mod tests {
             interval: Nanos::from_secs(1),
             writable: true,
             shared: false,
+            identity: None,
         };
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }

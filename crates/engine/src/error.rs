@@ -124,6 +124,11 @@ pub enum Refusal {
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
     )]
     InUse,
+    /// The file is not the one that was made to be written.
+    #[error(
+        "another file has taken its place since it was made, and is not written; measure again under another name"
+    )]
+    Replaced,
     /// Direct I/O was asked for and is not to be had.
     #[error("direct I/O (O_DIRECT) is refused by {0}; use direct = false")]
     NoDirect(&'static str),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use iotax_model::units::Bytes;
@@ -27,6 +27,8 @@ pub(crate) struct Access {
     pub(crate) sync: SyncMode,
     /// Whether a layer that iotax made holds the device, so that it cannot be claimed.
     pub(crate) shared: bool,
+    /// Device and inode of the only file that may be written; absent: it does not matter, or there is no such file.
+    pub(crate) identity: Option<(u64, u64)>,
 }
 
 impl Access {
@@ -75,6 +77,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         direct: workload.direct,
         sync: workload.sync,
         shared: job.shared,
+        identity: job.identity,
     };
     let target = open(path, access).map_err(&refuse)?;
     let (size, offset, length) = (job.size, workload.offset, Bytes(target.length));
@@ -131,6 +134,13 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
         .custom_flags(flags)
         .open(path)
         .map_err(|error| refusal_of_open(error, access, is_device))?;
+    if let Some(identity) = access.identity.filter(|_| access.write) {
+        let found =
+            file.metadata().map_err(|error| Refusal::System { doing: "it cannot be looked at", error })?;
+        if (found.dev(), found.ino()) != identity {
+            return Err(Refusal::Replaced);
+        }
+    }
     // A device node may lie on a tmpfs; what it stands for does not.
     if access.direct && !is_device && is_tmpfs(&file) {
         return Err(Refusal::NoDirect("tmpfs, which keeps files in memory"));
@@ -142,8 +152,8 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
 }
 
 /// Opens past the page cache if the filesystem does that.
-pub(crate) fn directly_if_possible(path: &Path, write: bool, shared: bool) -> Result<Target, EngineError> {
-    let access = Access { write, direct: true, sync: SyncMode::None, shared };
+pub(crate) fn directly_if_possible(path: &Path, access: Access) -> Result<Target, EngineError> {
+    let access = Access { direct: true, ..access };
     match open(path, access) {
         Err(Refusal::NoDirect(_)) => open(path, Access { direct: false, ..access }),
         target => target,
@@ -244,6 +254,7 @@ mod tests {
             interval: Nanos::from_secs(1),
             writable,
             shared: false,
+            identity: None,
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Area;
-use iotax_model::workload::{Content, Verify};
+use iotax_model::workload::{Content, SyncMode, Verify};
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
@@ -16,7 +16,7 @@ use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
 use crate::faults::errno_name;
-use crate::open;
+use crate::open::{self, Access};
 use crate::pattern::Direction;
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
@@ -39,9 +39,12 @@ pub(crate) fn fill(
     seed: u64,
     progress: &mut dyn FnMut(Bytes),
 ) -> Result<(), EngineError> {
-    let Area { offset, size, shared, .. } = *area;
+    let Area { offset, size, shared, identity, .. } = *area;
     // Directly, so that the page cache is not filled with what was written.
-    let target = open::directly_if_possible(path, true, shared)?;
+    let target = open::directly_if_possible(
+        path,
+        Access { write: true, direct: true, sync: SyncMode::None, shared, identity },
+    )?;
     if target.is_device && offset.0.saturating_add(size.0) > target.length {
         let reason = Refusal::TooLong { size, offset, length: Bytes(target.length) };
         return Err(open::at_path(path)(reason));
@@ -200,7 +203,7 @@ mod tests {
 
     /// The first `size` bytes of whatever it is applied to.
     fn area(size: Bytes) -> Area {
-        Area { path: None, offset: Bytes(0), size, shared: false }
+        Area { path: None, offset: Bytes(0), size, shared: false, identity: None }
     }
 
     fn filled(size: u64, seed: u64, dir: &Path) -> Vec<u8> {

@@ -379,13 +379,13 @@ mod tests {
         };
         let workload = keys.complete(&WorkloadKeys::default());
         let (size, interval) = (Bytes(1 << 20), Nanos::from_millis(100));
-        Job { path: None, workload, size, seed: 1, interval, writable: true, shared: false }
+        Job { path: None, workload, size, seed: 1, interval, writable: true, shared: false, identity: None }
     }
 
     fn target(file: File, write: bool) -> Target {
         Target {
             file,
-            access: Access { write, direct: false, sync: SyncMode::None, shared: false },
+            access: Access { write, direct: false, sync: SyncMode::None, shared: false, identity: None },
             is_device: false,
             length: 1 << 20,
         }

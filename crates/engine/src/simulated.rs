@@ -84,6 +84,7 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
         interval,
         writable: false,
         shared: false,
+        identity: None,
     };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();

@@ -451,7 +451,16 @@ mod tests {
             WorkloadKeys { runtime: Some(Nanos(300)), ramp_time: Some(Nanos(50)), ..WorkloadKeys::default() };
         let workload = keys.complete(&WorkloadKeys::default());
         let (size, interval) = (Bytes(1 << 20), Nanos(100));
-        let job = Job { path: None, workload, size, seed: 1, interval, writable: false, shared: false };
+        let job = Job {
+            path: None,
+            workload,
+            size,
+            seed: 1,
+            interval,
+            writable: false,
+            shared: false,
+            identity: None,
+        };
         let latencies = Latencies::new(&job.workload);
         let (reports, reported) = mpsc::channel();
         let (_spare, spares) = mpsc::channel();

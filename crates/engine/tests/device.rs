@@ -62,7 +62,7 @@ impl Drop for Loop {
 
 /// The first `size` bytes of whatever it is applied to.
 fn area(size: Bytes) -> Area {
-    Area { path: None, offset: Bytes(0), size, shared: false }
+    Area { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
 
 /// Those that do I/O.
@@ -94,6 +94,7 @@ fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
         interval: Nanos::from_millis(100),
         writable: true,
         shared: false,
+        identity: None,
     }
 }
 

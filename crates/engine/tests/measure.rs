@@ -35,6 +35,7 @@ fn job(keys: &WorkloadKeys) -> Job {
         interval: Nanos::from_millis(100),
         writable: true,
         shared: false,
+        identity: None,
     }
 }
 

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 /// The first `size` bytes of whatever it is applied to.
 fn area(size: Bytes) -> Area {
-    Area { path: None, offset: Bytes(0), size, shared: false }
+    Area { path: None, offset: Bytes(0), size, shared: false, identity: None }
 }
 
 const BLOCK: usize = 4096;
@@ -38,7 +38,7 @@ fn workload(rw: Rw, ioengine: IoEngine, verify: Verify) -> Workload {
 
 fn job(workload: Workload) -> Job {
     let interval = Nanos::from_millis(100);
-    Job { path: None, workload, size: SIZE, seed: 7, interval, writable: true, shared: false }
+    Job { path: None, workload, size: SIZE, seed: 7, interval, writable: true, shared: false, identity: None }
 }
 
 /// A file in which every block is stamped.

@@ -11,7 +11,7 @@ use iotax_model::workload::{Content, Rw, WorkloadKeys};
 use iotax_rig::link::{Interrupt, Link, LinkError};
 
 fn area(path: Option<&str>) -> Area {
-    Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false }
+    Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false, identity: None }
 }
 
 const EXE: &str = env!("CARGO_BIN_EXE_iotax");
@@ -98,6 +98,7 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
         interval: Nanos::from_millis(50),
         writable: false,
         shared: false,
+        identity: None,
     };
     let mut link = link();
     link.prepare(&job).expect("ready");
@@ -129,6 +130,7 @@ fn an_agent_that_waits_to_start_ends_with_its_conductor() {
         interval: Nanos::from_millis(100),
         writable: false,
         shared: false,
+        identity: None,
     };
     wire::send(&mut stdin, &Request::Run(Box::new(job))).expect("sent");
     let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");

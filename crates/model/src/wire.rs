@@ -96,6 +96,8 @@ pub struct Area {
     pub size: Bytes,
     /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
     pub shared: bool,
+    /// Device and inode of the file that iotax made; another that has come to stand there is not written.
+    pub identity: Option<(u64, u64)>,
 }
 
 /// One measurement to make.
@@ -117,6 +119,9 @@ pub struct Job {
     /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
     #[serde(default)]
     pub shared: bool,
+    /// Device and inode of the file that iotax made; another that has come to stand there is not written.
+    #[serde(default)]
+    pub identity: Option<(u64, u64)>,
 }
 
 /// What an agent answers.

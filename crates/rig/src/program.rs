@@ -4,7 +4,15 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// Far more than making or removing anything takes.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// A tool that did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +80,7 @@ impl Program {
             words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
         };
         let shown = shown();
-        let output = command.output().map_err(|error| match error.kind() {
+        let output = output(&mut command).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ProgramError::NotFound { program: self.name, package: self.package },
             _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
         })?;
@@ -85,6 +93,22 @@ impl Program {
             reason: if said.is_empty() { output.status.to_string() } else { said },
         })
     }
+}
+
+/// What a program says until it ends; killed with all that it started if it does not.
+fn output(command: &mut Command) -> io::Result<Output> {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let group = Pid::from_child(&child);
+    let (sender, ended) = mpsc::channel();
+    // One that hangs in the kernel outlives even its killing; its thread then stays with it.
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    ended.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        let _ = kill_process_group(group, Signal::KILL);
+        let minutes = PATIENCE.as_secs() / 60;
+        Err(io::Error::other(format!(
+            "it did not end within {minutes} minutes; does a device or a server hang?"
+        )))
+    })
 }
 
 /// The user's PATH, and where the administrator's programs are, which a user's PATH may leave out.

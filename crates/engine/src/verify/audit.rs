@@ -54,10 +54,11 @@ pub(crate) fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError
 
     let mut recovery =
         Recovery { writes, durable_writes, torn_tail: Bytes(torn_tail), ..Recovery::default() };
-    let mut target = open::directly_if_possible(path, false, false)?;
+    let read_only =
+        Access { write: false, direct: false, sync: SyncMode::None, shared: false, identity: None };
+    let mut target = open::directly_if_possible(path, read_only)?;
     if target.direct_unit().is_some_and(|unit| !header.block.is_multiple_of(unit)) {
-        let access = Access { write: false, direct: false, sync: SyncMode::None, shared: false };
-        target = open::open(path, access).map_err(open::at_path(path))?;
+        target = open::open(path, read_only).map_err(open::at_path(path))?;
     }
     // What cannot be synced, as on a read-only mount, has nothing to sync.
     let _ = drop_pages(&target.file);

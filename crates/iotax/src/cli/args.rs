@@ -47,8 +47,9 @@ pub(super) struct Overwrite {
 
 impl Overwrite {
     pub(super) fn permission(&self) -> std::io::Result<Permission> {
-        let overwrite = self.overwrite.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
-        Ok(Permission { overwrite, signature: self.overwrite_signature })
+        let overwrite: Vec<PathBuf> =
+            self.overwrite.iter().map(std::path::absolute).collect::<Result<_, _>>()?;
+        Ok(Permission::new(overwrite, self.overwrite_signature))
     }
 }
 

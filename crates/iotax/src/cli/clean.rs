@@ -13,6 +13,9 @@ pub(super) struct Args {
     /// Say what would be undone and touch nothing
     #[arg(long)]
     dry_run: bool,
+    /// Forget what cannot be undone: it stays as it is, and no run speaks of it again
+    #[arg(long, conflicts_with = "dry_run")]
+    forget: bool,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
@@ -23,18 +26,19 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         print_line!("{} things were left behind", left.len());
         return Ok(Exit::Fine);
     }
-    let cleaned = ledger::clean(&dir).or_exit(Exit::Environment)?;
+    let cleaned = ledger::clean(&dir, args.forget).or_exit(Exit::Environment)?;
     cleaned.undone.iter().for_each(|effect| print_line!("undone: {effect}"));
-    cleaned
-        .failed
-        .iter()
-        .for_each(|failure| print_line!("not undone: {}: {}", failure.effect, failure.reason));
+    let word = if args.forget { "forgotten" } else { "not undone" };
+    cleaned.failed.iter().for_each(|failure| print_line!("{word}: {}: {}", failure.effect, failure.reason));
+    if !cleaned.failed.is_empty() && !args.forget {
+        print_line!("what cannot be undone any more is forgotten with: iotax clean --forget");
+    }
     cleaned.unreadable.iter().for_each(|error| print_line!("left alone: {error}"));
     if cleaned.in_use > 0 {
         print_line!("left alone: {} runs that are still going on", cleaned.in_use);
     }
-    let sound = cleaned.failed.is_empty() && cleaned.unreadable.is_empty();
-    if sound && cleaned.undone.is_empty() {
+    let sound = (cleaned.failed.is_empty() || args.forget) && cleaned.unreadable.is_empty();
+    if sound && cleaned.undone.is_empty() && cleaned.failed.is_empty() {
         print_line!("nothing was left behind");
     }
     Ok(if sound { Exit::Fine } else { Exit::Environment })

@@ -101,7 +101,7 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
     // A plan may be for another machine, whose directories and devices are not here.
-    let permission = Permission { overwrite: devices(&plan), signature: true };
+    let permission = Permission::new(devices(&plan), true);
     let needs = preflight::check(&plan, &permission);
     if as_json {
         print_line!("{:#}", document(reading, needs.as_ref().map_err(ToString::to_string)));

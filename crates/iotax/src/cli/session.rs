@@ -13,7 +13,7 @@ use anyhow::Context;
 use iotax_model::WarningKind;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
-use iotax_model::record::Environment;
+use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::Remote;
 use iotax_results::store::{NewRun, Store};
 use iotax_rig::ledger::{self, Ledger, NotUndone};
@@ -36,6 +36,8 @@ pub(super) struct Earlier {
     pub(super) done: HashSet<(String, String, u32)>,
     /// Where it was begun.
     pub(super) environment: Environment,
+    /// What its targets stood on.
+    pub(super) targets: Vec<TargetRecord>,
 }
 
 /// What a command wants carried out.
@@ -99,6 +101,9 @@ impl Session<'_> {
         stop: &Interrupt,
     ) -> Result<Exit, Failure> {
         let plan = &self.plan;
+        // Before anything is done for a run that may be under way elsewhere.
+        let earlier = self.earlier.as_ref().map(|earlier| claim(&self.output.store_path()?, earlier.run));
+        let claimed = earlier.transpose()?;
         let guests = plan
             .everything()
             .any(|target| target.guest.is_some())
@@ -138,7 +143,10 @@ impl Session<'_> {
             let new = NewRun { plan, seed, started_at_ms: conduct::now_ms() };
             (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
         };
-        let _claim = claim(&self.output.store_path()?, run)?;
+        let _claimed = match claimed {
+            Some(claimed) => claimed,
+            None => claim(&self.output.store_path()?, run)?,
+        };
         let html = match &self.output.html {
             Some(path) => Some(path.clone()),
             None if self.report => default_report(run),
@@ -146,7 +154,9 @@ impl Session<'_> {
         };
         let mut watcher = Watcher::new();
         let permission = &self.permission;
-        let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep: self.keep, permission };
+        let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
+        let keep = self.keep;
+        let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
         let ended = conduct::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
         let reported = self.output.report(store, run, html.as_deref());

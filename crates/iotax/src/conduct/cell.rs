@@ -199,6 +199,7 @@ fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job 
         interval,
         writable: target.built.writable,
         shared: target.built.shared,
+        identity: target.agent_identity(),
     }
 }
 

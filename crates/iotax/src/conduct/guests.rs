@@ -89,7 +89,10 @@ impl Guests {
             .everything()
             .filter_map(|target| Some((target.name.as_str(), target.guest.as_ref()?)))
             .collect();
-        let able = Able::ask(named.iter().map(|(_, spec)| *spec))?;
+        let marker = format!("iotax-{tag}-able");
+        let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
+        let able = Able::ask(named.iter().map(|(_, spec)| *spec), &marker)?;
+        ledger.forget(asked)?;
         let mut kernels = BTreeMap::new();
         for (name, spec) in named {
             let kernel = check(spec, options, &able).with_context(|| format!("target {name:?}"))?;
@@ -99,7 +102,7 @@ impl Guests {
             memory::check(plan, available)?;
         }
 
-        let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-{tag}"));
+        let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
         ledger.make_private_directory(&run_dir)?;
         let mut boots = BTreeMap::new();
         for (number, (key, (kernel, spec))) in kernels.into_iter().enumerate() {

@@ -20,9 +20,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use iotax_model::findings::Recovery;
 use iotax_model::plan::Plan;
-use iotax_model::record::{Environment, Phase};
+use iotax_model::record::{Environment, Phase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
-use iotax_model::target::{Accel, TargetSpec};
+use iotax_model::target::{Accel, LayerKind, TargetSpec};
 use iotax_model::warning::{Warning, WarningKind};
 use iotax_results::store::{RunState, Store};
 use iotax_rig::facts;
@@ -53,6 +53,8 @@ pub(crate) struct Order<'a> {
     pub(crate) keep: bool,
     /// Which devices may be overwritten.
     pub(crate) permission: &'a Permission,
+    /// What the targets stood on when an earlier part of the run measured them.
+    pub(crate) before: &'a [TargetRecord],
 }
 
 /// How a run ended.
@@ -174,6 +176,9 @@ impl Conductor<'_> {
             self.phases.begin(phases::BOOT);
             progress.phase("booting guests");
             guests.boot(self.groups.iter_mut().flatten(), ledger, stop)?;
+        }
+        for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
+            same_storage(order.before, &record?)?;
         }
         self.phases.begin(phases::FILL);
         for group in 0..self.groups.len() {
@@ -334,6 +339,24 @@ fn pair(
     // Neighbours come after all targets.
     let (targets, neighbours) = groups.split_at_mut(neighbour);
     (&mut targets[target], &mut neighbours[0])
+}
+
+/// Blocks of one run are compared with one another, so they must be measured on the same disks.
+fn same_storage(before: &[TargetRecord], now: &TargetRecord) -> anyhow::Result<()> {
+    let disks = |record: &TargetRecord| -> Vec<String> {
+        let disks = record.layers.iter().filter(|layer| layer.kind == LayerKind::Device);
+        disks.map(|layer| format!("{} ({})", layer.name, layer.detail)).collect()
+    };
+    let Some(then) = before.iter().find(|record| record.name == now.name) else { return Ok(()) };
+    anyhow::ensure!(
+        disks(then) == disks(now),
+        "target {:?} stood on {} when the run was begun, and stands on {} now: their measurements cannot be compared \
+         within one run; begin a new one",
+        now.name,
+        disks(then).join(" and "),
+        disks(now).join(" and ")
+    );
+    Ok(())
 }
 
 /// Starts the agent on this host.

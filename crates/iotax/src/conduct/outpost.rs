@@ -79,7 +79,7 @@ impl Outposts {
             let size = Bytes(plan.size().0.saturating_mul(alike.count() as u64));
             outpost.look(size)?;
             let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-            preflight::check_found(&shown, outpost.description.length, plan)?;
+            preflight::check_found(&shown, outpost.description.length, plan, &plan.work_on(spec))?;
         }
         Ok(())
     }
@@ -178,6 +178,8 @@ impl Outpost {
             size: length.unwrap_or(size),
             writable: self.made,
             shared: false,
+            identity: None,
+            held: None,
             claim: None,
             entry: None,
             snapshot: None,

@@ -87,6 +87,11 @@ impl Target {
         self.machine.is_none().then_some(self.built.path.as_path())
     }
 
+    /// The file that the agent may write, if it is one of iotax's own and the agent sees it.
+    pub(super) fn agent_identity(&self) -> Option<(u64, u64)> {
+        self.built.identity.filter(|_| self.machine.is_none())
+    }
+
     /// Where its area begins there: a guest's disk is the area and nothing else.
     pub(super) fn agent_offset(&self) -> Bytes {
         if self.machine.is_none() { self.built.offset } else { Bytes(0) }
@@ -138,7 +143,13 @@ impl Target {
         }
         let (name, size) = (self.spec.name.clone(), self.built.size);
         let path = self.agent_path().map(|path| path.display().to_string());
-        let area = Area { path, offset: self.agent_offset(), size, shared: self.built.shared };
+        let area = Area {
+            path,
+            offset: self.agent_offset(),
+            size,
+            shared: self.built.shared,
+            identity: self.agent_identity(),
+        };
         // 10 MB/s is slower than any storage worth measuring.
         let patience = Duration::from_secs(60 + size.0 / 10_000_000);
         self.resume()?;

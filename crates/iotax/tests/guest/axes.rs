@@ -30,7 +30,7 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Able::ask([&spec]).expect("answered").check(&spec).expect("this QEMU can");
+    Able::ask([&spec], "iotax-test-able").expect("answered").check(&spec).expect("this QEMU can");
     let qcow2 = FileSpec { format: Format::Qcow2, cluster_size: Some(Bytes(4096)), ..FileSpec::default() };
     let base = rig.dir.path().join("base.qcow2");
     image::create(&base, &qcow2, SIZE).expect("created");

@@ -17,7 +17,7 @@ pub(crate) const BOOT: Duration = Duration::from_secs(90);
 pub(crate) const SIZE: Bytes = Bytes(16 << 20);
 
 pub(crate) fn area(path: Option<&str>) -> Area {
-    Area { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false }
+    Area { path: path.map(str::to_owned), offset: Bytes(0), size: SIZE, shared: false, identity: None }
 }
 
 /// A directory with all that guests need.
@@ -104,5 +104,14 @@ pub(crate) fn job(rw: Rw) -> Job {
     let mut workload = keys.complete(&WorkloadKeys::default());
     (workload.runtime, workload.ramp_time) = (Nanos::from_millis(500), Nanos::from_millis(100));
     let (size, interval) = (SIZE, Nanos::from_millis(100));
-    Job { path: None, workload, size, seed: 7, interval, writable: rw.writes(), shared: false }
+    Job {
+        path: None,
+        workload,
+        size,
+        seed: 7,
+        interval,
+        writable: rw.writes(),
+        shared: false,
+        identity: None,
+    }
 }

@@ -206,8 +206,16 @@ impl LabGuest {
         let workload = keys.complete(&WorkloadKeys::default());
         let path = Some(path.display().to_string());
         let writable = workload.rw.writes();
-        let job =
-            Job { path, workload, size, seed: 1, interval: Nanos::from_millis(100), writable, shared: false };
+        let job = Job {
+            path,
+            workload,
+            size,
+            seed: 1,
+            interval: Nanos::from_millis(100),
+            writable,
+            shared: false,
+            identity: None,
+        };
         self.link.run(&job, SLACK, &mut |_| {})
     }
 }

@@ -38,13 +38,15 @@ impl Drop for Asked {
 }
 
 impl Able {
-    /// Starts QEMU without a machine, asks it what these guests need to know, and ends it.
-    pub fn ask<'a>(specs: impl IntoIterator<Item = &'a GuestSpec>) -> Result<Self, GuestError> {
+    /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
+    /// line.
+    pub fn ask<'a>(specs: impl IntoIterator<Item = &'a GuestSpec>, marker: &str) -> Result<Self, GuestError> {
         let program = find_qemu()?;
         let io = |source| GuestError::Io { path: program.clone(), source };
         let (ours, theirs) = UnixStream::pair().map_err(io)?;
         let output = theirs.try_clone().map_err(io)?;
         let _asked = Command::new(&program)
+            .args(["-name", marker])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "none", "-qmp", "stdio"])
             .stdin(OwnedFd::from(theirs))
             .stdout(OwnedFd::from(output))
@@ -202,7 +204,7 @@ mod tests {
         }
         let buses = Bus::WORDS.iter().map(|bus| bus.parse().expect("known"));
         let specs: Vec<GuestSpec> = buses.map(|bus| GuestSpec { bus, ..GuestSpec::default() }).collect();
-        let able = Able::ask(&specs).expect("answered");
+        let able = Able::ask(&specs, "iotax-test-able").expect("answered");
         assert!(able.machines.contains("q35") && able.version().contains('.'), "{:?}", able.machines);
         assert!(able.check(&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }).is_ok());
         let blk = able.drivers["virtio-blk-pci"].as_ref().expect("every QEMU has it");

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,9 +31,9 @@ pub enum Effect {
     File {
         /// Absolute.
         path: PathBuf,
-        /// Device and inode, where the name was not of iotax's own choosing: another file there is left alone.
+        /// Where the name was not of iotax's own choosing: another file there is left alone.
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        identity: Option<(u64, u64)>,
+        identity: Option<FileId>,
     },
     /// A QEMU process was started; it is killed.
     Guest {
@@ -76,6 +76,30 @@ pub enum Effect {
     Mount(Mounted),
     /// A loop device was attached to a file; it is detached.
     Loop(Attached),
+}
+
+/// What tells a file from every other that may come to have its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileId {
+    /// As stat(2) has it.
+    pub device: u64,
+    /// As stat(2) has it. It may be a later file's once this one is removed.
+    pub inode: u64,
+    /// When the file was made, in nanoseconds since 1970: another for a later file with the same inode. Absent where the
+    /// filesystem does not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub born_ns: Option<u64>,
+}
+
+impl FileId {
+    /// Of the file that these are of.
+    #[must_use]
+    pub fn of(metadata: &fs::Metadata) -> Self {
+        let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let born_ns = born.and_then(|time| u64::try_from(time.as_nanos()).ok());
+        Self { device: metadata.dev(), inode: metadata.ino(), born_ns }
+    }
 }
 
 impl std::fmt::Display for Effect {
@@ -132,7 +156,7 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
             }
             match identity {
                 // Another file has come to stand here: it is not ours, and ours is gone.
-                Some(identity) if *identity != (metadata.dev(), metadata.ino()) => Ok(()),
+                Some(identity) if *identity != FileId::of(&metadata) => Ok(()),
                 _ => gone_is_fine(fs::remove_file(path)),
             }
         }

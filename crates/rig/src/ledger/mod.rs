@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::program::{Program, ProgramError};
-pub use effect::Effect;
+pub use effect::{Effect, FileId};
 use fault::Fault;
 
 /// A line of a ledger file.
@@ -220,33 +220,47 @@ impl Ledger {
     /// Makes a directory, on record.
     pub fn make_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
         let entry = self.will(Effect::Directory { path: path.to_owned() })?;
-        fs::create_dir(path).map_err(failed("cannot make the directory", path))?;
+        let made = fs::create_dir(path);
+        self.disown(entry, &made)?;
+        made.map_err(failed("cannot make the directory", path))?;
         Ok(entry)
     }
 
     /// Makes a directory that only this user can enter, on record.
     pub fn make_private_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
         let entry = self.will(Effect::PrivateDirectory { path: path.to_owned() })?;
-        fs::DirBuilder::new().mode(0o700).create(path).map_err(failed("cannot make the directory", path))?;
+        let made = fs::DirBuilder::new().mode(0o700).create(path);
+        self.disown(entry, &made)?;
+        made.map_err(failed("cannot make the directory", path))?;
         Ok(entry)
     }
 
-    /// Makes an empty file whose name the user chose, on record.
+    /// Takes off the record what could not be made because something stood there already: that is not ours.
+    fn disown<T>(&mut self, entry: Entry, made: &io::Result<T>) -> Result<(), LedgerError> {
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.forget(entry),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes an empty file whose name the user chose, on record, and opens it for writing.
     ///
     /// It is made under a name of our own and then renamed, so that the ledger knows its inode before the name is
     /// taken: a file of the user's that comes to stand there is neither replaced now nor removed later.
-    pub fn make_file(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+    pub fn make_file(&mut self, path: &Path) -> Result<(Entry, File), LedgerError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let own = path.with_file_name(format!(".iotax-{}-{name}", std::process::id()));
+        let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let own = path.with_file_name(format!(".iotax-{tag}-{name}"));
         let scratch = self.will(Effect::File { path: own.clone(), identity: None })?;
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own);
-        let made = file.and_then(|file| file.metadata()).map_err(failed("cannot make the file", path))?;
-        let entry =
-            self.will(Effect::File { path: path.to_owned(), identity: Some((made.dev(), made.ino())) })?;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own);
+        self.disown(scratch, &made)?;
+        let file = made.map_err(failed("cannot make the file", path))?;
+        let made = file.metadata().map_err(failed("cannot make the file", path))?;
+        let entry = self.will(Effect::File { path: path.to_owned(), identity: Some(FileId::of(&made)) })?;
         rename_without_replacing(&own, path).map_err(failed("cannot make the file", path))?;
         self.undo(scratch)
             .map_err(|failure| failed("cannot make the file", path)(io::Error::other(failure.reason)))?;
-        Ok(entry)
+        Ok((entry, file))
     }
 }
 
@@ -273,7 +287,7 @@ impl Drop for Ledger {
 pub struct Cleaned {
     /// Undone, in this order.
     pub undone: Vec<Effect>,
-    /// Not undone; still on record.
+    /// Not undone; still on record unless it was to be forgotten.
     pub failed: Vec<NotUndone>,
     /// Ledgers of processes that still run; left alone.
     pub in_use: usize,
@@ -295,13 +309,16 @@ fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     Ok(files)
 }
 
-/// Undoes what processes that are gone left behind.
-pub fn clean(dir: &Path) -> Result<Cleaned, LedgerError> {
+/// Undoes what processes that are gone left behind. With `forget` what cannot be undone is taken off the record.
+pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
     let mut cleaned = Cleaned::default();
     for path in ledger_files(dir)? {
         match Ledger::adopt(&path) {
             Ok(Some(mut ledger)) => {
                 let (undone, failed) = ledger.undo_all();
+                if forget && !failed.is_empty() {
+                    fs::remove_file(&path).map_err(self::failed("cannot remove", &path))?;
+                }
                 cleaned.undone.extend(undone);
                 cleaned.failed.extend(failed);
             }

@@ -33,7 +33,7 @@ fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
     living.make_file(&work.join("living")).expect("file");
 
     assert_eq!(leftovers(&state).expect("readable").len(), 1);
-    let cleaned = clean(&state).expect("cleaned");
+    let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.in_use), (1, 0, 1));
     assert!(!work.join("dead").exists());
     assert!(work.join("living").exists());
@@ -47,6 +47,15 @@ fn the_users_files_are_left_alone() {
     fs::write(&taken, "the user's").expect("file");
     let mut ledger = Ledger::create(&state, "a").expect("ledger");
     assert!(ledger.make_file(&taken).expect_err("refused").to_string().contains("taken"));
+    // Ours was removed and the user's has its name, and on many filesystems its inode too.
+    let reused = work.join("reused");
+    ledger.make_file(&reused).expect("file");
+    fs::remove_file(&reused).expect("removed");
+    fs::write(&reused, "the user's").expect("file");
+    // A directory of the user's stands where ours was to be.
+    let there = work.join("there");
+    fs::create_dir(&there).expect("dir");
+    assert!(ledger.make_directory(&there).is_err() && ledger.make_private_directory(&there).is_err());
     // Ours was replaced by the user's meanwhile.
     let replaced = work.join("replaced");
     ledger.make_file(&replaced).expect("file");
@@ -60,10 +69,11 @@ fn the_users_files_are_left_alone() {
     let (_, failed) = ledger.undo_all();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].effect, Effect::Directory { path: dir.clone() });
-    for path in [&taken, &replaced, &dir.join("note")] {
+    for path in [&taken, &reused, &replaced, &dir.join("note")] {
         assert_eq!(fs::read_to_string(path).expect("still there"), "the user's");
     }
-    assert_eq!(fs::read_dir(&work).expect("work").count(), 3);
+    assert!(there.is_dir());
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 5);
 }
 
 #[test]
@@ -73,7 +83,7 @@ fn a_line_cut_short_by_a_crash_is_passed_over() {
     ledger.make_file(&work.join("a")).expect("file");
     ledger.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
     drop(ledger);
-    let cleaned = clean(&state).expect("cleaned");
+    let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
     assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
 }
@@ -86,8 +96,23 @@ fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
         ledger.make_file(&work.join(tag)).expect("file");
         ledger.file.write_all(damage.as_bytes()).expect("written");
     }
-    let cleaned = clean(&state).expect("cleaned");
+    let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.unreadable.len()), (1, 1));
     assert!(cleaned.unreadable[0].to_string().contains("a.jsonl"), "{:?}", cleaned.unreadable);
     assert!(work.join("a").exists() && state.join("a.jsonl").exists() && !work.join("b").exists());
+}
+
+#[test]
+fn what_cannot_be_undone_is_kept_until_it_is_forgotten() {
+    let (_temp, state, work) = scene();
+    let dir = work.join("iotax-d");
+    let mut ledger = Ledger::create(&state, "full").expect("ledger");
+    ledger.make_directory(&dir).expect("dir");
+    fs::write(dir.join("note"), "the user's").expect("file");
+    drop(ledger);
+    for (forget, left) in [(false, 1), (false, 1), (true, 0)] {
+        assert_eq!(clean(&state, forget).expect("cleaned").failed.len(), 1);
+        assert_eq!(leftovers(&state).expect("readable").len(), left);
+    }
+    assert!(dir.join("note").exists());
 }

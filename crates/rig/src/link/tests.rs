@@ -44,7 +44,16 @@ fn job(runtime: Duration) -> Job {
     workload.runtime = iotax_model::Nanos(u64::try_from(runtime.as_nanos()).expect("short"));
     workload.ramp_time = iotax_model::Nanos(0);
     let interval = iotax_model::Nanos::from_secs(1);
-    Job { path: None, workload, size: Bytes(4096), seed: 1, interval, writable: false, shared: false }
+    Job {
+        path: None,
+        workload,
+        size: Bytes(4096),
+        seed: 1,
+        interval,
+        writable: false,
+        shared: false,
+        identity: None,
+    }
 }
 
 fn outcome() -> Outcome {
@@ -66,7 +75,7 @@ fn requests_get_their_answers_in_order() {
     assert_eq!(link.hello(LONG).expect("hello").version, "0.9");
     link.ping().expect("pong");
     let mut progress = Vec::new();
-    let area = Area { path: None, offset: Bytes(0), size: Bytes(2), shared: false };
+    let area = Area { path: None, offset: Bytes(0), size: Bytes(2), shared: false, identity: None };
     link.fill(&area, &Content::default(), 1, LONG, &mut |done| progress.push(done)).expect("filled");
     assert_eq!(progress, [Bytes(1)]);
     assert_eq!(link.drop_caches(None).expect("dropped"), CacheDrop::FileOnly);

@@ -69,6 +69,9 @@ impl Builder {
             (Some(filesystem), _) => {
                 // It must be free for mkfs and mount, which claim it in their turn.
                 let Ground { block, claim, origin: volume, .. } = self.ground(spec, ledger)?;
+                if claim.is_some() && !self.permission.signature {
+                    device::check_signature(&block.path)?;
+                }
                 drop(claim);
                 origin = volume;
                 filesystem::check_room(filesystem.kind, spec.disk_size(self.size), &block.path, block.size)?;
@@ -121,6 +124,8 @@ impl Builder {
             size: self.reach.map_or(block.size, |reach| reach.min(block.size)),
             writable,
             shared: shared || claim.is_some(),
+            identity: None,
+            held: None,
             claim,
             entry: None,
             snapshot: None,
@@ -148,13 +153,14 @@ impl Builder {
 
     /// The folder of iotax's own in a directory.
     fn folder(&mut self, dir: &Path, ledger: &mut Ledger) -> Result<PathBuf, BuildError> {
-        if let Some(folder) = self.folders.get(dir) {
+        // Under whatever name it is given: there is one folder in it.
+        let dir = std::fs::canonicalize(dir).map_err(BuildError::file(dir))?;
+        if let Some(folder) = self.folders.get(&dir) {
             return Ok(folder.clone());
         }
-        let absolute = std::path::absolute(dir).map_err(BuildError::file(dir))?;
-        let folder = absolute.join(format!("iotax-{}", self.tag));
+        let folder = dir.join(format!("iotax-{}", self.tag));
         ledger.make_directory(&folder)?;
-        self.folders.insert(dir.to_owned(), folder.clone());
+        self.folders.insert(dir, folder.clone());
         Ok(folder)
     }
 }

@@ -18,6 +18,8 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
         size: length(path)?,
         writable: false,
         shared: false,
+        identity: None,
+        held: None,
         claim: None,
         entry: None,
         snapshot: None,

@@ -13,6 +13,7 @@ pub mod preflight;
 pub mod qcow2;
 pub mod raw;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -94,6 +95,10 @@ pub struct Built {
     pub writable: bool,
     /// Whether the device is held already, by the claim or by a layer that iotax made, so that no agent can claim it.
     pub shared: bool,
+    /// Device and inode of the file that iotax made, where its name was the user's choice.
+    pub identity: Option<(u64, u64)>,
+    /// That file.
+    pub held: Option<File>,
     /// Holds a device that was there for as long as the target stands.
     pub claim: Option<Arc<Claim>>,
     /// How to undo it; absent for what existed.

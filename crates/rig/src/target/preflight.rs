@@ -45,14 +45,15 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
             // Its own machine is asked, by the agent there.
             continue;
         }
+        let work = plan.work_on(target);
         match &target.path {
             Some(path) if path.exists() => {
-                check_found(&path.display().to_string(), Some(length_of(path)?), plan)
+                check_found(&path.display().to_string(), Some(length_of(path)?), plan, &work)
                     .map_err(|refusal| device::or_named_twice(path, plan, refusal))?;
             }
             Some(path) => {
                 let dir = directory_of(path)?;
-                check_created(plan)?;
+                check_created(plan, &work)?;
                 check_directory(&dir)?;
                 *needs.space.entry(dir).or_default() += plan.size().0;
             }
@@ -81,14 +82,14 @@ fn check_layers(
         match &target.filesystem {
             _ if target.lvm.is_some() => {}
             Some(filesystem) => filesystem::check_room(filesystem.kind, plan.size(), path, length)?,
-            None => check_length(&path.display().to_string(), length, plan)?,
+            None => check_length(&path.display().to_string(), length, &plan.work_on(target))?,
         }
     }
     if let Some(filesystem) = &target.filesystem {
         filesystem::check(filesystem)?;
     }
     if let Some(file) = &target.file {
-        check_created(plan)?;
+        check_created(plan, &plan.work_on(target))?;
         if let Some(dir) = &file.dir {
             check_directory(dir)?;
             *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.size());
@@ -112,11 +113,16 @@ pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// Whether a plan can measure what [`look`] found at a path; `shown` names it.
-pub fn check_found(shown: &str, length: Option<Bytes>, plan: &Plan) -> Result<(), Refusal> {
-    let Some(length) = length else { return check_created(plan) };
-    check_length(shown, length, plan)?;
-    match plan.workloads.iter().find(|workload| workload.rw.modifies()) {
+/// Whether what [`look`] found at a path can do this of a plan's work; `shown` names it.
+pub fn check_found(
+    shown: &str,
+    length: Option<Bytes>,
+    plan: &Plan,
+    work: &[&Workload],
+) -> Result<(), Refusal> {
+    let Some(length) = length else { return check_created(plan, work) };
+    check_length(shown, length, work)?;
+    match work.iter().find(|workload| workload.rw.modifies()) {
         Some(workload) => Err(Refusal::input(format!(
             "{shown}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
              it is created, filled, measured and removed",
@@ -205,10 +211,10 @@ fn check_directory(dir: &Path) -> Result<(), Refusal> {
 }
 
 /// A workload without a size has what lies behind its offset of the file that the others need.
-fn check_created(plan: &Plan) -> Result<(), Refusal> {
+fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     let size = plan.size();
-    let without = |workload: &&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
-    match plan.workloads.iter().find(without) {
+    let without = |workload: &&&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
+    match work.iter().find(without) {
         Some(workload) => Err(Refusal::input(format!(
             "workload {:?}: offset = {} leaves less than one block of the {size} that are created; give it a size",
             workload.name, workload.offset
@@ -234,8 +240,8 @@ fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     existing::length(path).map_err(|error| Refusal::environment(error.to_string()))
 }
 
-fn check_length(shown: &str, length: Bytes, plan: &Plan) -> Result<(), Refusal> {
-    for workload in &plan.workloads {
+fn check_length(shown: &str, length: Bytes, work: &[&Workload]) -> Result<(), Refusal> {
+    for workload in work {
         if let Some(size) = workload.size
             && workload.end().is_none_or(|end| end > length)
         {
@@ -311,6 +317,25 @@ mod tests {
             assert_eq!(refusal.exit, exit, "{refusal}");
             assert!(refusal.to_string().contains(words), "{refusal}");
         }
+    }
+
+    #[test]
+    fn a_neighbour_is_asked_for_its_own_work() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let file = temp.path().join("file");
+        fs::write(&file, vec![1; 8192]).expect("written");
+        let noisy = |measured: &str, noise: &str| {
+            let dir = temp.path().display();
+            let plan = Plan::from_toml(&format!(
+                "[[target]]\nname = 't'\nneighbour = 'n'\nfile = {{ dir = '{dir}' }}\n\
+                 [[workload]]\nsize = '8k'\nrw = '{measured}'\n\
+                 [[neighbour]]\ntarget = {{ name = 'n', path = '{}' }}\nworkload = {{ rw = '{noise}' }}",
+                file.display()
+            ));
+            check(&plan.expect("valid plan"), &Permission::default())
+        };
+        assert!(noisy("write", "read").is_ok());
+        assert!(noisy("read", "write").expect_err("refused").to_string().contains("only read"));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> 
         size,
         writable: true,
         shared: false,
+        identity: None,
+        held: None,
         claim: None,
         entry: Some(entry),
         snapshot: file.snapshot,

@@ -1,7 +1,7 @@
 //! A new file that holds the workload's bytes and nothing else.
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use iotax_model::target::{Format, Preallocation};
@@ -14,9 +14,11 @@ use crate::ledger::{Effect, Entry, Ledger};
 /// Makes the file under a name that the user chose.
 pub fn build_at(path: &Path, size: Bytes, ledger: &mut Ledger) -> Result<Built, BuildError> {
     let path = std::path::absolute(path).map_err(BuildError::file(path))?;
-    let entry = ledger.make_file(&path)?;
-    let file = OpenOptions::new().write(true).open(&path).map_err(BuildError::file(&path))?;
-    finish(&path, &file, size, Preallocation::Off, entry)
+    let (entry, file) = ledger.make_file(&path)?;
+    let found = file.metadata().map_err(BuildError::file(&path))?;
+    let built = finish(&path, &file, size, Preallocation::Off, entry)?;
+    // As long as it is open no other file gets its inode.
+    Ok(Built { identity: Some((found.dev(), found.ino())), held: Some(file), ..built })
 }
 
 /// Makes the file in a directory of iotax's own.
@@ -53,6 +55,8 @@ fn finish(
         size,
         writable: true,
         shared: false,
+        identity: None,
+        held: None,
         claim: None,
         entry: Some(entry),
         snapshot: None,
@@ -64,7 +68,6 @@ fn finish(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn the_file_has_its_size_and_what_was_asked_to_be_allocated() {

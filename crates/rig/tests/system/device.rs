@@ -80,7 +80,7 @@ impl Loop {
     }
 
     fn permission(&self) -> Permission {
-        Permission { overwrite: vec![self.node.clone()], signature: false }
+        Permission::new([self.node.clone()], false)
     }
 
     fn claim(&self) -> Result<Claim, Refusal> {
@@ -150,7 +150,7 @@ fn a_free_device_is_claimed_under_every_name_and_against_everybody() {
     let held = claim(&link, &device.permission()).expect("the same device");
     assert_eq!(held.block.path, device.node);
     drop(held);
-    let linked = Permission { overwrite: vec![link], signature: false };
+    let linked = Permission::new([link], false);
     claim(&device.node, &linked).expect("the same device");
 }
 
@@ -201,7 +201,7 @@ fn a_disk_with_a_mounted_partition_is_refused() {
     run("mount", &[text(&partition), text(&point)]);
     let name = partition.file_name().and_then(|name| name.to_str()).expect("a name");
     disk.refused(&[&format!("{name} is mounted on"), text(&point)]);
-    let permission = Permission { overwrite: vec![partition.clone()], signature: true };
+    let permission = Permission::new([partition.clone()], true);
     let refusal = claim(&partition, &permission).expect_err("mounted");
     assert!(refusal.to_string().contains("is mounted on"), "{refusal}");
     run("umount", &[text(&point)]);
@@ -215,7 +215,7 @@ fn a_signature_is_quoted_and_kept_unless_it_may_go() {
     run("mkfs.ext4", &["-q", "-L", "mine", text(&device.node)]);
     let before = fs::read(device.file.path()).expect("read");
     device.refused(&["it carries ext4 \"mine\" at 0x438", "--overwrite-signature", "wipefs --all"]);
-    device.comes_free(&Permission { signature: true, ..device.permission() });
+    device.comes_free(&Permission::new([device.node.clone()], true));
     assert!(fs::read(device.file.path()).expect("read") == before, "looking changes nothing");
 }
 
@@ -277,8 +277,7 @@ fn the_disk_beneath_the_running_system_is_refused_first() {
         return eprintln!("skipped: {} is not there", node.display());
     }
     // Nothing is opened for writing by a claim, whatever it allows.
-    let refusal =
-        claim(&node, &Permission { overwrite: vec![node.clone()], signature: true }).expect_err("refused");
+    let refusal = claim(&node, &Permission::new([node.clone()], true)).expect_err("refused");
     assert!(refusal.to_string().contains("the running system is on it"), "{refusal}");
 }
 
@@ -289,7 +288,7 @@ fn a_plan_says_before_anything_is_touched_what_a_device_is_not_for() {
     let node = device.node.display();
     let named = device.permission();
     let none = Permission::default();
-    let both = Permission { overwrite: vec![device.node.clone(), other.node.clone()], signature: false };
+    let both = Permission::new([device.node.clone(), other.node.clone()], false);
     let ext4 = "filesystem = { type = 'ext4' }\nfile = {}";
     let device_key = format!("device = '{node}'");
     for (target, workload, permission, words) in [

@@ -17,6 +17,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::{BuildError, Refusal, existing};
+use crate::facts::text;
 use crate::users;
 pub(crate) use signature::WIPEFS;
 
@@ -26,19 +27,47 @@ const PASSING: Duration = Duration::from_millis(500);
 /// What the user allows on the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Permission {
-    /// Devices that may be overwritten.
-    pub overwrite: Vec<PathBuf>,
-    /// Even if they carry a signature.
+    overwrite: Vec<Allowed>,
+    /// Devices may be overwritten even if they carry a signature.
     pub signature: bool,
 }
 
+/// A device that may be overwritten: the one that stood there when it was allowed, and no other that takes its name.
+#[derive(Debug, Clone)]
+struct Allowed {
+    path: PathBuf,
+    /// Absent: there was none.
+    number: Option<u64>,
+    /// Absent where the kernel does not count them.
+    sequence: Option<String>,
+}
+
 impl Permission {
+    /// Allows what stands at these paths now to be overwritten, with `signature` even if it carries one.
+    pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
+        let allowed = |path: PathBuf| {
+            let number = number(&path).ok();
+            Allowed { number, sequence: number.and_then(sequence), path }
+        };
+        Self { overwrite: paths.into_iter().map(allowed).collect(), signature }
+    }
+
     /// Whether this device may be overwritten, under whatever name it was allowed.
     #[must_use]
     pub fn allows(&self, path: &Path) -> bool {
-        let Ok(device) = number(path) else { return false };
-        self.overwrite.iter().any(|allowed| number(allowed).is_ok_and(|number| number == device))
+        number(path).is_ok_and(|device| self.allowed(device).is_some())
     }
+
+    fn allowed(&self, device: u64) -> Option<&Allowed> {
+        self.overwrite.iter().find(|allowed| allowed.number == Some(device))
+    }
+}
+
+/// A number that the kernel gives to no second disk until it is started again, also if one takes the place of another.
+fn sequence(number: u64) -> Option<String> {
+    let place = Path::new("/sys/dev/block").join(number_text(number));
+    // A partition has its disk's.
+    text(&place.join("diskseq")).or_else(|| text(&fs::canonicalize(place).ok()?.parent()?.join("diskseq")))
 }
 
 /// A block device, or a part of one, that a target stands on.
@@ -90,7 +119,7 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
 
 /// Refuses a permission that no target uses: it may have been meant for another device.
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
-    for allowed in &permission.overwrite {
+    for Allowed { path: allowed, .. } in &permission.overwrite {
         let device = number(allowed)?;
         let named = |path: &PathBuf| number(path).is_ok_and(|number| number == device);
         if !plan.everything().any(|target| target.device.as_ref().is_some_and(named)) {
@@ -129,12 +158,15 @@ pub fn check_sharing(plan: &Plan) -> Result<(), Refusal> {
 pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
     let device = number(path)?;
     let shown = path.display();
-    if !permission.allows(path) {
+    let Some(allowed) = permission.allowed(device) else {
         return Err(Refusal::input(format!(
             "{shown}: it would be overwritten; name it once more with --overwrite {shown}"
         )));
-    }
+    };
     let refuse = |reason: String| Refusal::environment(format!("{shown}: {reason}"));
+    if sequence(device) != allowed.sequence {
+        return Err(refuse("another device has taken its place since it was named; name it again".into()));
+    }
     let root = Path::new("/");
     let number = number_text(device);
     usage::check(root, &number).map_err(refuse)?;
@@ -167,7 +199,8 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
     Ok(Claim { block: Block { path, offset: Bytes(0), size: Bytes(size) }, _held: held })
 }
 
-fn check_signature(path: &Path) -> Result<(), Refusal> {
+/// Refuses a device that carries one.
+pub(super) fn check_signature(path: &Path) -> Result<(), Refusal> {
     let found = signature::read(path).map_err(|error| Refusal::environment(error.to_string()))?;
     if found.is_empty() {
         return Ok(());
