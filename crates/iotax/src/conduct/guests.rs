@@ -1,6 +1,7 @@
 //! What guests are booted with, and booting them.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use iotax_model::Plan;
 use iotax_model::target::{Accel, GuestSpec};
 use iotax_rig::facts;
 use iotax_rig::guest::able::Able;
+use iotax_rig::guest::image::Part;
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{
     self, Guest, GuestConfig, GuestError, Inside, accel, initramfs, memory, mkfs, modules,
@@ -190,15 +192,18 @@ impl Guests {
         ledger.make_private_directory(&run_dir)?;
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let boot = self.boots.get(&boot_key(&spec)).context("every guest of the plan was prepared for")?;
+        let built = &target.built;
+        let on_device = std::fs::metadata(&built.path).is_ok_and(|found| found.file_type().is_block_device());
         let config = GuestConfig {
             marker,
-            filesystem: spec.filesystem.map(|_| Inside { make: first, size: target.built.size }),
+            filesystem: spec.filesystem.map(|_| Inside { make: first, size: built.size }),
             spec,
             accel: self.accel,
             kernel: boot.kernel.clone(),
             initramfs: boot.initramfs.clone(),
-            image: target.built.path.clone(),
-            format: target.built.format,
+            image: built.path.clone(),
+            format: built.format,
+            part: on_device.then_some(Part { offset: built.offset, size: built.size }),
             l2_cache_size: target.spec.file.as_ref().and_then(|file| file.l2_cache_size),
             kernel_parameters: String::new(),
             run_dir,

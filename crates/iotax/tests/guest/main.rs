@@ -3,6 +3,7 @@
 //! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE_GUESTS=1 it fails.
 
 mod axes;
+mod device;
 mod filesystem;
 mod rig;
 

@@ -76,6 +76,7 @@ impl Rig {
             initramfs: self.initramfs.clone(),
             image: self.image(&format!("{name}.img"), Format::Raw),
             format: Format::Raw,
+            part: None,
             l2_cache_size: None,
             filesystem: None,
             kernel_parameters: String::new(),

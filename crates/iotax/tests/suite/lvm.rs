@@ -1,9 +1,11 @@
-//! Logical volumes, in a guest with disks of its own: made, measured, gone, and nothing else touched.
+//! Logical volumes, in a guest with disks of its own: made, measured, gone, and nothing else touched. And a device's rungs in
+//! guests, which that guest could not boot, on this host.
 
 use iotax_model::units::Bytes;
 use serde_json::Value;
 
-use crate::lab::assert_valid;
+use crate::disk::Disk;
+use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// What iotax may overwrite, what holds the user's group, and two more.
@@ -206,7 +208,7 @@ fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned(
 /// Few effects of many kinds: on the device, and in the user's group.
 const STACKS: &str = r#"
 repeat = 1
-defaults = { size = "4m", runtime = "20ms", ramp_time = "0s", bs = "64k" }
+defaults = { size = "4m", runtime = "100ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "write", rw = "randwrite" }]
 [[target]]
 name = "file"
@@ -273,7 +275,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_touched() {
     refused(&mut lab, &on("/dev/vda"), "3g", "4", &["/dev/vda: 3.00 GiB are needed for the volumes of t"]);
     let sum = format!("{}\n[[target]]\nname = \"u\"\n{}", on("/dev/vda"), on("/dev/vda"));
     let sum = sum.replace("lvm = {}", "lvm = { kind = \"thin\" }");
-    refused(&mut lab, &sum, "1200m", "4", &["2.35 GiB are needed for the volumes of t, u", "2.00 GiB"]);
+    refused(&mut lab, &sum, "1200m", "4", &["GiB are needed for the volumes of t, u and it holds 2.00 GiB"]);
 
     // What LVM, device mapper and RAID hold.
     refused(&mut lab, &on("/dev/vdb"), "8m", "4", &["vdb is held by", "users-data"]);
@@ -288,4 +290,38 @@ fn what_cannot_be_made_is_refused_before_anything_is_touched() {
     lab.sh("dmsetup remove mapped && wipefs -qa /dev/vdc");
     lab.sh("echo md0 > /sys/module/md_mod/parameters/new_array && cat /sys/block/vdc/dev > /sys/block/md0/md/new_dev");
     refused(&mut lab, &on("/dev/vdc"), "8m", "4", &["vdc is held by", "md0"]);
+}
+
+#[test]
+fn a_device_has_rungs_in_guests_and_without_lvm() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let Some(disk) = Disk::new(128 << 20) else { return };
+    let lab = Lab::new();
+    let node = disk.name();
+    let length = ["--size", "32m", "--repeat", "2", "--runtime", "200ms", "--ramp-time", "0s"];
+    let work = ["--workloads", "randread-4k-qd32,randwrite-4k-qd32", "--yes", "--json", "-"];
+    let output =
+        lab.run(&[&["ladder", "--device", node, "--overwrite", node], &length[..], &work[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    assert_eq!(json["run"]["baseline"], "host-device");
+    let name = node.trim_start_matches("/dev/");
+    assert!(layers(&json, "host-device").contains(&format!("loop {name}")));
+    let guest = layers(&json, "vm-device");
+    assert!(
+        guest.contains(&format!("loop {name}")) && guest.contains(&"guest guest".to_owned()),
+        "{guest:?}"
+    );
+    // What this kernel cannot do is left out and said, unless it was asked for.
+    if !text(&output.stdout).contains("host-lvm") {
+        assert!(text(&output.stderr).contains("Without LVM's rungs: "), "{}", text(&output.stderr));
+        let asked =
+            lab.run(&["ladder", "--device", node, "--overwrite", node, "--rungs", "host-lvm", "--yes"]);
+        assert_eq!(asked.status.code(), Some(4), "{}", text(&asked.stderr));
+    }
+    assert_eq!(disk.signatures(), "");
+    lab.assert_nothing_left();
 }

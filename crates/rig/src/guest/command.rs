@@ -102,7 +102,7 @@ mod tests {
     use iotax_model::units::Bytes;
 
     fn images(names: &[(&str, Format)]) -> Vec<Image> {
-        names.iter().map(|(path, format)| Image { path: path.into(), format: *format }).collect()
+        names.iter().map(|(path, format)| Image { path: path.into(), format: *format, part: None }).collect()
     }
 
     fn lines(spec: &GuestSpec, chain: &[Image], accel: Accel) -> String {

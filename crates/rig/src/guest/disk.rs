@@ -11,6 +11,8 @@ use super::image::Image;
 pub const DISK: &str = "disk0";
 /// QEMU's id of the controller, where the disk is not one with it.
 const CONTROLLER: &str = "controller";
+/// What the length of a guest's disk is a multiple of.
+const SECTOR: u64 = 512;
 
 /// What a guest's disk is made of.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +32,14 @@ impl Disk<'_> {
             add("-object", format!("iothread,id={}", iothread(number)));
         }
         add("-blockdev", self.node(&node_name(0), spec).to_string());
-        for device in devices(spec) {
+        let mut devices = devices(spec);
+        if let Some(disk) = devices.last_mut()
+            && self.chain[0].part.is_some()
+        {
+            // With the guests of other targets on it, of which one at a time runs: QEMU would refuse all but the first.
+            disk["share-rw"] = json!("on");
+        }
+        for device in devices {
             add("-device", device.to_string());
         }
         arguments
@@ -52,7 +61,7 @@ impl Disk<'_> {
                 "discard": spec.discard.word(),
                 "cache": cache,
                 "file": {
-                    "driver": "file",
+                    "driver": if image.part.is_some() { "host_device" } else { "file" },
                     "filename": image.path.to_string_lossy(),
                     "read-only": read_only,
                     "discard": spec.discard.word(),
@@ -60,6 +69,10 @@ impl Disk<'_> {
                     "aio": spec.aio.word(),
                 },
             });
+            if let Some(part) = image.part {
+                node["offset"] = json!(part.offset.0);
+                node["size"] = json!(part.size.0.next_multiple_of(SECTOR));
+            }
             if depth == 0 {
                 node["node-name"] = json!(name);
             }
@@ -154,11 +167,12 @@ fn serve(device: &mut Value, queues: &str, spec: &GuestSpec) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::image::Part;
     use super::*;
     use iotax_model::target::{CacheMode, Discard};
 
     fn images(names: &[(&str, Format)]) -> Vec<Image> {
-        names.iter().map(|(path, format)| Image { path: path.into(), format: *format }).collect()
+        names.iter().map(|(path, format)| Image { path: path.into(), format: *format, part: None }).collect()
     }
 
     #[test]
@@ -180,6 +194,21 @@ mod tests {
         directsync: {"direct":true,"no-flush":false} write-cache="off"
         unsafe: {"direct":false,"no-flush":true} write-cache="on"
         "#);
+    }
+
+    #[test]
+    fn a_part_of_a_block_device_is_opened_as_one_and_shared() {
+        let part = Some(Part { offset: Bytes(1 << 20), size: Bytes(4097) });
+        let chain = [Image { path: "/dev/sdx".into(), format: Format::Raw, part }];
+        let disk = Disk { chain: &chain, l2_cache_size: None };
+        let node = disk.node("image0", &GuestSpec::default());
+        assert_eq!(node["file"]["driver"], "host_device");
+        assert_eq!((&node["offset"], &node["size"]), (&json!(1 << 20), &json!(4608)));
+        let arguments = disk.arguments(&GuestSpec::default());
+        assert!(
+            arguments.last().is_some_and(|device| device.contains(r#""share-rw":"on""#)),
+            "{arguments:?}"
+        );
     }
 
     #[test]

@@ -40,6 +40,17 @@ pub struct Image {
     pub path: PathBuf,
     /// Its format.
     pub format: Format,
+    /// What of a block device is the image; absent: it is a file, and all of it.
+    pub part: Option<Part>,
+}
+
+/// A part of a block device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins, a multiple of 512.
+    pub offset: Bytes,
+    /// Its length. A guest's disk has whole sectors of 512 bytes: it may be longer by the rest of one.
+    pub size: Bytes,
 }
 
 /// Creates an image of `size` bytes as the guest sees it. The file must not exist.
@@ -81,7 +92,7 @@ fn qcow2_options(file: &FileSpec) -> String {
 
 /// An image and those beneath it, the top first. Reads headers only, also while a guest has the image open.
 pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
-    let top = Image { path: path.to_owned(), format };
+    let top = Image { path: path.to_owned(), format, part: None };
     if format == Format::Raw {
         return Ok(vec![top]);
     }
@@ -95,7 +106,7 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
         let path = field(info, "filename").ok_or_else(|| failed("a backing file without a name".into()))?;
         let format = field(info, "format").unwrap_or_default();
         let format = format.parse().map_err(|error| failed(format!("backing file {path}: {error}")))?;
-        chain.push(Image { path: path.into(), format });
+        chain.push(Image { path: path.into(), format, part: None });
     }
     Ok(chain)
 }
@@ -195,7 +206,7 @@ mod tests {
             .expect("created");
         create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2)).expect("created");
         create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2)).expect("created");
-        let image = |path: &Path, format| Image { path: path.to_owned(), format };
+        let image = |path: &Path, format| Image { path: path.to_owned(), format, part: None };
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),
             [image(&top, Format::Qcow2), image(&middle, Format::Qcow2), image(&base, Format::Raw)]

@@ -32,7 +32,7 @@ use crate::link::{Interrupt, Link, LinkError};
 use crate::target::Refusal;
 use blockstats::BlockCounters;
 use disk::Disk;
-use image::{Image, ImageError};
+use image::{Image, ImageError, Part};
 use kernel::Kernel;
 use process::Process;
 pub use process::{find_qemu, qemu_version};
@@ -62,6 +62,8 @@ pub struct GuestConfig {
     pub image: PathBuf,
     /// The image's format.
     pub format: Format,
+    /// What of a block device is the image; absent: it is a file.
+    pub part: Option<Part>,
     /// Memory for the tables of each qcow2 image; absent: QEMU's choice.
     pub l2_cache_size: Option<Bytes>,
     /// The filesystem to make or to mount, if the spec asks for one.
@@ -170,7 +172,8 @@ impl Guest {
         if let Some(path) = command::too_long(&config.run_dir) {
             return Err(GuestError::LongName { path });
         }
-        let chain = image::chain(&config.image, config.format)?;
+        let mut chain = image::chain(&config.image, config.format)?;
+        chain[0].part = config.part;
         let disk = Disk { chain: &chain, l2_cache_size: config.l2_cache_size };
         let arguments = command::arguments(&command::Machine {
             marker: &config.marker,

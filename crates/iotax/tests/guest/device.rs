@@ -1,0 +1,73 @@
+//! Guests whose disk is a part of a block device.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use iotax_model::target::{Aio, GuestSpec};
+use iotax_model::workload::Content;
+use iotax_rig::guest::{Guest, GuestConfig, image};
+use iotax_rig::link::Interrupt;
+
+use crate::rig::{BOOT, Rig, SIZE, area};
+
+/// A loop device over a file of that many bytes, none of them zero; detached when it is dropped.
+struct Loop {
+    node: PathBuf,
+    file: PathBuf,
+}
+
+impl Loop {
+    /// `None` after saying why, if there are none to be had.
+    fn over(file: PathBuf, bytes: u64) -> Option<Self> {
+        fs::write(&file, vec![0xA5; usize::try_from(bytes).expect("small")]).expect("written");
+        let attached = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
+        match attached {
+            Ok(output) if output.status.success() => {
+                let node = String::from_utf8(output.stdout).expect("UTF-8").trim().into();
+                Some(Self { node, file })
+            }
+            failed => {
+                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{failed:?}");
+                eprintln!("skipped: no loop device: {failed:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.node).status();
+        if !detached.is_ok_and(|status| status.success()) {
+            eprintln!("{} is left over", self.node.display());
+        }
+    }
+}
+
+#[test]
+fn guests_have_a_part_of_a_block_device_and_touch_no_more() {
+    let Some(rig) = Rig::build() else { return };
+    let Some(device) = Loop::over(rig.dir.path().join("device"), 3 * SIZE.0) else { return };
+    // Two at once, as two rungs of a ladder are; QEMU must not refuse the second.
+    let boot = |name: &str, spec: GuestSpec| {
+        let part = Some(image::Part { offset: SIZE, size: SIZE });
+        let config = GuestConfig { image: device.node.clone(), part, spec, ..rig.config(name) };
+        let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+        guest.wait_ready(BOOT).expect("ready");
+        guest
+    };
+    let mut first = boot("first", GuestSpec::default());
+    let second = boot("second", GuestSpec { aio: Aio::Threads, ..GuestSpec::default() });
+    first.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
+    first.shutdown();
+    second.shutdown();
+    let synced = Command::new("blockdev").arg("--flushbufs").arg(&device.node).status();
+    assert!(synced.expect("blockdev runs").success());
+    let bytes = fs::read(&device.file).expect("readable");
+    let size = usize::try_from(SIZE.0).expect("small");
+    let untouched = |part: &[u8]| part.iter().all(|byte| *byte == 0xA5);
+    assert!(untouched(&bytes[..size]) && untouched(&bytes[2 * size..]), "beside its part");
+    let part = &bytes[size..2 * size];
+    assert!(part.chunks(4096).all(|block| !untouched(block)), "all of its part");
+}
