@@ -425,13 +425,13 @@ pub struct Measurement {
     /// One entry per interval.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// The machine over the whole window.
+    /// The host over the whole window; absent for a target on another machine, which its own agent watches.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostActivity>,
     /// The machine by interval.
     #[serde(default)]
     pub host_samples: Vec<HostActivity>,
-    /// How far caches were dropped before it: on the host, and in the guest for a guest.
+    /// How far caches were dropped before it: on the host or other machine that the target is on, and in the guest for a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_cache: Option<CacheDrop>,
     /// See `host_cache`.
@@ -448,6 +448,14 @@ pub struct Measurement {
     pub qemu: Option<BlockStats>,
 }
 
+impl Measurement {
+    /// What the machine did over the window that the target is on: the host, or for another machine itself.
+    #[must_use]
+    pub fn machine(&self) -> Option<&HostActivity> {
+        self.host.as_ref().or(self.outcome.inside.as_ref())
+    }
+}
+
 /// A target as it was built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -461,7 +469,7 @@ pub struct TargetRecord {
     /// The complete command line of the guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command_line: Option<String>,
-    /// The guest's kernel and clocksource.
+    /// The kernel and clocksource of the guest or other machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_kernel: Option<String>,
     /// See `guest_kernel`.

@@ -99,16 +99,18 @@ pub(crate) fn carry_out(
     stop: &Interrupt,
 ) -> anyhow::Result<Ended> {
     store.set_state(order.run, RunState::Running)?;
-    let mut phases = Phases::default();
-    phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
-    phases.begin(phases::PROVISION);
-    let local = local_agent(stop)?;
-    let mut conductor =
-        Conductor { order, local, outposts, groups: Vec::new(), lost: HashMap::new(), phases };
-    let result = conductor
-        .set_up(tag, ledger, store, progress, stop)
-        .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
-    store.add_phases(order.run, &conductor.end(ledger))?;
+    let result = local_agent(stop).and_then(|local| {
+        let mut phases = Phases::default();
+        phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
+        phases.begin(phases::PROVISION);
+        let mut conductor =
+            Conductor { order, local, outposts, groups: Vec::new(), lost: HashMap::new(), phases };
+        let result = conductor
+            .set_up(tag, ledger, store, progress, stop)
+            .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
+        store.add_phases(order.run, &conductor.end(ledger))?;
+        result
+    });
     let ended = match result {
         // Whatever failed while the user stopped the run failed for that.
         Err(_) if stop.load(Ordering::Relaxed) => Ok(Ended::Interrupted),

@@ -102,8 +102,8 @@ pub(super) struct Outpost {
     options: RemoteOptions,
     stop: Interrupt,
     link: Link,
-    /// How to undo it; absent once it is gone.
-    entry: Option<Entry>,
+    /// Names it there and on the undo ledger; absent once it is gone.
+    standing: Option<(String, Entry)>,
     hello: AgentHello,
     round_trip: Duration,
     /// As it was looked at last.
@@ -123,7 +123,7 @@ impl Outpost {
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let (mut link, entry) = connect(&host, program, options, ledger, stop)?;
+        let (mut link, standing) = connect(&host, program, options, ledger, stop)?;
         let hello = link.hello(AGENT_START).map_err(interrupted)?;
         let round_trip = round_trip(&mut link).map_err(interrupted)?;
         Ok(Self {
@@ -133,7 +133,7 @@ impl Outpost {
             options,
             stop: Arc::clone(stop),
             link,
-            entry: Some(entry),
+            standing: Some(standing),
             hello,
             round_trip,
             description: Description::default(),
@@ -206,18 +206,16 @@ impl Outpost {
         if !self.lost {
             return Ok(false);
         }
-        // What the old agent made must be gone first.
-        self.dismiss(ledger);
-        if let Some(entry) = self.entry.take()
-            && let Err(failure) = ledger.undo(entry)
-        {
-            self.entry = Some(entry);
-            anyhow::bail!("{}", failure.reason);
-        }
-        // Nobody may be there any more to be asked.
+        // What the old agent made must be gone first. Nobody may be there any more to be asked.
         let options = RemoteOptions { ask: false, ..self.options };
-        let (link, entry) = connect(&self.host, &self.program, options, ledger, &self.stop)?;
-        (self.link, self.entry) = (link, Some(entry));
+        self.dismiss(ledger);
+        if let Some((tag, entry)) = &self.standing {
+            remote::leave(&self.host, tag, options.ask)?;
+            ledger.forget(*entry)?;
+            self.standing = None;
+        }
+        let (link, standing) = connect(&self.host, &self.program, options, ledger, &self.stop)?;
+        (self.link, self.standing) = (link, Some(standing));
         self.link.hello(AGENT_START).map_err(interrupted)?;
         if self.made {
             let size = self.description.length.context("a file that was made has a length")?;
@@ -231,17 +229,17 @@ impl Outpost {
     /// record.
     pub(super) fn dismiss(&mut self, ledger: &mut Ledger) {
         if self.link.end(FAREWELL).is_some_and(|status| status.success())
-            && let Some(entry) = self.entry.take()
-            && ledger.forget(entry).is_err()
+            && let Some((_, entry)) = &self.standing
+            && ledger.forget(*entry).is_ok()
         {
-            self.entry = Some(entry);
+            self.standing = None;
         }
     }
 
     /// The stack that it stands on, as its machine shows it, and that machine.
     pub(super) fn record(&self, name: &str) -> TargetRecord {
         let machine = &self.description.environment;
-        let cpus = machine.cpus.map(|cpus| format!("{cpus} CPUs"));
+        let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
         let told = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
         let beneath = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
         let ssh = format!("over ssh, round trip {}", human::time(self.round_trip.as_nanos() as f64));
@@ -267,20 +265,23 @@ fn connect(
     options: RemoteOptions,
     ledger: &mut Ledger,
     stop: &Interrupt,
-) -> anyhow::Result<(Link, Entry)> {
+) -> anyhow::Result<(Link, (String, Entry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
-    let entry = ledger.will(Effect::Agent {
+    let effect = Effect::Agent {
         destination: host.destination.clone(),
         port: host.port,
         sudo: host.sudo,
         tag: tag.clone(),
-    })?;
+    };
     let visit = Visit { host, tag: &tag, program, leave: options.leave_agent, ask: options.ask };
-    let link = remote::enter(&visit, stop).map_err(|error| match error {
+    let mut entry = None;
+    let mut record = || ledger.will(effect.clone()).map(|made| entry = Some(made));
+    let link = remote::enter(&visit, stop, &mut record).map_err(|error| match error {
         RemoteError::Interrupted => Interrupted.into(),
         other => anyhow::Error::from(other),
     })?;
-    Ok((link, entry))
+    let entry = entry.context("an agent was started that is not on record")?;
+    Ok((link, (tag, entry)))
 }
 
 /// How long a message there and back takes: the median.

@@ -73,6 +73,8 @@ pub(crate) struct Extras<'a> {
     pub(crate) modules: &'a [&'a str],
     /// The lengths of its disks: `/dev/vda`, `/dev/vdb` ..., empty.
     pub(crate) disks: &'a [Bytes],
+    /// A port of this host's loopback that leads to its port 22: it has a network card, `eth0`, down.
+    pub(crate) ssh: Option<u16>,
 }
 
 /// A running guest, beside which no other test runs; killed when it is dropped.
@@ -82,7 +84,7 @@ pub(crate) struct LabGuest {
     shell: BufReader<UnixStream>,
     /// Sockets, console, initramfs.
     _dir: TempDir,
-    _lab: Lab,
+    pub(crate) lab: Lab,
 }
 
 impl LabGuest {
@@ -131,6 +133,14 @@ impl LabGuest {
             "-device".into(),
             format!("virtserialport,chardev=shell,name={SHELL_PORT}"),
         ]);
+        if let Some(port) = extras.ssh {
+            arguments.extend([
+                "-netdev".into(),
+                format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"),
+                "-device".into(),
+                "virtio-net-pci,netdev=net,romfile=".into(),
+            ]);
+        }
         for (number, length) in extras.disks.iter().enumerate() {
             let path = dir.path().join(format!("disk{number}"));
             File::create_new(&path).and_then(|file| file.set_len(length.0)).expect("a disk");
@@ -162,7 +172,7 @@ impl LabGuest {
             hello.clocksource
         );
         shell.set_read_timeout(Some(PROMPT)).expect("a socket");
-        Some(Self { qemu, link, shell: BufReader::new(shell), _dir: dir, _lab: lab })
+        Some(Self { qemu, link, shell: BufReader::new(shell), _dir: dir, lab })
     }
 
     /// Has a line of shell executed in the guest, expects success, and returns what it printed. What goes on in the

@@ -17,6 +17,7 @@ fn boot() -> Option<LabGuest> {
         programs: &["lvm", "wipefs", "mkfs.ext4", "mkfs.xfs", "mount", "umount", "losetup", "thin_check"],
         modules: &["dm_thin_pool", "dm_snapshot", "ext4", "xfs", "loop", "raid1"],
         disks: &DISKS,
+        ..Extras::default()
     })?;
     lab.sh("mkdir -p /tmp /etc && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
     // iotax itself must notice that there is no udev.

@@ -14,6 +14,8 @@ mod ladder;
 mod lvm;
 mod many;
 mod plan;
+mod ssh;
+mod sshd;
 mod throttle;
 mod undo;
 mod verify;

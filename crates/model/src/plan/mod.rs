@@ -209,6 +209,8 @@ impl Plan {
         };
         let reason = if self.targets.iter().any(|target| target.guest.is_some()) {
             "a guest has no storage but its target"
+        } else if self.targets.iter().any(|target| target.remote().is_some()) {
+            "it would be written on the other machine and stay there"
         } else if self.workloads.len() * self.targets.len() * self.repeat as usize > 1 {
             "a journal is one measurement's: plan one target, one workload and repeat = 1"
         } else {

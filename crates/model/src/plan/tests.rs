@@ -182,6 +182,8 @@ fn a_journal_is_one_measurements() {
     let refused = |text: &str| Plan::from_toml(text).expect_err("refused").to_string();
     assert!(refused(&text).contains("write_journal = /mnt/j: a guest has no storage"), "{}", refused(&text));
     let host = "[[target]]\nname = \"a\"\nfile = { dir = \"/srv\" }\n[[workload]]\nrw = \"write\"\n";
+    let remote = host.replace("file = { dir = \"/srv\" }", "path = \"ssh://host/x\"");
+    assert!(refused(&format!("{remote}{journal}")).contains("on the other machine"));
     let text = format!("repeat = 2\n{host}{journal}");
     assert!(refused(&text).contains("repeat = 1"), "{}", refused(&text));
     assert!(Plan::from_toml(&format!("repeat = 1\n{host}{journal}")).is_ok());

@@ -253,7 +253,7 @@ fn cache_kept(m: &Measurement) -> Option<Warning> {
 
 fn cache_lie(run: &Run, workload: &Workload, m: &Measurement) -> Option<Warning> {
     let asked = m.outcome.tallies.read.as_ref()?.bytes;
-    let host = m.host.as_ref()?;
+    let host = m.machine()?;
     let to_a_device = workload.direct && workload.ioengine != IoEngine::Null;
     if !to_a_device || asked == 0 || host.disks.is_empty() {
         return None;

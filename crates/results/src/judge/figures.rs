@@ -86,11 +86,11 @@ pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
     (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
 }
 
-/// Nanoseconds in which the host's CPUs were busy, with whatever, per I/O; absent if they were not observed, or not for a
+/// Nanoseconds in which the CPUs of the target's machine were busy, with whatever, per I/O; absent if they were not observed, or not for a
 /// tick of the kernel's account: nothing works for no time at all.
 #[must_use]
 pub fn host_cpu_per_io(measurement: &Measurement) -> Option<f64> {
-    let busy_ns = measurement.host.as_ref()?.cpu?.busy_ns();
+    let busy_ns = measurement.machine()?.cpu?.busy_ns();
     per_io(measurement, busy_ns).filter(|_| busy_ns > 0)
 }
 

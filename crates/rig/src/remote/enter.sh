@@ -21,6 +21,9 @@ enter() {
     machine=$(uname -sm 2>&1)
     [ "$machine" = 'Linux x86_64' ] || refuse machine $machine
     said=$($sudo true 2>&1) || refuse sudo $said
+    # Nothing is made before it is on record on the other side.
+    say here
+    read -r go || exit 1
 
     # Where a program can be executed and there is room for it.
     for base in "$cache" "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do

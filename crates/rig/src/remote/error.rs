@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Host;
+use crate::ledger::LedgerError;
 use crate::program::ProgramError;
 
 /// A machine that could not be entered or left.
@@ -11,6 +12,9 @@ pub enum RemoteError {
     /// There is no ssh here.
     #[error(transparent)]
     Program(#[from] ProgramError),
+    /// It could not be put on record, so nothing was done.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// A pipe or file of this machine failed.
     #[error("ssh {host}: {source}")]
     Local {

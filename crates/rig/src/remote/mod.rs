@@ -15,8 +15,10 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::ledger::LedgerError;
 use crate::link::{Interrupt, Link};
 pub use error::RemoteError;
+use error::refused;
 use session::{Heard, Session};
 
 const ENTER: &str = concat!(include_str!("remove.sh"), include_str!("enter.sh"));
@@ -79,7 +81,7 @@ impl Program {
 pub struct Visit<'a> {
     /// Which.
     pub host: &'a Host,
-    /// Names the agent's place there: unique, and on the undo ledger before it is made.
+    /// Names the agent's place there: unique, so that whoever undoes it finds it.
     pub tag: &'a str,
     /// What to run there.
     pub program: &'a Program,
@@ -89,14 +91,19 @@ pub struct Visit<'a> {
     pub ask: bool,
 }
 
-/// Starts an agent on another machine. It ends, and what it made goes, when the link does.
-pub fn enter(visit: &Visit<'_>, interrupt: &Interrupt) -> Result<Link, RemoteError> {
+/// Starts an agent on another machine. It ends, and what it made goes, when the link does. `record` is called before anything
+/// is done there: what cannot be reached leaves nothing to undo.
+pub fn enter(
+    visit: &Visit<'_>,
+    interrupt: &Interrupt,
+    record: &mut dyn FnMut() -> Result<(), LedgerError>,
+) -> Result<Link, RemoteError> {
     let Visit { host, tag, program, leave, ask } = *visit;
     let sudo = host.sudo_command();
     let leave = if leave { "yes" } else { "" };
     let call = format!("enter {tag} {} {} '{leave}' '{sudo}'\n", program.sha256, program.length);
     let mut session = Session::open(host, tag, ask, &format!("{ENTER}{call}"))?;
-    match converse(&mut session, visit, interrupt) {
+    match converse(&mut session, visit, interrupt, record) {
         Ok(stdout) => {
             let process = session.into_process(stdout);
             Ok(Link::through(process, format!("the agent on {host}"), interrupt))
@@ -113,17 +120,23 @@ fn converse(
     session: &mut Session,
     visit: &Visit<'_>,
     interrupt: &Interrupt,
+    record: &mut dyn FnMut() -> Result<(), LedgerError>,
 ) -> Result<BufReader<ChildStdout>, RemoteError> {
     let Visit { host, program, .. } = *visit;
     let mut patience = if visit.ask { LOGIN_ASKING } else { LOGIN };
     loop {
         match session.hear(patience, interrupt)? {
             Some(Heard::Frames(stdout)) => return Ok(stdout),
+            Some(Heard::Line(line)) if line == "here" => {
+                record()?;
+                session.send(b"go\n");
+                patience = STEP;
+            }
             Some(Heard::Line(line)) if line == "want" => {
                 session.send_file(&program.path, interrupt)?;
                 patience = STEP + Duration::from_secs(program.length / SLOWEST);
             }
-            Some(Heard::Line(line)) => return Err(error::refused(host, &line)),
+            Some(Heard::Line(line)) => return Err(refused(host, &line)),
             None => return Err(RemoteError::Ssh { host: host.clone(), said: session.words() }),
         }
     }

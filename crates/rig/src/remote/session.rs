@@ -82,9 +82,15 @@ impl Session {
         }
     }
 
-    /// Sends a file's content. If the other side does not take it, what it says next tells why.
+    /// Sends some bytes. If the other side does not take them, what it says next tells why.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stdin.write_all(bytes).is_ok()
+    }
+
+    /// Sends a file's content.
     pub(super) fn send_file(&mut self, path: &Path, interrupt: &Interrupt) -> Result<(), RemoteError> {
-        let local = |source| RemoteError::Local { host: self.host.clone(), source };
+        let host = self.host.clone();
+        let local = |source| RemoteError::Local { host: host.clone(), source };
         let mut file = File::open(path).map_err(local)?;
         let mut chunk = vec![0; 1 << 18];
         loop {
@@ -92,7 +98,7 @@ impl Session {
             if interrupt.load(Ordering::Relaxed) {
                 return Err(RemoteError::Interrupted);
             }
-            if count == 0 || self.stdin.write_all(&chunk[..count]).is_err() {
+            if count == 0 || !self.send(&chunk[..count]) {
                 return Ok(());
             }
         }

@@ -1,0 +1,216 @@
+//! A real sshd in a network namespace of its own, which lets the lab's key in.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::{Lab, needs, text};
+
+/// In the namespace nobody else can have it.
+pub(crate) const PORT: u16 = 2222;
+
+/// What it needs.
+const PROGRAMS: &[&str] = &["ssh", "sshd", "ssh-keygen", "ip", "unshare", "nsenter"];
+
+/// A running sshd; killed, with its sessions, when it is dropped.
+pub(crate) struct Sshd {
+    pub(crate) lab: Lab,
+    child: Child,
+}
+
+impl Sshd {
+    /// Starts one. `None` after saying why, if this machine has none or may make no namespace. `setup` is a line of shell that
+    /// is executed first, in a mount namespace that only the other side sees; `LAB` stands for the lab's directory.
+    pub(crate) fn start(setup: &str) -> Option<Self> {
+        if !needs(PROGRAMS) {
+            return None;
+        }
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "only root may make a namespace");
+            eprintln!("skipped: only root may make a network namespace");
+            return None;
+        }
+        let lab = Lab::new();
+        let place = lab.path("").display().to_string();
+        for dir in ["cache", "tmp"] {
+            fs::create_dir(lab.path(dir)).expect("made");
+        }
+        make_client(&lab, PORT);
+        let config = format!(
+            "Port {PORT}\nListenAddress 127.0.0.1\nAuthorizedKeysFile LAB/ssh/authorized\nSetEnv XDG_CACHE_HOME=LAB/cache \
+             TMPDIR=LAB/tmp\n{}",
+            sshd_config("LAB/ssh/host")
+        );
+        fs::write(lab.path("ssh/sshd_config"), config.replace("LAB/", &place)).expect("written");
+        let start = format!(
+            "ip link set lo up && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && {} && exec {} -D -e -f LAB/ssh/sshd_config",
+            if setup.is_empty() { ":" } else { setup },
+            find("sshd").display(),
+        );
+        let mut child = Command::new("unshare")
+            .args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &place)])
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("unshare starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let mut said = String::new();
+        while !said.contains("Server listening") {
+            let Some(Ok(line)) = lines.next() else { panic!("sshd did not start: {said}") };
+            said += &(line + "\n");
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        let sshd = Self { lab, child };
+        sshd.let_in("");
+        Some(sshd)
+    }
+
+    /// Lets the lab's key in, with options of authorized_keys(5).
+    pub(crate) fn let_in(&self, options: &str) {
+        let key = fs::read_to_string(self.lab.path("ssh/user.pub")).expect("made");
+        fs::write(self.lab.path("ssh/authorized"), format!("{options} {key}")).expect("written");
+    }
+
+    /// The binary under test, on the other end of the namespace's loopback.
+    pub(crate) fn iotax(&self) -> Command {
+        let plain = client(&self.lab);
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", self.child.id())).arg(plain.get_program());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.current_dir(self.lab.path(""));
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.iotax().args(arguments).output().expect("iotax starts")
+    }
+
+    /// A path of the lab as it is called from elsewhere.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("ssh://root@127.0.0.1:{PORT}{}", self.lab.path(path).display())
+    }
+
+    /// Kills what runs in its sessions, and the sessions.
+    pub(crate) fn kill_sessions(&self) {
+        // The children of what has ended are nobody's: those that are to be killed are found first.
+        for pid in descendants(self.child.id()) {
+            let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Kills the sessions and nothing that runs in them: what a connection that is lost comes to.
+    pub(crate) fn cut_connections(&self) {
+        for pid in children(self.child.id()) {
+            let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+
+    /// Asserts that nothing is left, on either side.
+    pub(crate) fn assert_nothing_left(&self) {
+        self.lab.assert_nothing_left();
+        for dir in ["cache", "tmp"] {
+            let left: Vec<PathBuf> = fs::read_dir(self.lab.path(dir))
+                .expect("there")
+                .map(|entry| entry.expect("read").path())
+                .collect();
+            assert_eq!(left, Vec::<PathBuf>::new(), "left on the other side");
+        }
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.kill_sessions();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What every sshd here is told; all else is let in by key alone.
+pub(crate) fn sshd_config(host_key: &str) -> String {
+    format!("HostKey {host_key}\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n")
+}
+
+/// Makes a host's key and a user's, in `ssh` of the lab, and an ssh that knows both and nothing else.
+pub(crate) fn make_client(lab: &Lab, port: u16) {
+    let place = lab.path("").display().to_string();
+    fs::create_dir(lab.path("ssh")).expect("made");
+    ["host", "user"].iter().for_each(|key| make_key(&lab.path("ssh").join(key)));
+    let write = |name: &str, content: &str| {
+        fs::write(lab.path("ssh").join(name), content.replace("LAB/", &place)).expect("written");
+    };
+    write(
+        "config",
+        "Host *\nIdentityFile LAB/ssh/user\nIdentitiesOnly yes\nGlobalKnownHostsFile none\n\
+         UserKnownHostsFile LAB/ssh/known\n",
+    );
+    let host_key = fs::read_to_string(lab.path("ssh/host.pub")).expect("made");
+    write("known", &format!("[127.0.0.1]:{port} {host_key}"));
+    // ssh finds its configuration by the user's entry in passwd, whatever HOME is.
+    write(
+        "ssh",
+        &format!("#!/bin/sh\nexec {} -F LAB/ssh/config $SSH_OPTIONS \"$@\"\n", find("ssh").display()),
+    );
+    fs::set_permissions(lab.path("ssh/ssh"), fs::Permissions::from_mode(0o755)).expect("a program");
+}
+
+/// The binary under test with that ssh.
+pub(crate) fn client(lab: &Lab) -> Command {
+    let mut command = lab.iotax();
+    let path = std::env::var("PATH").expect("a path");
+    command.env("PATH", format!("{}:{path}", lab.path("ssh").display()));
+    command
+}
+
+/// A key without a passphrase.
+fn make_key(path: &Path) {
+    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).output();
+    let made = made.expect("ssh-keygen starts");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+}
+
+/// sshd insists on being started by its full path.
+fn find(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").expect("a path");
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
+        .expect("found before")
+}
+
+/// The processes that a process started and that still run.
+fn children(parent: u32) -> Vec<u32> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let Ok(mut file) = fs::File::open(format!("/proc/{pid}/stat")) else { return false };
+        let mut stat = String::new();
+        let _ = file.read_to_string(&mut stat);
+        // The name in parentheses may contain anything; the parent is the second field after it.
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
+        fields.and_then(|mut fields| fields.nth(1)?.parse().ok()) == Some(parent)
+    })
+    .collect()
+}
+
+/// The processes that a process started, and those that they did, from the top down.
+fn descendants(parent: u32) -> Vec<u32> {
+    let mut found = children(parent);
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children(found[next]));
+        next += 1;
+    }
+    found
+}
