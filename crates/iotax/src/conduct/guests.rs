@@ -203,7 +203,11 @@ impl Guests {
             initramfs: boot.initramfs.clone(),
             image: built.path.clone(),
             format: built.format,
-            part: on_device.then_some(Part { offset: built.offset, size: built.size }),
+            part: on_device.then_some(Part {
+                offset: built.offset,
+                size: target.spec.disk_size(built.size),
+                writable: built.writable,
+            }),
             l2_cache_size: target.spec.file.as_ref().and_then(|file| file.l2_cache_size),
             kernel_parameters: String::new(),
             run_dir,

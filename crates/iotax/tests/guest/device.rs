@@ -51,7 +51,7 @@ fn guests_have_a_part_of_a_block_device_and_touch_no_more() {
     let Some(device) = Loop::over(rig.dir.path().join("device"), 3 * SIZE.0) else { return };
     // Two at once, as two rungs of a ladder are; QEMU must not refuse the second.
     let boot = |name: &str, spec: GuestSpec| {
-        let part = Some(image::Part { offset: SIZE, size: SIZE });
+        let part = Some(image::Part { offset: SIZE, size: SIZE, writable: true });
         let config = GuestConfig { image: device.node.clone(), part, spec, ..rig.config(name) };
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         guest.wait_ready(BOOT).expect("ready");

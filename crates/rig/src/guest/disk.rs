@@ -54,7 +54,7 @@ impl Disk<'_> {
         let mut below = Value::Null;
         for (depth, image) in self.chain.iter().enumerate().rev() {
             let cache = json!({ "direct": spec.cache.direct(), "no-flush": spec.cache.no_flush() });
-            let read_only = depth > 0;
+            let read_only = depth > 0 || image.part.is_some_and(|part| !part.writable);
             let mut node = json!({
                 "driver": image.format.word(),
                 "read-only": read_only,
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_part_of_a_block_device_is_opened_as_one_and_shared() {
-        let part = Some(Part { offset: Bytes(1 << 20), size: Bytes(4097) });
+        let part = Some(Part { offset: Bytes(1 << 20), size: Bytes(4097), writable: false });
         let chain = [Image { path: "/dev/sdx".into(), format: Format::Raw, part }];
         let disk = Disk { chain: &chain, l2_cache_size: None };
         let node = disk.node("image0", &GuestSpec::default());

@@ -51,6 +51,8 @@ pub struct Part {
     pub offset: Bytes,
     /// Its length. A guest's disk has whole sectors of 512 bytes: it may be longer by the rest of one.
     pub size: Bytes,
+    /// Whether the guest may write it. What was not named to be overwritten is not even opened for writing.
+    pub writable: bool,
 }
 
 /// Creates an image of `size` bytes as the guest sees it. The file must not exist.

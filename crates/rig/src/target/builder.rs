@@ -62,7 +62,10 @@ impl Builder {
         }
         let Some(file) = &spec.file else {
             let ground = self.ground(spec, ledger)?;
-            return Ok(self.on(ground));
+            let built = self.on(ground);
+            // Beside the area there is the rest of the filesystem that the guest makes.
+            let in_guest = spec.guest.as_ref().is_some_and(|guest| guest.filesystem.is_some());
+            return Ok(if in_guest { Built { size: self.size, ..built } } else { built });
         };
         let mut origin = None;
         let directory = match (&spec.filesystem, &file.dir) {

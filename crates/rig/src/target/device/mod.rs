@@ -139,7 +139,8 @@ pub fn check_sharing(plan: &Plan) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
     for target in plan.everything() {
         let Some(device) = target.device.as_ref().map(|path| number(path)).transpose()? else { continue };
-        let alone = target.filesystem.is_some() && target.lvm.is_none();
+        let in_guest = target.guest.as_ref().is_some_and(|guest| guest.filesystem.is_some());
+        let alone = (target.filesystem.is_some() || in_guest) && target.lvm.is_none();
         match seen.insert(device, (&target.name, alone)) {
             Some((other, other_alone)) if alone || other_alone => {
                 return Err(Refusal::input(format!(

@@ -110,7 +110,7 @@ impl Volumes {
             self.groups.insert(place.clone(), standing);
         }
         let standing = self.groups.get_mut(&place).expect("inserted above");
-        let allocation = Allocation::of(spec, self.size, standing.extent);
+        let allocation = Allocation::of(spec, spec.disk_size(self.size), standing.extent);
         let name = match &standing.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
             _ => {

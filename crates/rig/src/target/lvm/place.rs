@@ -49,7 +49,8 @@ impl Sharing {
     /// Whether it takes the volume that all plain targets of a place have: what is never measured at the same time.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
         let plain = spec.lvm.as_ref().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
-        let alone = spec.guest.as_ref().is_none_or(|guest| guest.count == 1);
+        // A filesystem that a guest has made must not be written over by the next.
+        let alone = spec.guest.as_ref().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
         plain && alone && spec.filesystem.is_none() && !self.noisy.contains(&spec.name)
     }
 }

@@ -141,7 +141,7 @@ pub fn possible() -> Result<(), Refusal> {
 
 /// What all targets of a place take together, in extents.
 fn demand(specs: &[&TargetSpec], sharing: &Sharing, size: Bytes, extent: u64) -> u64 {
-    let take = |spec: &&TargetSpec| Allocation::of(spec, size, extent).extents(extent);
+    let take = |spec: &&TargetSpec| Allocation::of(spec, spec.disk_size(size), extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);
     let own = specs.iter().filter(|spec| !sharing.shares(spec));
     let copies = |spec: &&TargetSpec| spec.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
