@@ -54,6 +54,11 @@ impl Lab {
         self.root.path().join(name)
     }
 
+    /// Where the binary under test has its sockets and mounts.
+    pub(crate) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// The binary under test, which knows no other home than the lab.
     pub(crate) fn iotax(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_iotax"));

@@ -64,7 +64,7 @@ impl Scene {
         assert_eq!(left, ["note"], "{after}");
         assert_eq!(fs::read_to_string(dir.join("note")).expect("there"), NOTE, "{after}");
         assert_eq!(uses_of(&self.lab.path("")), Vec::<String>::new(), "{after}");
-        assert_eq!(uses_of(std::path::Path::new("/iotax-")), Vec::<String>::new(), "{after}");
+        assert_eq!(uses_of(self.lab.scratch()), Vec::<String>::new(), "{after}");
         assert_eq!(self.device.signatures(), "", "{after}");
     }
 

@@ -29,7 +29,7 @@ impl Fault {
         std::env::var(VARIABLE).map_or(Ok(Self::default()), |text| Self::parse(&text))
     }
 
-    fn parse(text: &str) -> io::Result<Self> {
+    pub(super) fn parse(text: &str) -> io::Result<Self> {
         let bad = || {
             let accepted = "accepted: kill@N, kill-after@N or error@N, N from 1";
             io::Error::new(io::ErrorKind::InvalidInput, format!("{VARIABLE}={text:?}: {accepted}"))

@@ -89,6 +89,35 @@ fn a_line_cut_short_by_a_crash_is_passed_over() {
 }
 
 #[test]
+fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "full").expect("ledger");
+    ledger.make_file(&work.join("a")).expect("file");
+    ledger.fault = Fault::parse("error@1").expect("valid");
+    let error = ledger.make_file(&work.join("b")).expect_err("full");
+    assert!(std::error::Error::source(&error).is_some_and(|why| why.to_string().contains("No space left")));
+    ledger.make_file(&work.join("c")).expect("room again");
+    drop(ledger);
+    let cleaned = clean(&state).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.unreadable.len()), (2, 0, 0));
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+}
+
+#[test]
+fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "full").expect("ledger");
+    ledger.make_file(&work.join("a")).expect("file");
+    ledger.fault = Fault::parse("error@1").expect("valid");
+    let (undone, failed) = ledger.undo_all();
+    assert_eq!((undone.len(), failed.len()), (1, 0));
+    assert_eq!(
+        (fs::read_dir(&work).expect("work").count(), fs::read_dir(&state).expect("state").count()),
+        (0, 0)
+    );
+}
+
+#[test]
 fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
     let (_temp, state, work) = scene();
     for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {

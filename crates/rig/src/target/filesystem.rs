@@ -147,27 +147,35 @@ pub struct Made {
 impl Made {
     /// Wipes its signature if it is still this filesystem's.
     pub(crate) fn wipe(&self) -> io::Result<()> {
-        match fs::metadata(&self.device) {
-            Ok(found) if found.file_type().is_block_device() => {}
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => return Ok(()),
-        }
-        if !self.is_there()? {
-            return Ok(());
-        }
+        let Some(device) = self.locate()? else { return Ok(()) };
         until_free(|| {
             let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
-            File::options().read(true).custom_flags(flags).open(&self.device).map(drop)
+            File::options().read(true).custom_flags(flags).open(&device).map(drop)
         })
         .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
         let only = ["--all", "--types", self.kind.word()];
-        let words = only.iter().map(AsRef::as_ref).chain([self.device.as_os_str()]);
+        let words = only.iter().map(AsRef::as_ref).chain([device.as_os_str()]);
         signature::WIPEFS.run(words).map_err(io::Error::other)?;
         Ok(())
     }
 
-    fn is_there(&self) -> io::Result<bool> {
-        let found = signature::read(&self.device).map_err(io::Error::other)?;
+    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if none does any more.
+    fn locate(&self) -> io::Result<Option<PathBuf>> {
+        let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
+        for device in [&self.device, &by_uuid] {
+            let is_device = fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
+            if is_device && self.is_on(device)? {
+                return Ok(Some(device.clone()));
+            }
+        }
+        if self.device.exists() {
+            return Ok(None);
+        }
+        Err(io::Error::other("the device is not there, so what was made on it stays; plug it in again"))
+    }
+
+    fn is_on(&self, device: &Path) -> io::Result<bool> {
+        let found = signature::read(device).map_err(io::Error::other)?;
         Ok(found.iter().any(|signature| {
             signature.kind == self.kind.word() && signature.uuid.as_deref() == Some(&self.uuid)
         }))
