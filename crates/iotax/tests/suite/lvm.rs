@@ -227,7 +227,8 @@ fn a_fault_at_any_line_of_the_ledger_leaves_nothing() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab);
     put_plan(&mut lab, STACKS);
-    for (kind, expected) in [("kill", "137"), ("kill-after", "137"), ("error", "4")] {
+    // A line that cannot be written fails what it announces; that something is undone need not be written down to be true.
+    for (kind, expected, least) in [("kill", "137", 20), ("kill-after", "137", 20), ("error", "4", 10)] {
         let mut line = 0;
         loop {
             line += 1;
@@ -246,7 +247,7 @@ fn a_fault_at_any_line_of_the_ledger_leaves_nothing() {
             }
         }
         eprintln!("{kind}: {line} lines");
-        assert!(line > 15, "{kind}: {line} lines are too few for these stacks");
+        assert!(line > least, "{kind}: {line} lines are too few for these stacks");
     }
 }
 
@@ -282,6 +283,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_touched() {
     refused(&mut lab, &on("/dev/vdb"), "8m", "4", &["vdb is held by", "users-data"]);
     refused(&mut lab, &on("/dev/vdd"), "8m", "4", &["LVM2_member"]);
     before.assert_nothing_changed(&mut lab, "refusals of LVM's own");
+    lab.sh("export DM_DISABLE_UDEV=1");
     lab.map("mapped", &["0 131072 linear /dev/vdc 0".to_owned()]);
     refused(&mut lab, &on("/dev/vdc"), "8m", "4", &["vdc is held by", "mapped"]);
     lab.sh("mkfs.ext4 -q /dev/mapper/mapped && mount /dev/mapper/mapped /mnt");
