@@ -98,7 +98,7 @@ fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
     assert!(std::error::Error::source(&error).is_some_and(|why| why.to_string().contains("No space left")));
     ledger.make_file(&work.join("c")).expect("room again");
     drop(ledger);
-    let cleaned = clean(&state).expect("cleaned");
+    let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.unreadable.len()), (2, 0, 0));
     assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
 }
