@@ -196,7 +196,7 @@ fn what_stands_in_the_way_is_quoted_with_a_remedy() {
     refused("ssh://root@127.0.0.1:1/x", "", &[], &["Connection refused", "does sshd run there"]);
     let url = sshd.url("work/new");
     refused(&url, "-o UserKnownHostsFile=none", &[], &["Host key verification failed", "connect to it once"]);
-    refused(&url, "-o IdentityFile=none", &[], &["Permission denied (publickey", "give ssh a key"]);
+    refused(&url, "-o PubkeyAuthentication=no", &[], &["Permission denied (publickey", "give ssh a key"]);
 
     sshd.let_in("command=\"echo This account is currently not available.\"");
     refused(&url, "", &[], &["This account is currently not available", "needs a POSIX shell"]);

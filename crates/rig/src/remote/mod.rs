@@ -71,9 +71,14 @@ impl Program {
     /// Reads it once.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bytes = fs::read(path)?;
-        let hex: Vec<String> = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { path: path.to_owned(), length: bytes.len() as u64, sha256: hex.concat() })
+        Ok(Self { path: path.to_owned(), length: bytes.len() as u64, sha256: sha256(&bytes) })
     }
+}
+
+/// As sha256sum(1) prints it.
+fn sha256(bytes: &[u8]) -> String {
+    let hex: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    hex.concat()
 }
 
 /// How a machine is entered.

@@ -59,8 +59,7 @@ impl Machine {
             .expect("the shell starts");
         let mut stdin = child.stdin.take().expect("piped");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let sha256 = Sha256::digest(PROGRAM);
-        let sha256 = sha256.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
+        let sha256 = sha256(PROGRAM.as_bytes());
         let call = format!("enter {TAG} {sha256} {} '{leave}' '{sudo}'\n", PROGRAM.len());
         stdin.write_all(format!("{ENTER}{call}").as_bytes()).expect("written");
         let (mut line, before) = (String::new(), self.cache());
