@@ -36,7 +36,8 @@ pub fn build(
     ledger: &mut Ledger,
 ) -> Result<(PathBuf, Option<Warning>), BuildError> {
     let found = fs::metadata(file).map_err(BuildError::file(file))?;
-    let attached = Attached { file: file.to_owned(), device: found.dev(), inode: found.ino() };
+    let attached =
+        Attached { file: file.to_owned(), device: found.dev(), inode: found.ino(), boot_id: boot_id() };
     ledger.will(Effect::Loop(attached))?;
     let direct = format!("--direct-io={}", if spec.direct_io { "on" } else { "off" });
     let said =
@@ -70,6 +71,12 @@ pub struct Attached {
     pub device: u64,
     /// As stat(2) has it.
     pub inode: u64,
+    /// The kernel's, of when it was attached: no loop device outlives its kernel, and numbers then mean other things.
+    pub boot_id: Option<String>,
+}
+
+fn boot_id() -> Option<String> {
+    text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
 /// A line of `losetup --list`.
@@ -91,6 +98,9 @@ struct Listing {
 impl Attached {
     /// Detaches the file's loop devices and waits until they are free.
     pub(crate) fn detach(&self) -> io::Result<()> {
+        if self.boot_id != boot_id() {
+            return Ok(());
+        }
         for node in self.nodes()? {
             LOSETUP.run(["--detach", &node]).map_err(io::Error::other)?;
         }
