@@ -92,7 +92,7 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
     for part in to {
         let Some(was) = find(from, &part.kind).map(|i| &from[i]) else { continue };
         let new = part.settings.keys().filter(|key| !was.settings.contains_key(*key));
-        let differs = |key: &&String| was.settings.get(*key) != part.settings.get(*key);
+        let differs = |key: &&String| was.differs(part, key);
         other.extend(was.settings.keys().chain(new).filter(differs).map(|key| (was, part, key.as_str())));
     }
     let candidate = |change, loose, name| Some(Candidate { from: 0, to: 0, change, loose, name });
@@ -110,7 +110,7 @@ fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
             candidate(Change::Layer { height, kind: part.kind.clone() }, loose, part.name.clone())
         }
         ([], &[(was, part, key)]) => {
-            let value = |part: &Part| part.settings.get(key).cloned();
+            let value = |part: &Part| part.value(key).cloned();
             let name = in_words(key, value(was), value(part));
             candidate(Change::Setting { kind: part.kind.clone(), key: key.into() }, false, name)
         }

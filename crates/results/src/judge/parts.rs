@@ -19,18 +19,30 @@ pub(super) struct Part {
     pub(super) name: String,
     /// The plan's keys for it; what the plan leaves open is absent.
     pub(super) settings: BTreeMap<String, String>,
+    /// What holds for keys that the plan may leave open, where other keys decide it.
+    open: BTreeMap<&'static str, String>,
 }
 
 impl Part {
+    /// What holds for a key, as far as the plan alone decides it.
+    pub(super) fn value(&self, key: &str) -> Option<&String> {
+        self.settings.get(key).or_else(|| self.open.get(key))
+    }
+
+    /// Whether a key is set otherwise than in another part of this kind. What follows from another key is not.
+    pub(super) fn differs(&self, other: &Self, key: &str) -> bool {
+        self.settings.get(key) != other.settings.get(key) && self.value(key) != other.value(key)
+    }
+
     /// A layer without settings, whose name tells it from others.
     fn plain(name: impl Into<String>) -> Self {
         let name = name.into();
-        Self { kind: name.clone(), name, settings: BTreeMap::new() }
+        Self { kind: name.clone(), name, settings: BTreeMap::new(), open: BTreeMap::new() }
     }
 
     /// A layer whose settings are the keys of `spec` but for those that are layers of their own.
     fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
-        Self { kind: kind.into(), name: name.into(), settings: settings(spec, without) }
+        Self { kind: kind.into(), settings: settings(spec, without), ..Self::plain(name) }
     }
 }
 
@@ -70,7 +82,10 @@ pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
         parts.push(Part::new("loop", "loop device", over, &[]));
     }
     if let Some(guest) = &target.guest {
-        parts.push(Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]));
+        let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);
+        let open =
+            [("machine", guest.machine_type().to_string()), ("iothread", guest.iothreads().to_string())];
+        parts.push(Part { open: BTreeMap::from(open), ..part });
         if let Some(filesystem) = guest.filesystem {
             let mut part = Part::plain(format!("{filesystem} in the guest"));
             part.kind = "guest filesystem".into();

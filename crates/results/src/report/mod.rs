@@ -8,8 +8,7 @@ pub mod words;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use iotax_model::{TargetSpec, Workload};
-use serde::Serialize;
+use iotax_model::Plan;
 
 use crate::store::Run;
 
@@ -22,27 +21,9 @@ pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
 }
 
-/// The form of a plan file.
-#[derive(Serialize)]
-struct PlanFile<'a> {
-    name: &'a str,
-    repeat: u32,
-    baseline: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<u64>,
-    target: &'a [TargetSpec],
-    workload: &'a [Workload],
-}
-
 /// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers
 /// (2^63 - 1) is left out.
 pub fn plan_toml(run: &Run) -> Result<String, toml::ser::Error> {
-    toml::to_string(&PlanFile {
-        name: &run.plan.name,
-        repeat: run.plan.repeat,
-        baseline: &run.plan.baseline,
-        seed: Some(run.seed).filter(|seed| i64::try_from(*seed).is_ok()),
-        target: &run.plan.targets,
-        workload: &run.plan.workloads,
-    })
+    let seed = Some(run.seed).filter(|seed| i64::try_from(*seed).is_ok());
+    Plan { seed, ..run.plan.clone() }.to_toml()
 }

@@ -93,6 +93,9 @@ fn every_layer_and_setting_has_its_words() {
         (guest(""), guest("bus = \"nvme\""), "nvme instead of virtio-blk"),
         (guest(""), guest("machine = \"pc\""), "pc instead of q35"),
         (guest(""), guest("iothread = false"), "iothread=0 instead of 1"),
+        // A bus brings its machine and its threads along.
+        (guest(""), guest("bus = \"ide\""), "ide instead of virtio-blk"),
+        (guest("iothread = false"), guest("bus = \"sata\""), "sata instead of virtio-blk"),
         (guest(""), guest("queues = 2"), "queues=2 instead of default"),
         (guest(""), guest("discard = \"ignore\""), "discard=ignore instead of unmap"),
         (guest(""), guest("kernel = \"/boot/k\""), "kernel=/boot/k instead of default"),
@@ -124,6 +127,7 @@ fn what_differs_in_two_things_or_in_its_place_has_no_edge() {
         (DIR.into(), DIR.replace("/srv", "/other")),
         (DIR.into(), DIR.into()),
         (DIR.into(), format!("{DIR}\nloop = {{}}\nguest = {{}}")),
+        (format!("{DIR}\nguest = {{}}"), format!("{DIR}\nguest = {{ machine = \"q35\", iothread = 1 }}")),
         (format!("{DIR}\nguest = {{}}"), format!("{DIR}\nguest = {{ vcpus = 2, memory = \"1GiB\" }}")),
         ("device = \"/dev/sda\"".into(), "device = \"/dev/sdb\"\nlvm = {}".into()),
     ] {

@@ -151,9 +151,10 @@ fn no_figure_is_not_a_number() {
 
 #[test]
 fn the_plan_reads_back() {
-    let run = ladder(false);
-    let text = plan_toml(&run).expect("TOML");
-    assert_eq!(Plan::from_toml(&text).expect("a plan"), Plan { seed: Some(run.seed), ..run.plan });
+    for run in [ladder(false), crowd()] {
+        let text = plan_toml(&run).expect("TOML");
+        assert_eq!(Plan::from_toml(&text).expect("a plan"), Plan { seed: Some(run.seed), ..run.plan });
+    }
 }
 
 #[test]
