@@ -9,11 +9,12 @@ use iotax_model::plan::{self, Axis, LeftOut, Plan, Reading};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::workload::Workload;
+use iotax_rig::ledger::Ledger;
 use iotax_rig::target::device::Permission;
 use iotax_rig::target::preflight::{self, Needs};
 use serde_json::{Value, json};
 
-use super::args::{Guest, Instead, Overwrite};
+use super::args::{self, Guest, Instead, Overwrite};
 use super::say::{print_line, say};
 use super::session::make_absolute;
 use super::{Failure, OrExit};
@@ -28,7 +29,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check a plan, and whether this machine can carry it out; nothing is touched
+    /// Check a plan, and whether this machine can carry it out: its directories and devices, QEMU and guests' kernels
     Check {
         /// The plan (TOML)
         plan: PathBuf,
@@ -89,7 +90,11 @@ fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<()
     let needs = preflight::check(&plan, permission)
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
     if plan.everything().any(|target| target.guest.is_some()) {
-        conduct::guests_possible(&guest.options()).or_exit(Exit::Environment)?;
+        let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
+        let mut ledger = Ledger::create(&args::ledger_dir()?, &tag).or_exit(Exit::Environment)?;
+        let checked = conduct::check_guests(&guest.options(), &plan, &tag, &mut ledger);
+        ledger.undo_all();
+        checked.or_exit(Exit::Environment)?;
     }
     say_left_out(&reading.left_out);
     print_line!("{}", price(&plan, &space(&needs)));

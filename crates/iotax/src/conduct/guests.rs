@@ -86,23 +86,9 @@ impl Guests {
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let begun = Instant::now();
-        possible(options)?;
-        let named: Vec<(&str, &GuestSpec)> = plan
-            .everything()
-            .filter_map(|target| Some((target.name.as_str(), target.guest.as_ref()?)))
-            .collect();
-        let marker = format!("iotax-{tag}-able");
-        let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
-        let able = Able::ask(named.iter().map(|(_, spec)| *spec), &marker)?;
-        ledger.forget(asked)?;
-        let mut kernels = BTreeMap::new();
-        for (name, spec) in named {
-            let kernel = check(spec, options, &able).with_context(|| format!("target {name:?}"))?;
-            kernels.insert(boot_key(spec), (kernel, spec));
-        }
-        if let Some(available) = facts::memory_available(Path::new("/")) {
-            memory::check(plan, available)?;
-        }
+        let (able, known) = known(options, plan, tag, ledger)?;
+        let kernels: BTreeMap<_, _> =
+            known.into_iter().map(|(spec, kernel)| (boot_key(spec), (kernel, spec))).collect();
 
         let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
         ledger.make_private_directory(&run_dir)?;
@@ -228,6 +214,40 @@ impl Guests {
         target.machine = Some(Machine { guest, hello, accel: self.accel, boot_ns });
         Ok(())
     }
+}
+
+/// Refuses a plan whose guests cannot be booted here; nothing is left behind.
+pub(crate) fn check_all(
+    options: &GuestOptions,
+    plan: &Plan,
+    tag: &str,
+    ledger: &mut Ledger,
+) -> anyhow::Result<()> {
+    known(options, plan, tag, ledger).map(drop)
+}
+
+/// What QEMU says of itself, and the kernel of each of a plan's guests, all of which can be booted.
+fn known<'a>(
+    options: &GuestOptions,
+    plan: &'a Plan,
+    tag: &str,
+    ledger: &mut Ledger,
+) -> anyhow::Result<(Able, Vec<(&'a GuestSpec, Kernel)>)> {
+    possible(options)?;
+    let specs = || plan.everything().filter_map(|target| Some((&target.name, target.guest.as_ref()?)));
+    let marker = format!("iotax-{tag}-able");
+    let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
+    let able = Able::ask(specs().map(|(_, spec)| spec), &marker)?;
+    ledger.forget(asked)?;
+    let kernel = |(name, spec)| {
+        let kernel = check(spec, options, &able).with_context(|| format!("target {name:?}"))?;
+        Ok((spec, kernel))
+    };
+    let kernels = specs().map(kernel).collect::<anyhow::Result<_>>()?;
+    if let Some(available) = facts::memory_available(Path::new("/")) {
+        memory::check(plan, available)?;
+    }
+    Ok((able, kernels))
 }
 
 /// Refuses a guest that this QEMU or its kernel cannot carry; returns the kernel.

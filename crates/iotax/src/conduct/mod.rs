@@ -31,7 +31,7 @@ use iotax_rig::link::{Interrupt, Link, LinkError};
 use iotax_rig::target::Builder;
 use iotax_rig::target::device::Permission;
 
-pub(crate) use guests::{GuestOptions, Guests, possible as guests_possible};
+pub(crate) use guests::{GuestOptions, Guests, check_all as check_guests, possible as guests_possible};
 pub(crate) use outpost::{Outposts, RemoteOptions};
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};

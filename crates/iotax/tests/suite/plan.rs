@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use iotax_model::Plan;
+use iotax_model::target::{Bus, GuestSpec};
+use iotax_rig::guest::kernel::Kernel;
+use iotax_rig::guest::modules;
 use serde_json::Value;
 
 use crate::lab::{GUESTS, Lab, needs, text};
@@ -224,17 +227,24 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
 
 /// Carries out a worked plan in its short form, in the lab's directory.
 fn carried_out(name: &str) {
+    carried_out_with(name, &[], |text| text);
+}
+
+fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String) {
     if !needs(GUESTS) {
         return;
     }
     let lab = Lab::new();
-    let path = examples_path(name);
-    let plan = Plan::from_toml(&fs::read_to_string(&path).expect("readable")).expect("a plan");
+    let text_of_plan = edit(fs::read_to_string(examples_path(name)).expect("readable"));
+    let plan = Plan::from_toml(&text_of_plan).expect("a plan");
+    let path = lab.path(name);
+    fs::write(&path, text_of_plan).expect("written");
     let output = lab
         .iotax()
         .current_dir(lab.work())
         .arg("run")
         .arg(path)
+        .args(flags)
         .args(["--repeat", "1", "--runtime", "200ms", "--ramp-time", "0s", "--size", "32m"])
         .args(["--yes", "--json", "-"])
         .output()
@@ -263,7 +273,22 @@ fn cache_modes() {
 
 #[test]
 fn bus_types() {
-    carried_out("bus-types.toml");
+    // Debian's kernel for clouds, which guests boot where it is there, has no AHCI.
+    let sata = GuestSpec { bus: Bus::Sata, ..GuestSpec::default() };
+    let has_ahci = |image: &PathBuf| {
+        Kernel::find(Path::new("/"), "", Some(image), None)
+            .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata)).is_ok())
+    };
+    let images = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
+    if let Some(image) = images.into_iter().find(has_ahci) {
+        let image = image.display().to_string();
+        carried_out_with("bus-types.toml", &["--kernel", &image], |text| text);
+        return;
+    }
+    let reason = "no kernel in /boot has AHCI (Debian: linux-image-amd64)";
+    assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
+    eprintln!("skipped: the bus sata: {reason}");
+    carried_out_with("bus-types.toml", &[], |text| text.replace(", \"sata\"", ""));
 }
 
 #[test]
