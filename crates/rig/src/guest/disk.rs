@@ -37,7 +37,7 @@ impl Disk<'_> {
             && self.chain[0].part.is_some()
         {
             // With the guests of other targets on it, of which one at a time runs: QEMU would refuse all but the first.
-            disk["share-rw"] = json!("on");
+            disk["share-rw"] = json!(true);
         }
         for device in devices {
             add("-device", device.to_string());
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!((&node["offset"], &node["size"]), (&json!(1 << 20), &json!(4608)));
         let arguments = disk.arguments(&GuestSpec::default());
         assert!(
-            arguments.last().is_some_and(|device| device.contains(r#""share-rw":"on""#)),
+            arguments.last().is_some_and(|device| device.contains(r#""share-rw":true"#)),
             "{arguments:?}"
         );
     }
