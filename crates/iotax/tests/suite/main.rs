@@ -8,6 +8,7 @@ mod fallback;
 mod faults;
 mod fio;
 mod ground_truth;
+mod guests;
 mod lab;
 mod lab_guest;
 mod ladder;

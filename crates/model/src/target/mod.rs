@@ -74,6 +74,12 @@ impl TargetSpec {
         Remote::parse(&self.path.as_ref()?.to_string_lossy()).ok()
     }
 
+    /// The filesystem that its guest makes on its disk.
+    #[must_use]
+    pub fn filesystem_in_guest(&self) -> Option<GuestFs> {
+        self.guest.as_ref()?.filesystem
+    }
+
     /// How large the disk must be for an area of `size` to be measured: a filesystem made in a guest takes its part.
     #[must_use]
     pub fn disk_size(&self, size: Bytes) -> Bytes {
@@ -122,8 +128,7 @@ impl TargetSpec {
         }
         self.guest.as_ref().map_or(Ok(()), GuestSpec::check)?;
         let snapshot = self.file.as_ref().and_then(|file| file.snapshot);
-        if snapshot == Some(Snapshot::External) && self.guest.as_ref().is_some_and(|g| g.filesystem.is_some())
-        {
+        if snapshot == Some(Snapshot::External) && self.filesystem_in_guest().is_some() {
             return Err(
                 "snapshot = \"external\" takes the disk back to what it was, which a filesystem mounted in the guest \
                  does not survive; use snapshot = \"internal\", or leave guest.filesystem out"

@@ -22,7 +22,7 @@ pub fn check(plan: &Plan, available: Bytes) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::environment(format!(
-        "{count} guests run side by side and take {}; {} of memory are available, of which 10% or 1 GiB ({}) stay free. Give \
+        "the guests ({count} in all) run side by side and take {}; {} of memory are available, of which 10% or 1 GiB ({}) stay free. Give \
          the guests less memory (memory = \"256m\" is the least), or measure fewer of them in one run",
         human::bytes(need),
         human::bytes(available.0),
@@ -48,7 +48,7 @@ mod tests {
         assert!(check(&three, Bytes(4 << 30)).is_ok(), "to the last byte");
         let refusal = check(&three, Bytes((4 << 30) - 1)).expect_err("too little").to_string();
         for words in
-            ["3 guests", "take 3.00 GiB", "4.00 GiB of memory", "(1.00 GiB) stay free", "less memory"]
+            ["(3 in all)", "take 3.00 GiB", "4.00 GiB of memory", "(1.00 GiB) stay free", "less memory"]
         {
             assert!(refusal.contains(words), "{refusal}");
         }

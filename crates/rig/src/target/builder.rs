@@ -64,7 +64,7 @@ impl Builder {
             let ground = self.ground(spec, ledger)?;
             let built = self.on(ground);
             // Beside the area there is the rest of the filesystem that the guest makes.
-            let in_guest = spec.guest.as_ref().is_some_and(|guest| guest.filesystem.is_some());
+            let in_guest = spec.filesystem_in_guest().is_some();
             return Ok(if in_guest { Built { size: self.size, ..built } } else { built });
         };
         let mut origin = None;

@@ -79,10 +79,12 @@ fn check_layers(
     if let Some(path) = &target.device {
         device::check(target, plan, permission)?;
         let length = existing::length(path).map_err(|error| Refusal::environment(error.to_string()))?;
-        let in_guest = target.guest.as_ref().is_some_and(|guest| guest.filesystem.is_some());
+        let in_guest = target.filesystem_in_guest().is_some();
         match &target.filesystem {
             _ if target.lvm.is_some() => {}
-            Some(filesystem) => filesystem::check_room(filesystem.kind, plan.size(), path, length)?,
+            Some(filesystem) => {
+                filesystem::check_room(filesystem.kind, target.disk_size(plan.size()), path, length)?;
+            }
             None if in_guest && target.disk_size(plan.size()) > length => {
                 return Err(Refusal::input(format!(
                     "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",

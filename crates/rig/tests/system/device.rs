@@ -294,6 +294,18 @@ fn a_plan_says_before_anything_is_touched_what_a_device_is_not_for() {
     for (target, workload, permission, words) in [
         (device_key.clone(), "rw = 'write'", &none, format!("--overwrite {node}")),
         (format!("{device_key}\n{ext4}"), "size = '16m'", &none, format!("--overwrite {node}")),
+        (
+            format!("{device_key}\nguest = {{ filesystem = 'ext4' }}"),
+            "rw = 'read'\nsize = '4m'",
+            &none,
+            format!("--overwrite {node}"),
+        ),
+        (
+            format!("{device_key}\nguest = {{ filesystem = 'ext4' }}"),
+            "size = '16m'",
+            &named,
+            "less than the 145 MiB that \"t\" needs".to_owned(),
+        ),
         (format!("path = '{node}'"), "rw = 'write'", &none, format!("iotax bench {node} --overwrite {node}")),
         (device_key.clone(), "rw = 'read'", &both, "no target is on that device".to_owned()),
         (device_key.clone(), "size = '33m'", &named, "more than its length of 32.0 MiB".to_owned()),

@@ -94,7 +94,7 @@ pub struct Claim {
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = &spec.device else { return Ok(()) };
     number(path)?;
-    let makes = spec.lvm.is_some() || spec.filesystem.is_some();
+    let makes = spec.lvm.is_some() || spec.filesystem.is_some() || spec.filesystem_in_guest().is_some();
     let writes = plan.work_on(spec).iter().any(|workload| workload.rw.modifies());
     if !permission.allows(path) && !makes && !writes {
         return Ok(());
@@ -139,7 +139,7 @@ pub fn check_sharing(plan: &Plan) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
     for target in plan.everything() {
         let Some(device) = target.device.as_ref().map(|path| number(path)).transpose()? else { continue };
-        let in_guest = target.guest.as_ref().is_some_and(|guest| guest.filesystem.is_some());
+        let in_guest = target.filesystem_in_guest().is_some();
         let alone = (target.filesystem.is_some() || in_guest) && target.lvm.is_none();
         match seen.insert(device, (&target.name, alone)) {
             Some((other, other_alone)) if alone || other_alone => {

@@ -1,0 +1,123 @@
+//! Guests as a plan describes them: images, snapshots, buses and filesystems in one run, and what is refused before any of it.
+
+use serde_json::Value;
+
+use crate::lab::{GUESTS, Lab, needs, text};
+
+const PLAN: &str = r#"
+name = "presentations"
+repeat = 2
+seed = 5
+[defaults]
+size = "16m"
+runtime = "300ms"
+ramp_time = "0s"
+[[target]]
+name = "host"
+file = { dir = "WORK" }
+[[target]]
+name = "deep"
+file = { dir = "WORK", format = "qcow2", snapshot = "external", backing_depth = 3, cluster_size = "16k", l2_cache_size = "64k" }
+guest = { bus = "virtio-scsi", memory = "256m", cache = "writeback", aio = "threads" }
+[[target]]
+name = "within"
+file = { dir = "WORK", format = "qcow2", snapshot = "internal", cluster_size = "128k", extended_l2 = true, lazy_refcounts = true }
+guest = { filesystem = "ext4", memory = "256m", cache = "writeback", aio = "threads" }
+[[target]]
+name = "nvme"
+file = { dir = "WORK", preallocation = "falloc" }
+guest = { bus = "nvme", memory = "256m", cache = "writeback", aio = "threads", discard = "ignore" }
+[[workload]]
+rw = "randwrite"
+verify = "crc32c"
+"#;
+
+/// A target's layers above the host's, as `name: detail`.
+fn layers(json: &Value, target: &str) -> Vec<String> {
+    let targets = json["targets"].as_array().expect("targets");
+    let target = targets.iter().find(|found| found["name"] == target).expect("recorded");
+    let layers = target["layers"].as_array().expect("layers").iter();
+    let above = layers.skip_while(|layer| layer["kind"] != "image");
+    above
+        .map(|layer| {
+            format!("{}: {}", layer["name"].as_str().unwrap_or(""), layer["detail"].as_str().unwrap_or(""))
+        })
+        .collect()
+}
+
+#[test]
+fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() {
+    if !needs(GUESTS) || !needs(&["mkfs.ext4"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let plan = lab.plan(PLAN);
+    let json = lab.json(&[
+        "run",
+        plan.to_str().expect("utf-8"),
+        "--accel",
+        "tcg",
+        "--yes",
+        "--db",
+        lab.path("runs.db").to_str().expect("utf-8"),
+        "--json",
+        "-",
+    ]);
+    let measurements = json["measurements"].as_array().expect("measurements");
+    assert_eq!(measurements.len(), 8);
+    for measurement in measurements {
+        assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+        assert_eq!(measurement["verify"]["faults"].as_array().map_or(0, Vec::len), 0, "{measurement}");
+    }
+    let deep = layers(&json, "deep");
+    assert_eq!(
+        deep[..3],
+        [
+            "qcow2: preallocation=off cluster_size=16k l2_cache_size=64k not compressed",
+            "external snapshot: new before each measurement, 3 overlays deep",
+            "virtio-scsi: cache=writeback aio=threads iothread",
+        ]
+    );
+    let within = layers(&json, "within");
+    assert_eq!(
+        within[..3],
+        [
+            "qcow2: preallocation=off cluster_size=128k extended_l2 lazy_refcounts not compressed",
+            "internal snapshot: new before each measurement",
+            "virtio-blk: cache=writeback aio=threads iothread",
+        ]
+    );
+    assert!(within[3].starts_with("guest: q35, 1 vCPU, "), "{within:?}");
+    assert!(within[4].starts_with("ext4: ") && within.len() == 5, "{within:?}");
+    let nvme = layers(&json, "nvme");
+    assert_eq!(
+        nvme[..2],
+        ["raw: preallocation=falloc", "nvme: cache=writeback aio=threads discard=ignore"],
+        "{nvme:?}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn guests_that_cannot_be_are_refused_before_anything_is_made() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    for (keys, code, words) in [
+        ("bus = 'ide', machine = 'q35'", 2, "needs machine = \"pc\""),
+        ("cache = 'unsafe', aio = 'native'", 2, "not \"unsafe\""),
+        ("memory = '900TiB'", 4, "(1 in all) run side by side and take 900 TiB"),
+        ("kernel = '/no/kernel'", 4, "target \"vm\": --kernel /no/kernel"),
+    ] {
+        let plan = lab.plan(&format!(
+            "[[target]]\nname = 'vm'\nfile = {{ dir = 'WORK' }}\nguest = {{ {keys} }}\n\
+             [[workload]]\nrw = 'read'\nsize = '1m'\nruntime = '100ms'"
+        ));
+        let output = lab.run(&["run", plan.to_str().expect("utf-8"), "--yes"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{keys}: {said}");
+        assert!(said.contains(words), "{keys}: {said}");
+        lab.assert_nothing_left();
+    }
+}
