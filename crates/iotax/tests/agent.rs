@@ -114,7 +114,8 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
     let outcome = link.go(&job, LONG, &mut observe).expect("measured");
     assert!(outcome.tallies.ios() > 0 && begun.is_some());
     assert!(told.elapsed() >= Duration::from_millis(100), "it had begun before");
-    assert!(outcome.inside.is_none(), "the local agent's machine is the host");
+    // Every agent watches its machine; the conductor knows where that is the host, which it watches itself.
+    assert!(outcome.inside.is_some_and(|machine| machine.cpu.is_some()));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ChildStdout;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -142,6 +143,8 @@ fn converse(
                 patience = STEP + Duration::from_secs(program.length / SLOWEST);
             }
             Some(Heard::Line(line)) => return Err(refused(host, &line)),
+            // Ctrl-C where ssh asks ends ssh first.
+            None if interrupt.load(Ordering::Relaxed) => return Err(RemoteError::Interrupted),
             None => return Err(RemoteError::Ssh { host: host.clone(), said: session.words() }),
         }
     }
