@@ -407,7 +407,7 @@ mod each_rule_can_fail {
         };
         assert_eq!(check("agent.rs", "use iotax_engine::measure; use iotax_rig::monitor::Monitor;"), 0);
         assert_eq!(check("agent.rs", "use iotax_rig::{monitor};"), 0);
-        assert_eq!(check("agent/port.rs", "use iotax_rig::{monitor::{self, Monitor}, target};"), 1);
+        assert_eq!(check("agent/port.rs", "use iotax_rig::{monitor::{self, Monitor}, guest};"), 1);
         assert_eq!(check("agent.rs", "use iotax_rig as rig;"), 1);
         assert_eq!(check("init.rs", "fn f() { iotax_results::report() }"), 1);
         assert_eq!(check("conduct/run.rs", "use iotax_rig::target; use iotax_results::store;"), 0);
