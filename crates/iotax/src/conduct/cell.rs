@@ -59,8 +59,8 @@ impl Conductor<'_> {
             workload.ramp_time = Nanos(0);
         }
         for target in targets.iter_mut().chain(noise.iter_mut()) {
-            target.renew_snapshots(ledger)?;
-            target.resume()?;
+            let made_ready = target.renew_snapshots(ledger).and_then(|()| target.resume());
+            made_ready.with_context(|| format!("{} could not be made ready", target.spec.name))?;
         }
         let (mut host_cache, mut guest_cache) = (None, None);
         if workload.invalidate {

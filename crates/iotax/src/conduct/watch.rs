@@ -89,7 +89,8 @@ impl Host {
         let (mut stacks, mut threads) = (Vec::new(), Vec::new());
         for target in targets {
             stacks.push(stack::of_path(root, &target.built.path)?);
-            threads.extend(target.machine.as_mut().map(Machine::threads).transpose()?);
+            let of_guest = target.machine.as_mut().map(Machine::threads).transpose();
+            threads.extend(of_guest.with_context(|| format!("the guest of {}", target.spec.name))?);
         }
         let unique = |words: BTreeSet<String>| words.into_iter().collect::<Vec<_>>();
         let disks = unique(stacks.iter().flat_map(|stack| stack.disks.iter().cloned()).collect());

@@ -148,7 +148,7 @@ fn a_guest_that_is_killed_costs_one_measurement() {
         repeat = 2
         [defaults]
         size = "16m"
-        runtime = "2s"
+        runtime = "4s"
         ramp_time = "100ms"
         [[target]]
         name = "pair"
@@ -168,6 +168,8 @@ fn a_guest_that_is_killed_costs_one_measurement() {
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
     let begun = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("block 1/2"));
     assert!(begun, "the first block never began");
+    // In the middle of the window, or on a slow machine a little before it.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
     let first = guest_of(&lab, "-pair");
     rustix::process::kill_process(guest_of(&lab, "-pair+2"), rustix::process::Signal::KILL).expect("killed");
     let went_on = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("block 2/2"));
