@@ -225,6 +225,27 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
     assert_eq!(run["workloads"], ladder["workloads"]);
 }
 
+#[test]
+fn a_domains_disk_is_measured_beside_what_might_be_done_otherwise() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let work = lab.work();
+    let domain = lab.path("domain.xml");
+    fs::write(&domain, include_str!("../../../rig/tests/system/libvirt/cloud-image.xml")).expect("written");
+    let ladder = ["ladder", work.to_str().expect("utf-8"), "--like", domain.to_str().expect("utf-8")];
+    let short = ["--workloads", "randread-4k-qd1", "--repeat", "1", "--size", "16m", "--runtime", "200ms"];
+    let json = lab.json(&[&ladder[..], &short, &["--ramp-time", "0s", "--yes", "--json", "-"]].concat());
+    let measured = json["measurements"].as_array().expect("measurements").iter();
+    let mut measured: Vec<&str> = measured.filter_map(|measurement| measurement["target"].as_str()).collect();
+    measured.sort_unstable();
+    let rungs =
+        ["aio-io_uring", "bus-virtio-blk", "cache-none", "cache-none-aio-native", "format-raw", "host-file"];
+    assert_eq!(measured, [&rungs[..], &["like-cloud_test__1_"]].concat());
+    lab.assert_nothing_left();
+}
+
 /// Carries out a worked plan in its short form, in the lab's directory.
 fn carried_out(name: &str) {
     carried_out_with(name, &[], |text| text);

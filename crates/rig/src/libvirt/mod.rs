@@ -21,7 +21,7 @@ pub use alternatives::alternatives;
 const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
 
 /// Memory of a guest that measures a disk: what bypasses its page cache needs no more, and several run side by side.
-const MOST_MEMORY: Bytes = Bytes(2 << 30);
+const MOST_MEMORY: Bytes = Bytes(1 << 30);
 /// What a guest needs to boot.
 const LEAST_MEMORY: Bytes = Bytes(512 << 20);
 /// How many virtual CPUs a guest may have.

@@ -29,20 +29,20 @@ fn settings(domain: &Domain) -> String {
 #[test]
 fn every_setting_is_taken_from_where_it_stands() {
     for (xml, name, disk, expected) in [
-        (MANAGER, "debian12", "vda", "virtio-blk writeback threads unmap 0 - 2 2GiB q35 qcow2"),
-        (INSTALL, "db01", "vda", "virtio-blk none native ignore 1 4 8 2GiB q35 raw"),
-        (PROXMOX, "vm-101", "sda", "virtio-scsi none io_uring unmap 1 2 2 2GiB pc raw"),
-        (NOVA, "instance-0000002a", "vda", "virtio-blk none threads ignore 0 - 2 2GiB pc qcow2"),
-        (NOVA_RBD, "instance-0000002b", "vda", "virtio-blk writeback threads unmap 0 - 1 2GiB q35 raw"),
+        (MANAGER, "debian12", "vda", "virtio-blk writeback threads unmap 0 - 2 1GiB q35 qcow2"),
+        (INSTALL, "db01", "vda", "virtio-blk none native ignore 1 4 8 1GiB q35 raw"),
+        (PROXMOX, "vm-101", "sda", "virtio-scsi none io_uring unmap 1 2 2 1GiB pc raw"),
+        (NOVA, "instance-0000002a", "vda", "virtio-blk none threads ignore 0 - 2 1GiB pc qcow2"),
+        (NOVA_RBD, "instance-0000002b", "vda", "virtio-blk writeback threads unmap 0 - 1 1GiB q35 raw"),
         (CLOUD, "cloud test (1)", "hda", "ide writeback threads ignore 0 - 1 1GiB pc qcow2"),
-        (WINDOWS, "win11", "sda", "sata writethrough threads ignore 0 - 4 2GiB q35 qcow2"),
+        (WINDOWS, "win11", "sda", "sata writethrough threads ignore 0 - 4 1GiB q35 qcow2"),
     ] {
         let domain = first(xml);
         assert_eq!((domain.name.as_str(), domain.disk.as_str()), (name, disk));
         assert_eq!(settings(&domain), expected, "{name}");
     }
     let second = read(INSTALL, Some("vdb")).expect("a second disk");
-    assert_eq!(settings(&second), "virtio-blk directsync io_uring ignore 0 - 8 2GiB q35 raw");
+    assert_eq!(settings(&second), "virtio-blk directsync io_uring ignore 0 - 8 1GiB q35 raw");
     assert_eq!(second.source, Some("/srv/vm/db01-log.img".into()));
 }
 
@@ -53,7 +53,7 @@ fn what_is_left_out_or_not_done_likewise_is_said() {
         (first(MANAGER), "left to QEMU by the domain: cache (writeback), io (threads)"),
         (first(MANAGER), "machine pc-q35-8.2 is q35 of the QEMU here"),
         (first(MANAGER), "preallocation = metadata"),
-        (first(INSTALL), "2.00 GiB of memory instead of 16.0 GiB"),
+        (first(INSTALL), "1.00 GiB of memory instead of 16.0 GiB"),
         (first(INSTALL), "<driver packed=\"on\"> is not done likewise"),
         (first(INSTALL), "rotation_rate=\"1\" is not done"),
         (first(INSTALL), "<cputune> is not done"),
