@@ -20,7 +20,7 @@ use crate::conduct::GuestOptions;
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// A file, directory or block device, here or as ssh://[user@]host[:port]/path on another machine. A file or device that
+    /// A file, directory or block device, here or as ssh://user@host:port/path on another machine. A file or device that
     /// exists is read as it is; a file that does not, or one in the directory, is created, filled, measured and removed; a
     /// device that --overwrite names too is filled and measured
     target: PathBuf,

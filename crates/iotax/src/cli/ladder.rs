@@ -66,9 +66,9 @@ pub(super) struct Args {
     /// Warm-up before each, not counted
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
-    /// So many guests on each rung that has one, all at once, each with a disk of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    guests: u32,
+    /// So many guests on each rung that has one, all at once, each with a disk of its own; of a list, a rung for each number
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
+    guests: Vec<u32>,
     /// Print the ladder as a plan file, to be edited and carried out with iotax run
     #[arg(long)]
     print_plan: bool,
@@ -192,9 +192,18 @@ fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
     Ok(rungs)
 }
 
-fn target((name, ground, guest): Rung, args: &Args) -> TargetSpec {
-    let guest = guest.then(|| GuestSpec { count: args.guests, ..GuestSpec::default() });
-    let bare = TargetSpec { name: name.to_owned(), guest, ..TargetSpec::default() };
+/// A rung, or with guests one for each of their numbers.
+fn targets(rung: Rung, args: &Args) -> Vec<TargetSpec> {
+    let (name, _, guest) = rung;
+    let numbers = if guest { args.guests.as_slice() } else { &[1] };
+    let many = numbers.len() > 1;
+    let named = |count: &u32| if many { format!("{name}-{count}") } else { name.to_owned() };
+    numbers.iter().map(|count| target(rung, named(count), *count, args)).collect()
+}
+
+fn target((_, ground, guest): Rung, name: String, count: u32, args: &Args) -> TargetSpec {
+    let guest = guest.then(|| GuestSpec { count, ..GuestSpec::default() });
+    let bare = TargetSpec { name, guest, ..TargetSpec::default() };
     let on_device = TargetSpec { device: args.device.clone(), ..bare.clone() };
     let volume = Some(LvmSpec::default());
     match ground {
@@ -232,7 +241,7 @@ fn rungs(args: &Args) -> Result<Like, Failure> {
         return like::like(domain, args.like_disk.as_deref(), dir);
     }
     let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
-    Ok(Like { targets: rungs.into_iter().map(|rung| target(rung, args)).collect(), notes: Vec::new() })
+    Ok(Like { targets: rungs.into_iter().flat_map(|rung| targets(rung, args)).collect(), notes: Vec::new() })
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
