@@ -213,7 +213,7 @@ fn a_disk_that_fills_up_meanwhile_is_said_and_nothing_is_left() {
     run("mount", &[disk.node.as_path(), work.as_path()]);
     fs::remove_dir(work.join("lost+found")).expect("removed");
     let arguments =
-        ["bench", work.to_str().expect("UTF-8"), "--size", "64m", "--runtime", "100ms", "--rw", "randwrite"];
+        ["bench", work.to_str().expect("UTF-8"), "--size", "768m", "--runtime", "100ms", "--rw", "randwrite"];
     let mut child = lab
         .iotax()
         .args(arguments)
