@@ -78,8 +78,12 @@ fn samples_tile_the_window_and_add_up_to_the_totals() {
     for ioengine in [ENGINES.as_slice(), &[IoEngine::Null]].concat() {
         for rw in [Rw::Read, Rw::Write, Rw::RandRead, Rw::RandWrite, Rw::ReadWrite, Rw::RandRw] {
             let file = zeros();
-            let (mut measuring, mut samples) = (0, Vec::<Sample>::new());
+            let (mut ready, mut measuring, mut samples) = (0, 0, Vec::<Sample>::new());
             let Some(outcome) = outcome(&job(&keys(ioengine, rw)), file.path(), &mut |event| match event {
+                Event::Ready => {
+                    assert_eq!(measuring, 0, "it is set up before its window begins");
+                    ready += 1;
+                }
                 Event::Measuring => {
                     assert!(samples.is_empty(), "the window begins before its samples");
                     measuring += 1;
@@ -90,6 +94,7 @@ fn samples_tile_the_window_and_add_up_to_the_totals() {
                 continue;
             };
             let case = format!("{ioengine} {rw}");
+            assert_eq!(ready, 1, "{case}");
             assert_eq!((measuring, outcome.duration_ns), (1, 250_000_000), "{case}");
             let times: Vec<_> =
                 samples.iter().map(|s| (s.at_ns / 1_000_000, s.duration_ns / 1_000_000)).collect();

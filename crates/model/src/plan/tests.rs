@@ -216,7 +216,7 @@ lvm = { vg = "vg0", kind = "thin" }
 name = "vm-{cache}"
 file = { dir = "/srv/\"a\"" }
 neighbour = "noisy"
-guest = { cache = ["none", "unsafe"], aio = "threads", iothread = 2 }
+guest = { cache = ["none", "unsafe"], aio = "threads", iothread = 2, queues = 2 }
 
 [[workload]]
 name = "mixed"
