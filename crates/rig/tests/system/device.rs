@@ -1,5 +1,6 @@
 //! Devices that must not be written: loop devices here, and what this kernel lacks on recorded trees.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -279,6 +280,24 @@ fn the_disk_beneath_the_running_system_is_refused_first() {
     // Nothing is opened for writing by a claim, whatever it allows.
     let refusal = claim(&node, &Permission::new([node.clone()], true)).expect_err("refused");
     assert!(refusal.to_string().contains("the running system is on it"), "{refusal}");
+}
+
+#[test]
+fn a_permission_is_for_the_disk_that_stood_there_and_not_for_the_next() {
+    let Some(device) = Loop::new(&[]) else { return };
+    let permission = device.permission();
+    drop(device.comes_free(&permission));
+    let losetup = |arguments: &[&OsStr]| {
+        assert!(Command::new("losetup").args(arguments).status().expect("losetup starts").success());
+    };
+    // The same node and number, and another disk.
+    losetup(&["--detach".as_ref(), device.node.as_os_str()]);
+    let other = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
+    other.as_file().set_len(32 << 20).expect("sized");
+    losetup(&[device.node.as_os_str(), other.path().as_os_str()]);
+    let refusal = claim(&device.node, &permission).expect_err("refused").to_string();
+    assert!(refusal.contains("another device has taken its place"), "{refusal}");
+    device.comes_free(&device.permission());
 }
 
 #[test]
