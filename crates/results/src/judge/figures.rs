@@ -15,29 +15,46 @@ const BEYOND: f64 = 10.0;
 pub enum Metric {
     /// I/Os per second, both directions.
     Iops,
+    /// Bytes per second, both directions.
+    BytesPerS,
     /// Mean service time, both directions together, in nanoseconds.
     LatencyMean,
     /// Median service time.
     LatencyP50,
+    /// 90th percentile of the service time.
+    LatencyP90,
     /// 99th percentile of the service time.
     LatencyP99,
+    /// 99.9th percentile of the service time.
+    LatencyP999,
     /// CPU time that the whole host was busy for, per I/O, in nanoseconds.
     CpuPerIo,
 }
 
 impl Metric {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 5] =
-        [Self::Iops, Self::LatencyMean, Self::LatencyP50, Self::LatencyP99, Self::CpuPerIo];
+    pub const ALL: [Self; 8] = [
+        Self::Iops,
+        Self::BytesPerS,
+        Self::LatencyMean,
+        Self::LatencyP50,
+        Self::LatencyP90,
+        Self::LatencyP99,
+        Self::LatencyP999,
+        Self::CpuPerIo,
+    ];
 
     /// Its name in documents and on the command line.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Iops => "iops",
+            Self::BytesPerS => "bytes_per_s",
             Self::LatencyMean => "latency_mean",
             Self::LatencyP50 => "latency_p50",
+            Self::LatencyP90 => "latency_p90",
             Self::LatencyP99 => "latency_p99",
+            Self::LatencyP999 => "latency_p99_9",
             Self::CpuPerIo => "cpu_per_io",
         }
     }
@@ -45,23 +62,27 @@ impl Metric {
     /// Whether a larger figure is the better one.
     #[must_use]
     pub const fn more_is_better(self) -> bool {
-        matches!(self, Self::Iops)
+        matches!(self, Self::Iops | Self::BytesPerS)
     }
 
     /// Whether it is a time in nanoseconds.
     #[must_use]
     pub const fn is_time(self) -> bool {
-        !matches!(self, Self::Iops)
+        !self.more_is_better()
     }
 
     /// Its figure for one measurement; absent if it is not known or not positive.
     #[must_use]
     pub fn of(self, measurement: &Measurement) -> Option<f64> {
+        let latency = || measurement.outcome.tallies.latency();
         let value = match self {
             Self::Iops => iops(measurement),
-            Self::LatencyMean => measurement.outcome.tallies.latency().mean(),
-            Self::LatencyP50 => percentile(&measurement.outcome.tallies.latency(), 0.5),
-            Self::LatencyP99 => percentile(&measurement.outcome.tallies.latency(), 0.99),
+            Self::BytesPerS => bytes_per_s(measurement),
+            Self::LatencyMean => latency().mean(),
+            Self::LatencyP50 => percentile(&latency(), 0.5),
+            Self::LatencyP90 => percentile(&latency(), 0.9),
+            Self::LatencyP99 => percentile(&latency(), 0.99),
+            Self::LatencyP999 => percentile(&latency(), 0.999),
             Self::CpuPerIo => host_cpu_per_io(measurement),
         };
         value.filter(|v| *v > 0.0 && v.is_finite())

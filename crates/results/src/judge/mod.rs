@@ -10,6 +10,7 @@ mod checks;
 pub mod crowd;
 pub mod edges;
 pub mod figures;
+pub mod grade;
 pub mod inside;
 mod parts;
 pub mod roles;
@@ -21,6 +22,7 @@ use iotax_model::{TargetSpec, Warning};
 pub use crowd::{Crowd, Noise};
 pub use edges::{Edge, edges};
 pub use figures::{Metric, Summary};
+pub use grade::Grade;
 pub use inside::Inside;
 pub use roles::CpuByRole;
 pub use timing::Timing;
@@ -74,6 +76,9 @@ pub struct Comparison {
     pub blocks: u32,
     /// If undecided: how many blocks in all would decide, at this variance.
     pub needed_blocks: Option<u32>,
+    /// Why no verdict is given whatever the figures say: which measurement it rests on cannot be used, and why. The verdict
+    /// then is undecided.
+    pub withheld: Option<String>,
     /// The same in absolute terms, for metrics that are times.
     pub tax: Option<Tax>,
 }
@@ -101,6 +106,8 @@ pub struct Judgement {
     pub timing: Option<Timing>,
     /// The run's own warnings, then what the checks found.
     pub warnings: Vec<Warning>,
+    /// How far each measurement can be trusted, in the order of the run's measurements.
+    pub grades: Vec<Grade>,
     /// What it means, in sentences.
     pub conclusions: Vec<String>,
 }
@@ -160,6 +167,7 @@ pub fn judge(run: &Run) -> Judgement {
         insides: cells.iter().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
         timing: Timing::of(&run.phases),
+        grades: grade::grades(run, &warnings),
         comparisons,
         edges,
         steps,
@@ -264,6 +272,7 @@ impl Case<'_> {
             verdict: decision.verdict,
             blocks: u32::try_from(self.logs.n()).unwrap_or(u32::MAX),
             needed_blocks: decision.needed_blocks,
+            withheld: None,
             tax,
         }
     }

@@ -113,7 +113,7 @@ fn figures_are_those_of_the_record() {
     assert_eq!(told["read"]["latency_ns"]["mean"].as_f64(), read.latency.mean());
     assert_eq!(told["duration_s"], 6.0);
     assert!(told.get("write").is_none(), "it does not write");
-    let raw = &document["comparisons"][1];
+    let raw = &document["comparisons"][2];
     assert_eq!((&raw["metric"], &raw["target"]), (&"latency_mean".into(), &"vm-raw".into()));
     let (low, ratio, high) = (raw["low"].as_f64(), raw["ratio"].as_f64(), raw["high"].as_f64());
     assert!(low < ratio && ratio < high);
