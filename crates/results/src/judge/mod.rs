@@ -10,6 +10,7 @@ mod checks;
 pub mod crowd;
 pub mod edges;
 pub mod figures;
+pub mod flow;
 pub mod grade;
 pub mod inside;
 mod parts;
@@ -22,6 +23,7 @@ use iotax_model::{TargetSpec, Warning};
 pub use crowd::{Crowd, Noise};
 pub use edges::{Edge, edges};
 pub use figures::{Metric, Summary};
+pub use flow::Flow;
 pub use grade::Grade;
 pub use inside::Inside;
 pub use roles::CpuByRole;
@@ -102,6 +104,8 @@ pub struct Judgement {
     pub insides: Vec<Inside>,
     /// One per cell whose CPU time was told apart.
     pub cpus: Vec<CpuByRole>,
+    /// One per cell of which more than the program's own account is known.
+    pub flows: Vec<Flow>,
     /// Where the wall time went; absent if it was not recorded.
     pub timing: Option<Timing>,
     /// The run's own warnings, then what the checks found.
@@ -166,6 +170,10 @@ pub fn judge(run: &Run) -> Judgement {
         noises: cells.iter().filter_map(|(w, spec, m)| Noise::of(w, &spec.name, m)).collect(),
         insides: cells.iter().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
+        flows: cells
+            .iter()
+            .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
+            .collect(),
         timing: Timing::of(&run.phases),
         grades: grade::grades(run, &warnings),
         comparisons,

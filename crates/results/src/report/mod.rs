@@ -2,6 +2,7 @@
 
 mod figure;
 pub mod html;
+mod passed;
 mod remarks;
 pub mod terminal;
 pub mod words;

@@ -32,7 +32,7 @@ fn binned(latency: &Histogram, factor: f64) -> Vec<(Option<u64>, u64)> {
 /// Looks into a guest's measurement from QEMU, from the guest and at the threads of both.
 pub(crate) fn look_inside(m: &mut Measurement) {
     let latency = m.outcome.tallies.latency();
-    let (ios, program) = (latency.count(), latency.mean().expect("I/O"));
+    let program = latency.mean().expect("I/O");
     let host = m.host.as_mut().expect("observed");
     let device = host.disks.values().next().and_then(|disk| disk.mean_wait_ns).expect("observed");
     let at = |share: f64| device + share * (program - device);
@@ -56,7 +56,12 @@ pub(crate) fn look_inside(m: &mut Measurement) {
         host.guest_threads.insert(role.into(), time(share));
     }
     host.kernel_threads.insert("jbd2/vda-8".into(), time(0.04));
-    let disk = DiskActivity { reads: ios, mean_wait_ns: Some(at(SEEN.1)), ..DiskActivity::default() };
+    let moved = |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |tally| (tally.ios, tally.bytes));
+    let ((reads, read_bytes), (writes, write_bytes)) =
+        (moved(&m.outcome.tallies.read), moved(&m.outcome.tallies.write));
+    let mean_wait_ns = Some(at(SEEN.1));
+    let disk =
+        DiskActivity { reads, read_bytes, writes, write_bytes, mean_wait_ns, ..DiskActivity::default() };
     m.outcome.inside = Some(HostActivity {
         at_ns: m.outcome.duration_ns,
         duration_ns: m.outcome.duration_ns,

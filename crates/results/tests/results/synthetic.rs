@@ -144,10 +144,12 @@ fn activity(
     duration_ns: u64,
 ) -> HostActivity {
     let (read, written) = bytes;
+    // All I/Os are of one length.
+    let reads = (ios * read).checked_div(read + written).unwrap_or_default();
     let disk = DiskActivity {
-        reads: if read > 0 { ios } else { 0 },
+        reads,
         read_bytes: read,
-        writes: if written > 0 { ios } else { 0 },
+        writes: ios - reads,
         write_bytes: written,
         busy: 0.87,
         mean_wait_ns: Some(wait_ns),

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::parts::latency;
 use super::{any, filled, number, object};
+use crate::judge::flow::{Level, Passed};
 use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Noise, Summary, Timing};
 
 /// Of one cell that was measured.
@@ -13,6 +14,7 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
     let noise = judgement.noises.iter().find(|noise| noise.workload == *workload && noise.target == *target);
     let inside =
         judgement.insides.iter().find(|inside| inside.workload == *workload && inside.target == *target);
+    let flow = judgement.flows.iter().find(|flow| flow.workload == *workload && flow.target == *target);
     let cpu = judgement.cpus.iter().find(|cpu| cpu.workload == *workload && cpu.target == *target);
     object([
         ("workload", Some(workload.as_str().into())),
@@ -24,6 +26,7 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("host_cpu_ns_per_io", number(summary.host_cpu_per_io)),
         ("cpu", cpu.map(by_role)),
         ("inside", inside.map(taken_apart)),
+        ("levels", flow.map(|flow| flow.levels.iter().map(level).collect())),
         ("guests", crowd.map(guests)),
         ("neighbour", noise.map(neighbour)),
     ])
@@ -50,6 +53,25 @@ fn taken_apart(inside: &Inside) -> Value {
         ("not_separable", any(&inside.not_separable)),
         ("qemu_p50_ns", number(inside.qemu_p50_ns)),
         ("qemu_p99_ns", number(inside.qemu_p99_ns)),
+    ])
+}
+
+fn level(level: &Level) -> Value {
+    object([
+        ("name", Some(level.name.as_str().into())),
+        ("read", Some(passed(&level.read))),
+        ("write", Some(passed(&level.write))),
+    ])
+}
+
+fn passed(passed: &Passed) -> Value {
+    object([
+        ("ios", Some(passed.ios.into())),
+        ("bytes", Some(passed.bytes.into())),
+        ("merges", passed.merges.map(Value::from)),
+        ("mean_wait_ns", number(passed.wait_ns)),
+        ("ios_ratio", number(passed.ios_ratio)),
+        ("bytes_ratio", number(passed.bytes_ratio)),
     ])
 }
 

@@ -8,6 +8,7 @@ use iotax_model::units::human;
 use super::table::{coloured, plain, right, spaced, too_wide};
 use crate::judge::{Edge, Judgement, Metric};
 use crate::report::figure::{UNKNOWN, or_unknown, signed_time, tax};
+use crate::report::passed;
 
 /// One row per edge of the ladder; absent if none was measured. Where the table would be wider than `width`, a row names its
 /// own target only.
@@ -62,4 +63,15 @@ pub(super) fn insides(judgement: &Judgement, workload: &str) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// A line for each target of which a layer did other than pass on what it was given.
+pub(super) fn flows(judgement: &Judgement, workload: &str) -> Vec<String> {
+    let flows = judgement.flows.iter().filter(|flow| flow.workload == workload);
+    flows
+        .filter_map(|flow| {
+            let told = passed::remarkable(flow);
+            (!told.is_empty()).then(|| format!("{}, passed on: {}", flow.target, told.join("; ")))
+        })
+        .collect()
 }

@@ -51,8 +51,8 @@ pub fn render(run: &Run, judgement: &Judgement, width: usize, colour: bool) -> S
             add_table(&mut text, table, width, colour);
             text.push('\n');
         }
-        let lines =
-            [guests::noises(judgement, &workload.name), layers::insides(judgement, &workload.name)].concat();
+        let lines = [guests::noises, layers::insides, layers::flows];
+        let lines: Vec<String> = lines.iter().flat_map(|lines| lines(judgement, &workload.name)).collect();
         for line in &lines {
             for (i, line) in wrapped(line, width - 4).iter().enumerate() {
                 let _ = writeln!(text, "{}{line}", if i == 0 { "  " } else { "    " });
