@@ -4,6 +4,7 @@ use iotax_model::record::{Measurement, Share, Tallies};
 use iotax_model::{Histogram, TargetSpec};
 
 use super::figures::percentile;
+use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};
 

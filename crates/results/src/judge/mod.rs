@@ -32,7 +32,7 @@ pub use timing::Timing;
 use crate::report::words;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::verdict::{Verdict, decide};
-use crate::stats::{ALPHA, MARGIN};
+use crate::stats::{ALPHA, Estimate, MARGIN};
 use crate::store::Run;
 
 /// What a target costs in absolute terms: the ratio and its interval, applied to the baseline's geometric mean. So it

@@ -1,18 +1,40 @@
 //! The statistics: what counts as a difference, and what does not.
 //!
 //! The unit of replication is the measurement, one per block; the seconds inside it are correlated and never
-//! treated as independent. [`paired`] compares two targets within blocks, [`verdict`] decides a family of such
-//! comparisons together, [`steady`] looks inside one measurement.
+//! treated as independent. [`paired`] compares two targets within blocks, [`unpaired`] what has no blocks in common,
+//! [`verdict`] decides a family of such comparisons together, [`steady`] looks inside one measurement.
 
 pub mod paired;
 pub mod steady;
+pub mod unpaired;
 pub mod verdict;
+
+use paired::Interval;
 
 /// The share of reports that may hold a false statement within one family of comparisons.
 pub const ALPHA: f64 = 0.05;
 
 /// The margin of practical equivalence: ratios from `1 / (1 + MARGIN)` to `1 + MARGIN` count as the same.
 pub const MARGIN: f64 = 0.02;
+
+/// An estimated mean with its uncertainty, however it was come by: what a verdict is made of.
+pub trait Estimate {
+    /// The mean.
+    fn mean(&self) -> f64;
+
+    /// Its interval at `1 - alpha`; absent if there are too few values.
+    fn interval(&self, alpha: f64) -> Option<Interval>;
+
+    /// The smallest alpha at which the interval no longer holds `point`: the two-sided p-value of `mean = point`. Absent as
+    /// the interval is.
+    fn p_value(&self, point: f64) -> Option<f64>;
+
+    /// Blocks that it rests on; of two sides, those of the side that has fewer.
+    fn blocks(&self) -> usize;
+
+    /// Half the width that the interval would have with so many blocks, were mean and variance to stay as they are.
+    fn half_width(&self, blocks: usize, alpha: f64) -> Option<f64>;
+}
 
 /// The median of the values; absent if there are none.
 #[must_use]

@@ -4,6 +4,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::Estimate;
+
 /// With fewer differences no sign-flip p-value can be below 0.03, so none is given.
 const FLIP_FROM: usize = 6;
 /// Up to here every pattern of signs is tried.
@@ -63,35 +65,10 @@ impl Differences {
         self.values.len()
     }
 
-    /// Their arithmetic mean.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        self.mean
-    }
-
     /// Their standard deviation (n - 1); absent for one alone.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
         self.sd
-    }
-
-    /// Student's t interval of the mean at `1 - alpha`, with n - 1 degrees of freedom; absent for n < 2.
-    #[must_use]
-    pub fn interval(&self, alpha: f64) -> Option<Interval> {
-        let half = half_width(self.n(), self.sd?, alpha)?;
-        Some(Interval { low: self.mean - half, high: self.mean + half })
-    }
-
-    /// The smallest alpha at which [`Self::interval`] no longer holds `point`: the two-sided p-value of Student's
-    /// t test of `mean = point`. Absent for n < 2.
-    #[must_use]
-    pub fn p_value(&self, point: f64) -> Option<f64> {
-        let error = self.sd? / (self.n() as f64).sqrt();
-        let distance = (self.mean - point).abs();
-        if error == 0.0 {
-            return Some(if distance > 0.0 { 0.0 } else { 1.0 });
-        }
-        Some(2.0 * student(self.n())?.sf(distance / error))
     }
 
     /// How likely a mean this far from 0 is if each difference could as well have had the other sign: the
@@ -128,9 +105,33 @@ impl Differences {
     }
 }
 
-/// Half the width of the t interval for n values with this standard deviation.
-pub(crate) fn half_width(n: usize, sd: f64, alpha: f64) -> Option<f64> {
-    Some(student(n)?.inverse_cdf(1.0 - alpha / 2.0) * sd / (n as f64).sqrt())
+/// Student's t with n - 1 degrees of freedom; absent for n < 2.
+impl Estimate for Differences {
+    fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    fn interval(&self, alpha: f64) -> Option<Interval> {
+        let half = self.half_width(self.n(), alpha)?;
+        Some(Interval { low: self.mean - half, high: self.mean + half })
+    }
+
+    fn p_value(&self, point: f64) -> Option<f64> {
+        let error = self.sd? / (self.n() as f64).sqrt();
+        let distance = (self.mean - point).abs();
+        if error == 0.0 {
+            return Some(if distance > 0.0 { 0.0 } else { 1.0 });
+        }
+        Some(2.0 * student(self.n())?.sf(distance / error))
+    }
+
+    fn blocks(&self) -> usize {
+        self.n()
+    }
+
+    fn half_width(&self, blocks: usize, alpha: f64) -> Option<f64> {
+        Some(student(blocks)?.inverse_cdf(1.0 - alpha / 2.0) * self.sd? / (blocks as f64).sqrt())
+    }
 }
 
 fn student(n: usize) -> Option<StudentsT> {

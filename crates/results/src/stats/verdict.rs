@@ -11,7 +11,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::paired::{Differences, Interval, half_width};
+use super::Estimate;
+use super::paired::Interval;
 
 /// The most blocks that a plan takes; beyond them no number of blocks is suggested.
 const MOST_BLOCKS: usize = 1000;
@@ -57,12 +58,12 @@ pub struct Decision {
     pub needed_blocks: Option<u32>,
 }
 
-/// Decides a family of comparisons, each given as log ratios of target to baseline and whether more is better.
+/// Decides a family of comparisons, each given as an estimate of the log ratio of target to baseline and whether more is better.
 ///
 /// `alpha` bounds the chance of any false statement in the family; `margin` is a share, such as 0.02. The result has
 /// the family's order.
 #[must_use]
-pub fn decide(family: &[(&Differences, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
+pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
     let edge = margin.ln_1p();
     let mut tested: Vec<(usize, f64)> = family
         .iter()
@@ -82,7 +83,7 @@ pub fn decide(family: &[(&Differences, bool)], alpha: f64, margin: f64) -> Vec<D
     family
         .iter()
         .zip(levels)
-        .map(|((d, more_is_better), level)| decision(d, *more_is_better, edge, level))
+        .map(|((d, more_is_better), level)| decision(*d, *more_is_better, edge, level))
         .collect()
 }
 
@@ -91,7 +92,7 @@ fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
 
-fn decision(d: &Differences, more_is_better: bool, edge: f64, level: Option<(f64, bool)>) -> Decision {
+fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f64, bool)>) -> Decision {
     let Some((alpha, decided)) = level else {
         return Decision { verdict: Verdict::Undecided, alpha: None, interval: None, needed_blocks: None };
     };
@@ -106,12 +107,13 @@ fn decision(d: &Differences, more_is_better: bool, edge: f64, level: Option<(f64
 }
 
 /// The smallest number of blocks above the present one at which the interval no longer holds the edge.
-fn needed(d: &Differences, edge: f64, alpha: f64) -> Option<u32> {
-    let sd = d.sd().filter(|sd| *sd > 0.0)?;
+fn needed(d: &impl Estimate, edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
-    let decides = |n| half_width(n, sd, alpha).is_some_and(|half| half < distance);
+    // Without variance more of the same decides nothing.
+    d.half_width(d.blocks() + 1, alpha).filter(|half| *half > 0.0)?;
+    let decides = |blocks| d.half_width(blocks, alpha).is_some_and(|half| half < distance);
     // The interval narrows with every block: halve the range until the first number that decides is left.
-    let (mut first, mut beyond) = (d.n() + 1, MOST_BLOCKS + 1);
+    let (mut first, mut beyond) = (d.blocks() + 1, MOST_BLOCKS + 1);
     while first < beyond {
         let middle = usize::midpoint(first, beyond);
         if decides(middle) { beyond = middle } else { first = middle + 1 }
@@ -122,6 +124,7 @@ fn needed(d: &Differences, edge: f64, alpha: f64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::paired::Differences;
     use crate::stats::{ALPHA, MARGIN};
     use rand::{Rng, RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
