@@ -1,0 +1,91 @@
+//! What cannot be said, why, and what would help.
+
+use super::pair;
+use crate::judge::{Comparison, Judgement};
+use crate::report::figure::{counted, listed};
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+/// Beyond so many more blocks, advising more of the same is no help.
+const MANY_BLOCKS: u32 = 50;
+/// More pairs than this are counted, not named: the tables mark them.
+const MOST_NAMED: usize = 3;
+
+/// Verdicts that are not given because a measurement that they rest on cannot be used.
+pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
+    let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.withheld.is_some()).collect();
+    let reason = found.first()?.withheld.as_deref()?;
+    let which = named(judgement, &found);
+    let others = found.iter().any(|c| c.withheld.as_deref() != Some(reason));
+    let instance = if others { "for instance " } else { "" };
+    Some(format!("No verdict is given: {which}; {instance}{reason}."))
+}
+
+/// Comparisons that are not decided, in one sentence, with what would decide them.
+pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
+    let is_open = |c: &&Comparison| c.verdict == Verdict::Undecided && c.withheld.is_none();
+    let open: Vec<&Comparison> = all.iter().copied().filter(is_open).collect();
+    if open.is_empty() {
+        return None;
+    }
+    Some(format!("Not decided: {}; {}.", named(judgement, &open), way_out(run, &open)))
+}
+
+/// `LVM (host-lvm over host-device) on a and b`; of many pairs their number: `14 comparisons, marked in the tables`.
+fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
+    let mut pairs: Vec<(String, Vec<String>)> = Vec::new();
+    for comparison in found {
+        let name = pair(judgement, comparison);
+        match pairs.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, workloads)) => workloads.push(comparison.workload.clone()),
+            None => pairs.push((name, vec![comparison.workload.clone()])),
+        }
+    }
+    if pairs.len() > MOST_NAMED {
+        return format!(
+            "{} of {} pairs, marked in the tables",
+            counted(found.len() as u64, "comparison"),
+            pairs.len()
+        );
+    }
+    let told = pairs.iter().map(|(name, workloads)| format!("{name} on {}", listed(workloads)));
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// How many more blocks decide how many of them, as far as that helps.
+fn way_out(run: &Run, open: &[&Comparison]) -> String {
+    let mut needed: Vec<(u32, u32)> = open
+        .iter()
+        .filter_map(|c| Some((c.needed_blocks?.saturating_sub(c.blocks), c.needed_blocks?)))
+        .collect();
+    needed.sort_unstable();
+    let within = needed.iter().filter(|(more, _)| *more <= MANY_BLOCKS).count();
+    if let Some((more, _)) = within.checked_sub(1).map(|last| needed[last]) {
+        let total = needed[..within].iter().map(|(_, total)| *total).max().unwrap_or_default();
+        let which = match (within == open.len(), within) {
+            (true, _) => String::new(),
+            (false, 1) => " one of them".into(),
+            (false, some) => format!(" {some} of them"),
+        };
+        return format!("about {} would decide{which} ({})", counted(more, "more block"), resume(run, total));
+    }
+    if let Some((least, _)) = needed.first() {
+        let blocks = counted(*least, "more block");
+        let at_least = if needed.len() > 1 { "at least " } else { "" };
+        return format!("that takes {at_least}about {blocks} at this noise; a longer runtime lowers it");
+    }
+    if open.iter().all(|c| c.blocks < 2) {
+        return format!("one block alone has no interval ({} gives one)", resume(run, 3));
+    }
+    "no number of blocks up to 1000 would decide at this variance: the difference is close to the margin"
+        .into()
+}
+
+/// The command that brings a run to so many blocks; missing ones of its plan are measured in any case.
+fn resume(run: &Run, blocks: u32) -> String {
+    if blocks <= run.plan.repeat {
+        format!("iotax resume {}", run.id)
+    } else {
+        format!("iotax resume {} --repeat {blocks}", run.id)
+    }
+}
