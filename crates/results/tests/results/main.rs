@@ -3,6 +3,7 @@
 mod browser;
 mod conclusions;
 mod edges;
+mod flow;
 mod html;
 mod inside;
 mod json;
