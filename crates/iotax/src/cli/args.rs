@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iotax_model::plan::{Plan, PlanError};
+use iotax_model::plan::{Margin, Plan, PlanError, UntilDecided};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_rig::target::device::Permission;
@@ -53,6 +53,45 @@ impl Overwrite {
     }
 }
 
+/// What counts as a difference, and whether blocks are added until that is known.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct Until {
+    /// Add blocks until every comparison is decided; the first look is after --repeat blocks
+    #[arg(long)]
+    until_decided: bool,
+    /// Ratios closer to 1 than this count as the same [default: 2%]
+    #[arg(long, value_name = "PERCENT")]
+    margin: Option<Margin>,
+    /// With --until-decided: no more blocks than this [default: 30]
+    #[arg(long, value_name = "N")]
+    max_blocks: Option<u32>,
+    /// With --until-decided: no more blocks when those up to the next look would be measured later than this [default: no limit]
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<Nanos>,
+}
+
+impl Until {
+    /// What was given takes the place of what the plan says; the caller checks the plan.
+    pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
+        plan.margin = self.margin.unwrap_or(plan.margin);
+        if self.until_decided && plan.until_decided.is_none() {
+            plan.until_decided = Some(UntilDecided::default());
+        }
+        let Some(until) = &mut plan.until_decided else {
+            let bound = [("--max-blocks", self.max_blocks.is_some()), ("--max-time", self.max_time.is_some())];
+            return match bound.iter().find(|(_, given)| *given) {
+                Some((flag, _)) => Err(PlanError::Content(format!(
+                    "{flag} bounds what --until-decided adds; add --until-decided, or give the number of blocks with --repeat"
+                ))),
+                None => Ok(()),
+            };
+        };
+        until.max_blocks = self.max_blocks.unwrap_or(until.max_blocks);
+        until.max_time = self.max_time.or(until.max_time);
+        Ok(())
+    }
+}
+
 /// What holds instead of what a plan file says: for a first try of a long plan.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Instead {
@@ -68,6 +107,8 @@ pub(super) struct Instead {
     /// Warm-up before each, not counted, instead of the plan's
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
+    #[command(flatten)]
+    until: Until,
 }
 
 impl Instead {
@@ -79,6 +120,7 @@ impl Instead {
             workload.runtime = self.runtime.unwrap_or(workload.runtime);
             workload.ramp_time = self.ramp_time.unwrap_or(workload.ramp_time);
         }
+        self.until.apply(plan)?;
         plan.check()
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::plan::Plan;
+use iotax_model::plan::{Margin, Plan};
 use iotax_model::target::FileSpec;
 use iotax_model::workload::WorkloadKeys;
 use iotax_rig::target::device::Permission;
@@ -73,6 +73,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
         repeat: 1,
+        until_decided: None,
+        margin: Margin::default(),
         baseline: target.name.clone(),
         seed: args.conduct.seed,
         targets: vec![target],

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::plan::Plan;
+use iotax_model::plan::{Margin, Plan};
 use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
 };
@@ -14,7 +14,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, WordError, Workload};
 use iotax_rig::target::lvm;
 
-use super::args::{Conduct, Guest};
+use super::args::{Conduct, Guest, Until};
 use super::like::{self, Like};
 use super::output::Output;
 use super::say::{print_line, say};
@@ -46,6 +46,8 @@ pub(super) struct Args {
     /// Number of blocks
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
+    #[command(flatten)]
+    until: Until,
     /// Some of host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also of host-device, host-lvm, host-lvm-file,
     /// vm-device, vm-lvm; the first is the baseline [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -262,15 +264,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
     let place = places.collect::<Vec<_>>().join(" and ");
-    let plan = Plan {
+    let mut plan = Plan {
         name: format!("ladder {place}"),
         repeat: length.repeat,
+        until_decided: None,
+        margin: Margin::default(),
         baseline,
         seed: args.conduct.seed,
         targets,
         workloads,
         neighbours: Vec::new(),
     };
+    args.until.apply(&mut plan).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::axes::{Axis, LeftOut, MOST, Product, Wrong};
 use super::place::{Text, find_key, words};
-use super::{DEFAULT_REPEAT, Neighbour, Plan, PlanError};
+use super::{DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
 use crate::target::TargetSpec;
 use crate::workload::{Workload, WorkloadKeys};
 
@@ -34,6 +34,10 @@ pub(super) struct Head {
     name: Option<String>,
     /// Number of blocks: passes over everything, each in an order of its own [default: 5]
     repeat: Option<u32>,
+    /// Adds blocks until every comparison is decided; repeat then is the first look.
+    until_decided: Option<UntilDecided>,
+    /// Ratios closer to 1 than this count as the same [default: 2%]
+    margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
     baseline: Option<String>,
     /// Order, offsets and payload follow from it [default: random]
@@ -122,6 +126,8 @@ pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
     let plan = Plan {
         name: head.name.unwrap_or_else(|| "unnamed plan".into()),
         repeat: head.repeat.unwrap_or(DEFAULT_REPEAT),
+        until_decided: head.until_decided,
+        margin: head.margin.unwrap_or_default(),
         baseline: head.baseline.or(first).unwrap_or_default(),
         seed: head.seed,
         targets,

@@ -5,6 +5,7 @@ mod difference;
 mod file;
 mod place;
 mod schema;
+mod until;
 mod write;
 
 use std::collections::HashSet;
@@ -14,13 +15,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::target::{TargetError, TargetSpec};
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
 
 pub use axes::{Axis, LeftOut, MOST};
 pub use difference::Difference;
 pub use file::Reading;
 pub use schema::schema;
+pub use until::{DEFAULT_MAX_BLOCKS, FIRST_LOOK, MOST_LOOKS, Margin, MarginError, UntilDecided};
 
 /// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,8 +30,14 @@ pub use schema::schema;
 pub struct Plan {
     /// A title for reports.
     pub name: String,
-    /// Number of blocks.
+    /// Number of blocks; with [`Self::until_decided`] those up to the first look.
     pub repeat: u32,
+    /// Whether blocks are added until every comparison is decided.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub until_decided: Option<UntilDecided>,
+    /// What counts as the same.
+    #[serde(default)]
+    pub margin: Margin,
     /// Name of the target that the others are compared with.
     pub baseline: String,
     /// Order and payload follow from it. Absent: drawn when the run starts.
@@ -160,15 +168,18 @@ impl Plan {
         if let Some(name) = first_repeated(self.workloads.iter().map(|w| w.name.as_str())) {
             return twice("workload", name);
         }
-        let measurements = self.targets.len() * self.workloads.len() * self.repeat as usize;
+        if let Some(until) = &self.until_decided {
+            until.check(self.repeat, self.targets.len(), self.block_time())?;
+        }
+        let blocks = self.most_blocks();
+        let measurements = self.cells() * blocks as usize;
         if measurements > MOST_MEASUREMENTS {
+            let key = if self.until_decided.is_some() { "max_blocks" } else { "repeat" };
             return refuse(format!(
-                "repeat = {}: {} targets x {} workloads x {} blocks are {measurements} measurements; accepted: up to \
-                 {MOST_MEASUREMENTS}",
-                self.repeat,
+                "{key} = {blocks}: {} targets x {} workloads x {blocks} blocks are {measurements} measurements; accepted: \
+                 up to {MOST_MEASUREMENTS}",
                 self.targets.len(),
                 self.workloads.len(),
-                self.repeat
             ));
         }
         if !names().any(|name| name == self.baseline) {
@@ -201,6 +212,32 @@ impl Plan {
         self.check_journals()
     }
 
+    /// The numbers of blocks at which results are looked at: once, or until they are decided.
+    #[must_use]
+    pub fn looks(&self) -> Vec<u32> {
+        self.until_decided.as_ref().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
+    }
+
+    /// The most blocks that are measured.
+    #[must_use]
+    pub fn most_blocks(&self) -> u32 {
+        self.until_decided.as_ref().map_or(self.repeat, |until| until.max_blocks)
+    }
+
+    /// How many cells a whole block has.
+    #[must_use]
+    pub fn cells(&self) -> usize {
+        self.targets.len() * self.workloads.len()
+    }
+
+    /// Warm-ups and windows of a whole block.
+    #[must_use]
+    pub fn block_time(&self) -> Nanos {
+        let workloads = self.workloads.iter().map(|w| w.ramp_time.0.saturating_add(w.runtime.0));
+        let once = workloads.fold(0, u64::saturating_add);
+        Nanos(once.saturating_mul(self.targets.len() as u64))
+    }
+
     /// A journal tells of one measurement, and in a guest there is nowhere to put it.
     fn check_journals(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.workloads.iter().find_map(|w| Some((w, w.write_journal.as_ref()?)))
@@ -211,7 +248,7 @@ impl Plan {
             "a guest has no storage but its target"
         } else if self.targets.iter().any(|target| target.remote().is_some()) {
             "it would be written on the other machine and stay there"
-        } else if self.workloads.len() * self.targets.len() * self.repeat as usize > 1 {
+        } else if self.cells() * self.most_blocks() as usize > 1 {
             "a journal is one measurement's: plan one target, one workload and repeat = 1"
         } else {
             return Ok(());

@@ -254,6 +254,55 @@ fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
 }
 
 #[test]
+fn adding_blocks_until_decided_reads_both_ways() {
+    let sequential = format!("margin = \"1.5%\"\n{GOOD}[until_decided]\nmax_time = \"2h\"\n");
+    let plan = Plan::from_toml(&sequential).expect("valid");
+    let until = plan.until_decided.clone().expect("asked for");
+    assert_eq!((until.max_blocks, until.max_time), (DEFAULT_MAX_BLOCKS, Some(Nanos::from_secs(7200))));
+    assert_eq!((plan.margin.share(), plan.most_blocks(), plan.looks()[0]), (0.015, 30, 3));
+    let text = plan.to_toml().expect("written");
+    assert_eq!(Plan::from_toml(&text).expect(&text), plan);
+    // A plan that was stored before there was a margin has the one that held then.
+    let mut old = serde_json::to_value(Plan::from_toml(GOOD).expect("valid")).expect("JSON");
+    assert!(old.as_object_mut().expect("an object").remove("margin").is_some());
+    let old: Plan = serde_json::from_value(old).expect("reads");
+    assert_eq!((old.margin, old.until_decided.clone(), old.looks()), (Margin::default(), None, vec![3]));
+}
+
+#[test]
+fn what_cannot_be_decided_is_refused() {
+    for (head, tail, said) in [
+        ("margin = \"2\"", "", "line 1, column 10: \"2\" is not a margin; accepted: a share with its sign"),
+        (
+            "margin = 0.02",
+            "",
+            "line 1, column 10: floating point `0.02` does not belong here; accepted: text",
+        ),
+        ("", "max_blocks = 3", "line 27, column 1: max_blocks = 3: accepted: more than the first look"),
+        ("", "max_blocks = 1001", "line 27, column 1: max_blocks = 1001: accepted: more than"),
+        (
+            "",
+            "max_time = \"1m\"",
+            "line 27, column 1: max_time = 1m: the 3 blocks up to the first look alone",
+        ),
+        ("", "max_block = 3", "line 27, column 1: `max_block` is not a key here; did you mean `max_blocks`?"),
+    ] {
+        let text = format!("{head}{GOOD}[until_decided]\n{tail}\n");
+        let error = Plan::from_toml(&text).expect_err(tail).to_string();
+        assert!(error.starts_with(said), "{error}");
+    }
+    let twice = GOOD.replace("repeat = 3", "repeat = 2") + "[until_decided]\n";
+    let error = Plan::from_toml(&twice).expect_err("too early").to_string();
+    assert!(
+        error.starts_with("line 3, column 1: repeat = 2: with until_decided it is the first look"),
+        "{error}"
+    );
+    let alone = "[until_decided]\n[[target]]\nname='a'\npath='/a'\n[[workload]]\nrw='read'";
+    let error = Plan::from_toml(alone).expect_err("nothing to compare").to_string();
+    assert!(error.starts_with("line 1, column 2: until_decided: one target"), "{error}");
+}
+
+#[test]
 fn a_target_is_described_by_what_it_has_otherwise_than_the_nearest() {
     let plan = Plan::from_toml(NOISY).expect("valid");
     let said = |target| {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use toml::{Table, Value};
 
-use super::Plan;
+use super::{Margin, Plan};
 use crate::workload::{KEYS, WorkloadKeys};
 
 /// Keys of a workload that are written even where they are what holds anyway: they say what it is.
@@ -21,9 +21,18 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     };
     line(format_args!("name = {}", Value::from(plan.name.as_str())));
     line(format_args!("repeat = {}", plan.repeat));
+    if plan.margin != Margin::default() {
+        line(format_args!("margin = {}", Value::try_from(plan.margin)?));
+    }
     line(format_args!("baseline = {}", Value::from(plan.baseline.as_str())));
     if let Some(seed) = plan.seed {
         line(format_args!("seed = {}", Value::try_from(seed)?));
+    }
+    if let Some(until) = &plan.until_decided {
+        line(format_args!("\n# Blocks are added until every comparison is decided\n[until_decided]"));
+        for (key, value) in &Table::try_from(until)? {
+            line(format_args!("{key} = {value}"));
+        }
     }
 
     let noise = plan.neighbours.iter().map(|neighbour| &neighbour.workload);

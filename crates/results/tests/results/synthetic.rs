@@ -11,6 +11,7 @@ use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
     TargetSpec,
 };
+use iotax_model::plan::Margin;
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 use iotax_results::Run;
 use iotax_results::store::RunState;
@@ -246,6 +247,8 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
     let plan = Plan {
         name: "which disk format for our VMs".into(),
         repeat: blocks,
+        until_decided: None,
+        margin: Margin::default(),
         baseline: truths[0].0.into(),
         seed: None,
         targets: truths.iter().map(|(name, _)| target(name)).collect(),

@@ -1,0 +1,231 @@
+//! When a comparison counts as decided, and when to stop adding blocks.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::PlanError;
+use crate::units::Nanos;
+
+/// The margin of practical equivalence: ratios from `1 / (1 + margin)` to `1 + margin` count as the same. Text form: `2%`,
+/// `0.5%`; from 0.01% to 50%.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Margin {
+    millionths: u32,
+}
+
+/// A text that is not a margin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{input:?} is not a margin; accepted: a share with its sign such as 2% or 0.5%, from 0.01% to 50%")]
+pub struct MarginError {
+    input: String,
+}
+
+impl Margin {
+    /// As a share: 0.02 for 2%.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        f64::from(self.millionths) / 1e6
+    }
+}
+
+impl Default for Margin {
+    /// 2%.
+    fn default() -> Self {
+        Self { millionths: 20_000 }
+    }
+}
+
+impl FromStr for Margin {
+    type Err = MarginError;
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "range and sign are checked before the cast"
+    )]
+    fn from_str(text: &str) -> Result<Self, MarginError> {
+        let refuse = || MarginError { input: text.to_owned() };
+        let number = text.trim().strip_suffix('%').ok_or_else(refuse)?.trim_end();
+        if !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+            return Err(refuse());
+        }
+        let millionths = (number.parse::<f64>().map_err(|_| refuse())? * 1e4).round();
+        if !(100.0..=500_000.0).contains(&millionths) {
+            return Err(refuse());
+        }
+        Ok(Self { millionths: millionths as u32 })
+    }
+}
+
+/// The shortest text that reads back as the same margin.
+impl fmt::Display for Margin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.millionths / 10_000, self.millionths % 10_000);
+        if rest == 0 {
+            return write!(f, "{whole}%");
+        }
+        write!(f, "{whole}.{}%", format!("{rest:04}").trim_end_matches('0'))
+    }
+}
+
+impl JsonSchema for Margin {
+    fn schema_name() -> Cow<'static, str> {
+        "Margin".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": r"^\s*(\d+\.?\d*|\.\d+)\s*%\s*$", "default": "2%" })
+    }
+}
+
+impl Serialize for Margin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Margin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// How many blocks at most when a plan does not say.
+pub const DEFAULT_MAX_BLOCKS: u32 = 30;
+
+/// One looks at the results so often at most: each look costs a little of the error that is allowed.
+pub const MOST_LOOKS: usize = 10;
+
+/// The fewest blocks that a look is made at: two values have a spread, but no spread worth trusting.
+pub const FIRST_LOOK: u32 = 3;
+
+/// Blocks are added until every comparison is decided. The number of blocks of the first look is the plan's `repeat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UntilDecided {
+    /// No more blocks than this, decided or not
+    #[serde(default = "default_max_blocks")]
+    pub max_blocks: u32,
+    /// No more blocks when those up to the next look would be measured later than this [default: no limit]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub max_time: Option<Nanos>,
+}
+
+fn default_max_blocks() -> u32 {
+    DEFAULT_MAX_BLOCKS
+}
+
+impl Default for UntilDecided {
+    fn default() -> Self {
+        Self { max_blocks: DEFAULT_MAX_BLOCKS, max_time: None }
+    }
+}
+
+impl UntilDecided {
+    /// The numbers of blocks at which one looks, rising: the first, then 30% more each time, or as much more as keeps the
+    /// looks at 10, and at last the most. They follow from the plan alone, so that no result can move them.
+    #[must_use]
+    pub fn looks(&self, first: u32) -> Vec<u32> {
+        // Each look in percent of the one before.
+        let mut step = 130;
+        loop {
+            let looks = spaced(first, self.max_blocks, step);
+            if looks.len() <= MOST_LOOKS {
+                return looks;
+            }
+            step += 10;
+        }
+    }
+
+    /// Refuses what cannot be kept to.
+    pub(super) fn check(&self, repeat: u32, targets: usize, block: Nanos) -> Result<(), PlanError> {
+        let refuse = |text: String| Err(PlanError::Content(text));
+        if targets < 2 {
+            return refuse(
+                "until_decided: one target alone leaves nothing to decide; add a [[target]]".into(),
+            );
+        }
+        if repeat < FIRST_LOOK {
+            return refuse(format!(
+                "repeat = {repeat}: with until_decided it is the first look; accepted: {FIRST_LOOK} or more"
+            ));
+        }
+        if self.max_blocks <= repeat || self.max_blocks > 1000 {
+            return refuse(format!(
+                "max_blocks = {}: accepted: more than the first look, which is repeat = {repeat}, up to 1000",
+                self.max_blocks
+            ));
+        }
+        let first = Nanos(block.0.saturating_mul(u64::from(repeat)));
+        match self.max_time {
+            Some(time) if time < first => refuse(format!(
+                "max_time = {time}: the {repeat} blocks up to the first look alone measure for {first}"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// From the first to the last, each so many percent of the one before and at least one more.
+fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
+    let mut looks = vec![first];
+    let mut next = first;
+    while next < last {
+        next = (next * percent).div_ceil(100).max(next + 1).min(last);
+        looks.push(next);
+    }
+    looks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn margins_read_both_ways() {
+        for (text, share, shown) in [
+            ("2%", 0.02, "2%"),
+            ("0.5 %", 0.005, "0.5%"),
+            (" 12.50% ", 0.125, "12.5%"),
+            (".25%", 0.0025, "0.25%"),
+        ] {
+            let margin: Margin = text.parse().expect(text);
+            assert_eq!((margin.share(), margin.to_string().as_str()), (share, shown), "{text}");
+            assert_eq!(shown.parse(), Ok(margin));
+        }
+        for text in ["2", "", "%", "0%", "0.001%", "51%", "-2%", "2%%", "1e0%", "inf%", "two%", "2 percent"] {
+            let error = text.parse::<Margin>().expect_err(text).to_string();
+            assert!(error.contains(&format!("{text:?}")) && error.contains("such as 2%"), "{error}");
+        }
+    }
+
+    #[test]
+    fn looks_are_a_third_apart_and_ten_at_most() {
+        let looks = |first, max_blocks| UntilDecided { max_blocks, max_time: None }.looks(first);
+        assert_eq!(looks(5, 30), [5, 7, 10, 13, 17, 23, 30]);
+        assert_eq!(looks(3, 30), [3, 4, 6, 8, 11, 15, 20, 26, 30]);
+        assert_eq!(looks(10, 12), [10, 12]);
+        assert_eq!(looks(3, 1000).len(), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn looks_rise_from_the_first_to_the_last(first in 3_u32..900, more in 1_u32..100) {
+            let last = (first + more * 7).min(1000).max(first + 1);
+            let looks = UntilDecided { max_blocks: last, max_time: None }.looks(first);
+            prop_assert!(looks.len() <= MOST_LOOKS && looks.is_sorted_by(|a, b| a < b), "{:?}", looks);
+            prop_assert_eq!((looks.first(), looks.last()), (Some(&first), Some(&last)));
+        }
+
+        #[test]
+        fn margins_read_back(millionths in 100_u32..=500_000) {
+            let margin = Margin { millionths };
+            prop_assert_eq!(margin.to_string().parse(), Ok(margin));
+        }
+    }
+}
