@@ -4,11 +4,9 @@ use iotax_model::Histogram;
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
 
+use super::percentile::{Percentile, QUANTILES, needed};
 use crate::stats::median;
 use crate::store::Run;
-
-/// A percentile with fewer values beyond it is mostly chance and is not given.
-const BEYOND: f64 = 10.0;
 
 /// What targets are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,9 +148,7 @@ pub(crate) fn bottom_disks<'a>(
 /// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.
 #[must_use]
 pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
-    // A hair below ten is ten: 1 - 0.9999 is not exact.
-    let beyond = latency.count() as f64 * (1.0 - q);
-    (beyond > BEYOND - 1e-6).then(|| latency.quantile(q)).flatten()
+    (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
 }
 
 /// A cell over all its blocks.
@@ -172,6 +168,8 @@ pub struct Summary {
     pub host_cpu_per_io: Option<f64>,
     /// Service times of all blocks and directions together.
     pub latency: Histogram,
+    /// [`QUANTILES`] of them with their intervals; those with too few I/Os say so.
+    pub percentiles: Vec<Percentile>,
     /// I/Os of all blocks.
     pub tallies: Tallies,
     /// Lengths of all windows together, by the agent's clock.
@@ -189,6 +187,7 @@ impl Summary {
         };
         let mut tallies = Tallies::default();
         measurements.iter().for_each(|m| tallies.merge(&m.outcome.tallies));
+        let latency = tallies.latency();
         Some(Self {
             workload: workload.into(),
             target: target.into(),
@@ -196,7 +195,8 @@ impl Summary {
             iops: over_blocks(&iops),
             bytes_per_s: over_blocks(&bytes_per_s),
             host_cpu_per_io: over_blocks(&host_cpu_per_io),
-            latency: tallies.latency(),
+            percentiles: QUANTILES.iter().map(|q| Percentile::of(*q, &latency, measurements)).collect(),
+            latency,
             tallies,
             duration_ns: measurements.iter().map(|m| m.outcome.duration_ns).sum(),
         })

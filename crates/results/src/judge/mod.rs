@@ -14,6 +14,7 @@ pub mod flow;
 pub mod grade;
 pub mod inside;
 mod parts;
+pub mod percentile;
 pub mod roles;
 pub mod timing;
 
@@ -26,6 +27,7 @@ pub use figures::{Metric, Summary};
 pub use flow::Flow;
 pub use grade::Grade;
 pub use inside::Inside;
+pub use percentile::Percentile;
 pub use roles::CpuByRole;
 pub use timing::Timing;
 

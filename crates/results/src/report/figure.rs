@@ -100,6 +100,19 @@ pub(super) fn title(workload: &Workload) -> String {
     text
 }
 
+/// `1,234,567`.
+pub(super) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `1 block`, `3 blocks`.
 pub(super) fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
@@ -133,6 +146,7 @@ mod tests {
     #[test]
     fn lists_read_as_english() {
         let list = |items: &[&str]| listed(&items.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");
         assert_eq!(counted(1_u32, "block") + &counted(2_u32, "block"), "1 block2 blocks");

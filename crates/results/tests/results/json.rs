@@ -121,6 +121,26 @@ fn figures_are_those_of_the_record() {
     assert_eq!(raw["verdict"], "slower");
 }
 
+#[test]
+fn percentiles_have_intervals_or_say_what_they_lack() {
+    let mut run = ladder(false);
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw") {
+        let workload = run.plan.workloads.iter().find(|w| w.name == m.workload).expect("planned");
+        m.outcome.tallies = crate::synthetic::tallies(workload, 100, 90_000.0);
+    }
+    let document = checked(&run);
+    let full = &document["cells"][0]["percentiles"];
+    assert_eq!((&full[3]["name"], &full[3]["q"]), (&"p99.9".into(), &0.999.into()));
+    assert_eq!(full[1]["ns"], document["cells"][0]["latency_ns"]["p90"]);
+    let end = |interval: &str, end: &str| full[1][interval][end].as_f64().expect("there");
+    assert!(end("of_ios_ns", "low") < end("of_ios_ns", "high"));
+    assert!(end("over_blocks_ns", "low") < end("over_blocks_ns", "high"));
+    let few = &document["cells"][1]["percentiles"];
+    assert_eq!(few[2], serde_json::json!({"name": "p99", "q": 0.99, "ios": 500, "needed_ios": 1000}));
+    // Each block alone has enough for the median, and the p90 of the blocks needs no more than 100.
+    assert!(few[0].get("over_blocks_ns").is_some() && few[1].get("over_blocks_ns").is_some());
+}
+
 /// Its place among the targets of both ladders.
 const VM_RAW: usize = 6;
 

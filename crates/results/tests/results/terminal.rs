@@ -74,6 +74,19 @@ fn a_single_bench_of_reads_and_writes() {
     insta::assert_snapshot!(shown(&run));
 }
 
+/// What a table cannot show is named under it.
+#[test]
+fn percentiles_of_too_few_ios_are_named() {
+    let mut run = bench();
+    let workload = run.plan.workloads[0].clone();
+    run.measurements[0].outcome.tallies = crate::synthetic::tallies(&workload, 500, 150_000.0);
+    let text = shown(&run);
+    let wanted =
+        "Not given: p99 of 500 read I/Os (1,000 are needed) and p99.9 of 500 read I/Os (10,000 are needed).";
+    assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(wanted), "{text}");
+    assert!(!shown(&bench()).contains("Not given"));
+}
+
 #[test]
 fn the_widest_table_of_a_ladder_still_fits() {
     let vm = Truth { slowdown: 1.05, noise: 0.06, cpu_ns: 9_800.0 };

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::certainty::percentile;
 use super::parts::latency;
 use super::{any, filled, number, object};
 use crate::judge::flow::{Level, Passed};
@@ -23,6 +24,7 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("iops", number(summary.iops)),
         ("bytes_per_s", number(summary.bytes_per_s)),
         ("latency_ns", latency(&summary.latency)),
+        ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
         ("host_cpu_ns_per_io", number(summary.host_cpu_per_io)),
         ("cpu", cpu.map(by_role)),
         ("inside", inside.map(taken_apart)),

@@ -3,6 +3,7 @@
 //! Absent is absent: a figure that is not known has no key. There is no null, NaN or infinity.
 
 mod cell;
+mod certainty;
 mod parts;
 
 use iotax_model::Warning;

@@ -1,5 +1,6 @@
 //! A run as text for a terminal.
 
+mod certainty;
 mod guests;
 mod layers;
 mod table;
@@ -52,7 +53,9 @@ pub fn render(run: &Run, judgement: &Judgement, width: usize, colour: bool) -> S
             text.push('\n');
         }
         let lines = [guests::noises, layers::insides, layers::flows];
-        let lines: Vec<String> = lines.iter().flat_map(|lines| lines(judgement, &workload.name)).collect();
+        let mut lines: Vec<String> =
+            lines.iter().flat_map(|lines| lines(judgement, &workload.name)).collect();
+        lines.extend(not_given(run, judgement, workload));
         for line in &lines {
             for (i, line) in wrapped(line, width - 4).iter().enumerate() {
                 let _ = writeln!(text, "{}{line}", if i == 0 { "  " } else { "    " });
@@ -131,6 +134,14 @@ fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Optio
     Some(table)
 }
 
+/// The percentiles that a table of one target's figures leaves out.
+fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
+    let [target] = run.plan.targets.as_slice() else { return None };
+    let tallies = &judgement.summary(&workload.name, &target.name)?.tallies;
+    let rows: Vec<_> = tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
+    certainty::left_out(&rows, &SHOWN)
+}
+
 fn add_figures(table: &mut Table, name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) {
     let per_second = |count: u64| (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9));
     let bytes = (tally.bytes > 0).then_some(tally.bytes).and_then(per_second);
@@ -150,17 +161,15 @@ fn add_figures(table: &mut Table, name: &str, tally: &Tally, duration_ns: u64, c
     }
 }
 
+/// The percentiles of a table of one target's figures.
+const SHOWN: [f64; 3] = [0.5, 0.99, 0.999];
+
 /// Mean, percentiles and maximum.
 fn times(latency: &Histogram) -> impl Iterator<Item = Cell> {
-    [
-        or_unknown(latency.mean(), human::time),
-        or_unknown(percentile(latency, 0.5), human::time),
-        or_unknown(percentile(latency, 0.99), human::time),
-        or_unknown(percentile(latency, 0.999), human::time),
-        or_unknown(latency.max().map(|max| max as f64), human::time),
-    ]
-    .into_iter()
-    .map(right)
+    let percentiles = SHOWN.map(|q| percentile(latency, q));
+    let max = latency.max().map(|max| max as f64);
+    let figures = [latency.mean()].into_iter().chain(percentiles).chain([max]);
+    figures.map(|ns| right(or_unknown(ns, human::time)))
 }
 
 fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {

@@ -1,0 +1,172 @@
+//! Percentiles of latency, with what is known of them and what is not.
+
+use iotax_model::Histogram;
+use iotax_model::histogram::RELATIVE_ERROR;
+use iotax_model::record::Measurement;
+
+use super::figures::percentile;
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::rank::ranks;
+use crate::stats::{ALPHA, Estimate};
+
+/// A percentile with fewer values beyond it is mostly chance and is not given.
+const BEYOND: f64 = 10.0;
+
+/// Those that documents give, rising.
+pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
+
+/// A percentile of a cell's service times, or that there were too few I/Os for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percentile {
+    /// The share of I/Os at or below it, 0 to 1.
+    pub q: f64,
+    /// The I/Os of all blocks.
+    pub ios: u64,
+    /// Absent if there are fewer than [`needed`].
+    pub value: Option<Value>,
+}
+
+/// What is known of a percentile, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Value {
+    /// That of all I/Os of all blocks together.
+    pub ns: f64,
+    /// The 95% interval by order statistics, were all I/Os independent. They are not, so it is the least that is uncertain:
+    /// what a longer measurement would still narrow.
+    pub of_ios: Interval,
+    /// Student's t interval at 95% of the logarithms of the blocks' own percentiles: what another run may well show.
+    /// Absent for fewer than two blocks, or where one has too few I/Os.
+    pub over_blocks: Option<Interval>,
+}
+
+impl Percentile {
+    /// Of one cell's measurements, whose service times together are `latency`.
+    pub(super) fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
+        let value = percentile(latency, q).and_then(|ns| {
+            Some(Value { ns, of_ios: of_ios(latency, q)?, over_blocks: over_blocks(q, measurements) })
+        });
+        Self { q, ios: latency.count(), value }
+    }
+}
+
+/// How many I/Os a percentile needs: ten beyond it.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "far below 2^53 for any percentile with a name"
+)]
+pub fn needed(q: f64) -> u64 {
+    // A hair below ten is ten: 1 - 0.9999 is not exact.
+    ((BEYOND - 1e-6) / (1.0 - q)).ceil() as u64
+}
+
+/// Its name: `p99.9`.
+#[must_use]
+pub fn name(q: f64) -> String {
+    let digits = format!("{:.4}", q * 100.0);
+    format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Ranks to values, each end as far out as the histogram's error allows.
+fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
+    let (low, high) = ranks(latency.count(), q, ALPHA)?;
+    let (min, max) = (latency.min()? as f64, latency.max()? as f64);
+    // In the middle between two ranks rounding cannot hit the wrong one.
+    let at = |rank: u64| latency.quantile((rank as f64 - 0.5) / latency.count() as f64);
+    Some(Interval {
+        low: (at(low)? * (1.0 - RELATIVE_ERROR)).max(min),
+        high: (at(high)? * (1.0 + RELATIVE_ERROR)).min(max),
+    })
+}
+
+fn over_blocks(q: f64, measurements: &[&Measurement]) -> Option<Interval> {
+    let of_block = |m: &&Measurement| percentile(&m.outcome.tallies.latency(), q).map(f64::ln);
+    let logs = measurements.iter().map(of_block).collect::<Option<Vec<_>>>()?;
+    Some(Differences::new(logs)?.interval(ALPHA)?.map(f64::exp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::record::{Outcome, Tallies, Tally};
+
+    fn measurement(latency: Histogram) -> Measurement {
+        let read = Tally { ios: latency.count(), bytes: 0, latency, response: None };
+        Measurement {
+            target: "a".into(),
+            workload: "w".into(),
+            block: 1,
+            order: 1,
+            started_at_ms: 0,
+            host_duration_ns: None,
+            outcome: Outcome {
+                tallies: Tallies { read: Some(read), ..Tallies::default() },
+                ..Outcome::default()
+            },
+            samples: vec![],
+            host: None,
+            host_samples: vec![],
+            host_cache: None,
+            guest_cache: None,
+            shares: vec![],
+            neighbour: None,
+            qemu: None,
+        }
+    }
+
+    /// 1 us, 2 us, ... `n` us.
+    fn rising(n: u64) -> Histogram {
+        let mut latency = Histogram::new();
+        (1..=n).for_each(|us| latency.add(us * 1000));
+        latency
+    }
+
+    #[test]
+    fn names_and_needs() {
+        let told: Vec<_> = QUANTILES.iter().map(|q| (name(*q), needed(*q))).collect();
+        let wanted = [("p50", 20), ("p90", 100), ("p99", 1000), ("p99.9", 10_000), ("p99.99", 100_000)];
+        assert_eq!(told, wanted.map(|(name, n)| (name.to_owned(), n)));
+        // What is said to be needed is what is asked for.
+        for q in QUANTILES {
+            let of = |n| {
+                let mut latency = Histogram::new();
+                latency.add_many(1000, n);
+                Percentile::of(q, &latency, &[]).value.is_some()
+            };
+            assert!(of(needed(q)) && !of(needed(q) - 1), "{q}");
+        }
+    }
+
+    #[test]
+    fn ranks_become_values() {
+        let median = Percentile::of(0.5, &rising(100), &[]).value.expect("enough");
+        // From the 40th to the 61st, within the histogram's error.
+        assert!(median.of_ios.low <= 40_000.0 && median.of_ios.low > 39_600.0, "{median:?}");
+        assert!(median.of_ios.high >= 61_000.0 && median.of_ios.high < 61_600.0, "{median:?}");
+        assert_eq!(median.over_blocks, None);
+    }
+
+    #[test]
+    fn blocks_say_more_than_ios() {
+        let blocks: Vec<Measurement> = [100, 130, 80, 110]
+            .into_iter()
+            .map(|percent| {
+                let mut latency = Histogram::new();
+                rising(1000).bars().for_each(|(ns, _, n)| latency.add_many(ns * percent / 100, n));
+                measurement(latency)
+            })
+            .collect();
+        let mut all = Histogram::new();
+        blocks.iter().for_each(|m| all.merge(&m.outcome.tallies.latency()));
+        let blocks: Vec<&Measurement> = blocks.iter().collect();
+        let value = Percentile::of(0.5, &all, &blocks).value.expect("enough");
+        let over = value.over_blocks.expect("four blocks");
+        assert!(over.high - over.low > 2.0 * (value.of_ios.high - value.of_ios.low), "{value:?}");
+        // One block with too few I/Os leaves the p99 of all without an interval over blocks.
+        let few = measurement(rising(50));
+        let blocks = [blocks[0], blocks[1], &few];
+        let value = Percentile::of(0.99, &all, &blocks).value.expect("enough together");
+        assert_eq!(value.over_blocks, None);
+    }
+}
