@@ -10,6 +10,7 @@
 
 mod backend;
 mod buffers;
+mod cached;
 mod clock;
 mod collector;
 mod error;

@@ -14,6 +14,7 @@ use iotax_model::workload::IoEngine;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::backend::{self, Choice, Note, Options, Setup};
+use crate::cached::Cached;
 use crate::clock;
 use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
@@ -35,6 +36,8 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
     clock::calibrate();
     let proof = Proof::new(job, target)?.map(Arc::new);
     let mut crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
+    let bypasses_the_cache = job.workload.direct && ioengine != IoEngine::Null;
+    let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
     events(Event::Ready);
     let check = clock::Check::begin();
     let window = Window::new(job, clock::now());
@@ -43,6 +46,10 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
         Ok(mut outcome) => {
             outcome.ioengine = Some(ioengine);
             outcome.notes.extend(note.into_iter().chain(check.end()));
+            outcome.page_cache = cached.and_then(|before| before.and_now(target));
+            if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(&outcome) {
+                flush(target, &mut outcome);
+            }
             if let Some(proof) = proof {
                 outcome.notes.extend(proof.note());
                 let findings = outcome.verify.get_or_insert_default();
@@ -57,6 +64,15 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
             crew.dismiss(Duration::from_nanos(job.interval.0 + DRAIN.0));
             Err(error)
         }
+    }
+}
+
+/// Has the target make safe what it took. The time is that of one flush: how much it had put off is for others to see.
+fn flush(target: &Target, outcome: &mut Outcome) {
+    let begin = clock::now();
+    match target.file.sync_data() {
+        Ok(()) => outcome.flush_ns = Some(clock::now() - begin),
+        Err(error) => outcome.notes.push(format!("the flush after the window failed: {error}")),
     }
 }
 
@@ -173,6 +189,8 @@ fn watch(
         ),
         errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
         inside: None,
+        flush_ns: None,
+        page_cache: None,
     })
 }
 
@@ -293,6 +311,11 @@ impl Crew {
         self.spares.push(spare);
         self.at_work += 1;
         Ok(())
+    }
+
+    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
+    fn is_unharmed(&self, outcome: &Outcome) -> bool {
+        self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
     }
 
     fn start(&self, window: Window) {

@@ -2,9 +2,15 @@
 //!
 //! What is not known is absent. Times are nanoseconds.
 
+mod pace;
+mod storage;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use pace::CpuPace;
+pub use storage::{Allocation, Found, Mapper, PageCache};
 
 use crate::findings::Findings;
 use crate::histogram::Histogram;
@@ -244,6 +250,14 @@ pub struct Outcome {
     /// machine its disks too. Absent for the local agent, whose machine is the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
+    /// How long the target took to make safe what was written to it, after the window: one flush, which is no part of it.
+    /// Absent where there was none: nothing was written or something failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flush_ns: Option<u64>,
+    /// What direct I/O left in the page cache of the agent's machine; absent for I/O that was to go through it, and where
+    /// the kernel does not tell.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub page_cache: Option<PageCache>,
 }
 
 /// How far caches could be dropped before a measurement.
@@ -352,6 +366,16 @@ pub struct HostActivity {
     /// Only of a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
+    /// CPU time of iotax itself for watching, beside what makes the load. Only of a whole measurement.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub watching: Option<CpuTime>,
+    /// How fast the CPUs ran. Only of a whole measurement.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pace: Option<CpuPace>,
+    /// By block device beneath the target, from the end of the window until what was written had been flushed. Only of a whole
+    /// measurement that ended in a flush.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub flushed: BTreeMap<String, DiskActivity>,
 }
 
 /// I/Os of one direction as QEMU's block layer saw them.
@@ -478,6 +502,12 @@ pub struct TargetRecord {
     /// Seconds from the start of the guest until its agent answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,
+    /// What of its file or image is backed by storage when the measuring begins; absent for devices and where nobody tells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allocation: Option<Allocation>,
+    /// What was found in an area that iotax did not fill; absent for one that it did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub found: Option<Found>,
 }
 
 /// The machine that a run was made on. Facts that could not be read are absent.

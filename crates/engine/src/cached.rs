@@ -1,0 +1,121 @@
+//! What of a target's area is in the page cache: direct I/O is to leave nothing there.
+
+#![expect(unsafe_code, reason = "mincore(2) needs a mapping")]
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::null_mut;
+
+use iotax_model::record::PageCache;
+use iotax_model::wire::Job;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::open::Target;
+
+/// Bytes of one stretch, a multiple of every page size.
+const STRETCH: u64 = 4 << 20;
+/// So many are looked at, or the whole area if it is no longer: a page takes the kernel some 100 ns.
+const STRETCHES: u64 = 256;
+
+/// What was cached of some stretches of an area at one moment.
+pub(crate) struct Cached {
+    stretches: Vec<u64>,
+    bytes: u64,
+}
+
+impl Cached {
+    /// Looks at a job's area. Absent where the kernel does not tell this user (mincore(2)), or cannot map it.
+    pub(crate) fn look(job: &Job, target: &Target) -> Option<Self> {
+        if !is_told(target) {
+            return None;
+        }
+        let (begin, end) = (job.workload.offset.0, job.workload.offset.0 + job.size.0);
+        let (first, last) = (begin / STRETCH, end.checked_sub(1)? / STRETCH);
+        let count = last - first + 1;
+        let looked = count.min(STRETCHES);
+        let place = |number: u64| (first + number * count / looked) * STRETCH;
+        let stretches: Vec<u64> = (0..looked).map(place).collect();
+        let bytes = bytes(&target.file, &stretches, target.length)?;
+        Some(Self { stretches, bytes })
+    }
+
+    /// Looks at the same stretches again.
+    pub(crate) fn and_now(self, target: &Target) -> Option<PageCache> {
+        let after = bytes(&target.file, &self.stretches, target.length)?;
+        let length = |begin: &u64| target.length.min(begin + STRETCH) - begin;
+        Some(PageCache { looked_at: self.stretches.iter().map(length).sum(), before: self.bytes, after })
+    }
+}
+
+/// To everybody else the kernel says that all is cached.
+fn is_told(target: &Target) -> bool {
+    let user = rustix::process::geteuid();
+    let owns = || target.file.metadata().is_ok_and(|found| found.uid() == user.as_raw());
+    target.access.write || user.is_root() || owns()
+}
+
+fn bytes(file: &File, stretches: &[u64], length: u64) -> Option<u64> {
+    stretches
+        .iter()
+        .try_fold(0, |sum, begin| Some(sum + cached(file, *begin, length.min(begin + STRETCH) - begin)?))
+}
+
+/// Bytes of one stretch that are cached, in whole pages.
+fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
+    let page = rustix::param::page_size();
+    let length = usize::try_from(length).ok()?;
+    let mut resident = vec![0_u8; length.div_ceil(page)];
+    // SAFETY: a new mapping at a place of the kernel's choice, which nobody reads or writes.
+    let mapped =
+        unsafe { mmap(null_mut(), length, ProtFlags::empty(), MapFlags::SHARED, file.as_fd(), begin) }
+            .ok()?;
+    // SAFETY: the range is that of the mapping, and the vector has a byte for each of its pages.
+    let told = unsafe { libc::mincore(mapped, length, resident.as_mut_ptr()) };
+    // SAFETY: nothing refers to the mapping.
+    unsafe { munmap(mapped, length) }.ok()?;
+    let pages = resident.iter().filter(|page| **page & 1 == 1).count();
+    (told == 0).then_some((pages * page) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::{self, Access};
+    use iotax_model::units::{Bytes, Nanos};
+    use iotax_model::workload::{SyncMode, WorkloadKeys};
+    use std::io::Read;
+
+    #[test]
+    fn what_was_read_is_seen_to_be_cached_and_what_was_dropped_is_not() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        let size = (6 << 20) + 5000;
+        std::fs::write(file.path(), vec![1; size]).expect("written");
+        crate::prepare::drop_pages(file.as_file()).expect("dropped");
+        let workload = WorkloadKeys::default().complete(&WorkloadKeys::default());
+        let job = Job {
+            path: None,
+            workload,
+            size: Bytes(size as u64),
+            seed: 1,
+            interval: Nanos::from_secs(1),
+            writable: true,
+            shared: false,
+            identity: None,
+        };
+        let access =
+            Access { write: true, direct: false, sync: SyncMode::None, shared: false, identity: None };
+        let target = open::open(file.path(), access).expect("opened");
+        let look = || Cached::look(&job, &target).expect("looked");
+        let first = look();
+        if first.bytes != 0 {
+            return eprintln!("skipped: this filesystem keeps {} bytes of what was dropped", first.bytes);
+        }
+        assert_eq!(first.and_now(&target), Some(PageCache { looked_at: size as u64, before: 0, after: 0 }));
+        let first = look();
+        let mut all = Vec::new();
+        File::open(file.path()).and_then(|mut file| file.read_to_end(&mut all)).expect("read");
+        let now = first.and_now(&target).expect("looked");
+        assert_eq!((now.before, now.after), (0, (size as u64).next_multiple_of(4096)));
+    }
+}
