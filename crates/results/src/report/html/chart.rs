@@ -268,7 +268,7 @@ impl Chart {
             Plot::Lines { panels, .. } => {
                 panels.iter().map(|panel| panel.height as usize + 30).sum::<usize>() + 36
             }
-            Plot::Bars { labels, .. } => labels.len() * 44 + 44,
+            Plot::Bars { labels, .. } => labels.len() * 44 + 48,
             Plot::Heat { .. } => self.colours.len() * 126 + 36,
         }
     }

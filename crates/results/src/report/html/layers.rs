@@ -66,12 +66,7 @@ fn ladder(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> C
         (taxes(run, judgement, workload, metric), key, title, "with intervals")
     } else {
         let key = if key == "cpu" { "layers-cpu" } else { "layers" };
-        (
-            rungs(run, judgement, workload, metric),
-            key,
-            format!("{what}, layer by layer"),
-            "from the lowest rung up, with intervals",
-        )
+        (rungs(run, judgement, workload, metric), key, format!("{what}, layer by layer"), "with intervals")
     };
     // A figure of one rung alone compares nothing.
     let rungs = if rungs.iter().any(|rung| !rung.layer.is_empty()) { rungs } else { vec![] };

@@ -68,7 +68,7 @@
     const title = axis.label ? { title: { text: plain(axis.label), font: font(), standoff: 8 } } : {};
     if (axis.log) return coloured({ type: "log", ...title, ...logTicks(values, axis.unit) });
     const most = Math.max(axis.at_least, ...[values.reduce((a, b) => Math.max(a, b), 0)]);
-    const format = axis.unit === "percent" ? { ticksuffix: "%" } : axis.unit === "rate" ? { tickformat: "~s", ticksuffix: "B/s" } : { tickformat: "~s" };
+    const format = axis.unit === "percent" ? { ticksuffix: "%" } : axis.unit === "rate" ? { tickformat: "~s", ticksuffix: "B/s" } : { tickformat: most < 1000 ? "~g" : "~s" };
     return coloured({ range: [0, most * 1.06 || 1], nticks: 6, ...format, ...title });
   };
 
@@ -183,8 +183,8 @@
     layout.xaxis.zerolinecolor = css("soft");
     layout.yaxis = { visible: false, fixedrange: true, range: [-0.5, labels.length - 0.5 + (narrow ? 0.35 : 0.2)] };
     layout.barmode = "overlay";
-    layout.height = labels.length * pitch + 56;
-    layout.margin = { l: 14, r: 14, t: 4, b: 44 };
+    layout.height = labels.length * pitch + 48;
+    layout.margin = { l: 14, r: 14, t: 4, b: 38 };
     return { traces, layout };
   };
 
@@ -193,7 +193,8 @@
     const blocks = clock(spec.across);
     const logs = spec.edges.map(Math.log10);
     const counted = (row, bin) => number(row[spec.first + bin]);
-    const most = rows.reduce((all, row) => row.slice(spec.first).reduce((a, b) => Math.max(a, Number(b)), all), 1);
+    const all = rows.flatMap((row) => row.slice(spec.first).filter(Boolean).map(Number));
+    const [least, most] = [all.reduce((a, b) => Math.min(a, b), Infinity), all.reduce((a, b) => Math.max(a, b), 1)];
     const spaces = domains(spec.colours.map(() => 96));
     const decades = [...Array(Math.ceil(Math.log10(most)) + 1).keys()];
     const bin = logs.slice(1).map((_, index) => `${words.time(spec.edges[index])} to ${words.time(spec.edges[index + 1])}`);
@@ -211,7 +212,7 @@
       layout[`yaxis${nth}`] = coloured({ domain: spaces[index], range: [logs[0], last(logs)], showgrid: false, ...logTicks(spec.edges, "time", Math.log10) });
       layout.annotations.push(heading(name, spaces[index][1]));
       return {
-        type: "heatmap", name: plain(name), yaxis: `y${nth}`, x, y: logs, zmin: 0, zmax: Math.log10(most) || 1,
+        type: "heatmap", name: plain(name), yaxis: `y${nth}`, x, y: logs, zmin: Math.log10(least), zmax: Math.log10(most) + 1e-3,
         z: bin.map((_, b) => columns.map((row) => (row && counted(row, b) ? Math.log10(counted(row, b)) : null))),
         text: bin.map((range, b) => columns.map((row) => (row && counted(row, b) ? `${plain(name)}<br>${blocks.says(row)}, ${range}: ${words.count(counted(row, b))} I/Os` : ""))),
         hoverongaps: false, hovertemplate: "%{text}<extra></extra>",

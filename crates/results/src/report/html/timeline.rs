@@ -8,7 +8,6 @@ use super::clock::Clock;
 use super::colours;
 use crate::judge::figures::bottom_disks;
 use crate::judge::roles::Role;
-use crate::report::figure::listed;
 use crate::stats::median;
 use crate::store::Run;
 
@@ -48,11 +47,8 @@ pub(super) fn timeline(run: &Run, clock: &Clock<'_>) -> Chart {
         let mut keep = known.iter();
         row.retain(|_| keep.next().copied().unwrap_or_default());
     }
-    let beneath: Vec<String> = panels.iter().skip(1).map(|panel| panel.axis.label.clone()).collect();
-    let mut note = clock.note();
-    if !beneath.is_empty() {
-        note = format!("{note}; beneath, of the host: {}", listed(&beneath));
-    }
+    let beneath = if panels.len() > 1 { "; beneath: what the host did meanwhile" } else { "" };
+    let note = format!("{}{beneath}", clock.note());
     Chart {
         key: "over-time".into(),
         title: "I/Os per second over time".into(),
