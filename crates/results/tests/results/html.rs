@@ -5,10 +5,30 @@ use iotax_results::report::{html, plan_toml};
 use iotax_results::{Run, judge};
 
 use crate::observed::{both_ladders, crowd};
-use crate::synthetic::{bench, ladder};
+use crate::synthetic::{bench, ladder, large};
 
+/// The page without its programs: they are the same in every report.
 fn page(run: &Run) -> String {
-    html::render(run, &judge(run))
+    let whole = html::render(run, &judge(run));
+    let (page, programs) = whole.split_once("<script>").expect("programs");
+    assert_eq!(programs.matches("<script>").count(), 1, "two of them, at the end");
+    format!("{page}</html>")
+}
+
+/// What the figures say of themselves: place, message, specification.
+fn figures(page: &str) -> Vec<(String, String, serde_json::Value)> {
+    let between = |text: &str, from: &str, to: &str| {
+        let rest = text.split_once(from).unwrap_or_else(|| panic!("{from}")).1;
+        rest.split_once(to).unwrap_or_else(|| panic!("{to}")).0.to_owned()
+    };
+    page.split("<figure ")
+        .skip(1)
+        .map(|text| {
+            let spec = between(text, "<script type=\"application/json\">", "</script>");
+            let spec = serde_json::from_str(&spec).unwrap_or_else(|error| panic!("{error}: {spec}"));
+            (between(text, "id=\"", "\""), between(text, "aria-label=\"", "\""), spec)
+        })
+        .collect()
 }
 
 #[test]
@@ -21,13 +41,20 @@ fn everything_a_reader_looks_for_is_there_in_order() {
         "seed 71823",
         "What it means",
         "qcow2 adds nothing measurable to the latency (within 2%) on every workload: vm-qcow2 over vm-raw",
-        "4k random read, queue depth 1",
+        "The tax",
         "tax on mean latency",
-        "Latency by percentile",
-        "I/Os per second",
-        "Device busy",
-        "Host CPUs busy",
+        "4k random read, queue depth 1",
         "randwrite-4k-qd32",
+        "What each layer costs",
+        "Mean latency, layer by layer",
+        "Host CPU time per I/O, layer by layer",
+        "4k random read, queue depth 1",
+        "Latency by percentile",
+        "I/Os that took no longer",
+        "Latencies over time",
+        "I/Os per second over time",
+        "device busy",
+        "cpus_busy",
         "Remarks",
         "its tax is that of emulation",
         "Targets",
@@ -56,8 +83,7 @@ fn layers_guests_and_time_have_their_place() {
         &[
             "layer by layer",
             "vm-lvm \u{2212} vm-device",
-            "Mean latency, layer by layer",
-            "<title>host-lvm: LVM +1.6",
+            "host-lvm: LVM +1.6",
             "Where the mean latency arises",
             "virtio + virtual interrupt",
             "Host CPU time per I/O by role",
@@ -71,7 +97,7 @@ fn layers_guests_and_time_have_their_place() {
         "guest 4",
         "0.893",
         "Latency against the number of guests",
-        "4 at once, ",
+        "4 at once, p50 ",
         "<b>loud</b> made 10.0k IOPS, 41.0 MB/s",
     ];
     has(&crowd(), &several);
@@ -103,10 +129,59 @@ fn response_times_stand_beneath_service_times() {
 
 #[test]
 fn nothing_is_loaded() {
-    let page = page(&ladder(false));
-    for sign in ["http://", "https://", "<script", "@import", "url(", "src="] {
+    let run = ladder(false);
+    let page = page(&run);
+    for sign in ["http://", "https://", "@import", "url(", "src=", "javascript:", "onclick", "onload"] {
         assert!(!page.contains(sign), "{sign}");
     }
+    assert!(page.contains("default-src 'none'; script-src 'sha256-"), "{}", &page[..600]);
+    assert!(!page.contains("unsafe-eval"));
+    assert_eq!(page.matches("'unsafe-inline'").count(), 1, "for style alone");
+}
+
+#[test]
+fn every_figure_has_a_message_a_place_and_a_table() {
+    for run in [ladder(true), both_ladders(), crowd(), bench()] {
+        let page = page(&run);
+        let found = figures(&page);
+        let (mut places, count) = (std::collections::BTreeSet::new(), found.len());
+        for (place, message, spec) in found {
+            assert!(message.len() > 20 && !message.contains("NaN"), "{place}: {message}");
+            assert!(["lines", "bars", "heat"].contains(&spec["kind"].as_str().expect("a kind")), "{spec}");
+            assert!(!spec["colours"].as_array().expect("colours").is_empty(), "{place}");
+            assert!(places.insert(place.clone()), "{place} twice");
+        }
+        assert!(count >= 4, "{count}");
+        assert_eq!(page.matches("<summary>Figures</summary>").count(), count);
+    }
+    // Nothing is compared, so no ladder is drawn; nobody saw threads, so nothing is told apart.
+    let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(place, ..)| place).collect();
+    assert_eq!(alone, ["w1-percentiles", "w1-distribution", "w1-heat", "w1-over-time"]);
+}
+
+#[test]
+fn what_the_host_did_stands_beside_what_was_reached() {
+    let mut run = bench();
+    for h in &mut run.measurements[0].host_samples {
+        h.pressure = Some(iotax_model::record::Pressure { io_some_ns: 250_000_000, ..Default::default() });
+        let time = iotax_model::record::CpuTime { user_ns: 100_000_000, system_ns: 400_000_000 };
+        h.guest_threads.insert("iothread".into(), time);
+    }
+    // An interval that nobody watched.
+    run.measurements[0].host_samples.remove(5);
+    let page = page(&run);
+    let table = page.split("id=\"w1-over-time\"").nth(1).expect("the figure");
+    let heads = "<tr><th scope=\"col\">target</th><th scope=\"col\">block</th><th scope=\"col\">from_s</th>\
+                 <th scope=\"col\">to_s</th><th scope=\"col\">ios_per_s</th><th scope=\"col\">device_busy_percent</th>\
+                 <th scope=\"col\">device_bytes_per_s</th><th scope=\"col\">io_stalled_some_percent</th>\
+                 <th scope=\"col\">io_stalled_full_percent</th><th scope=\"col\">cpus_busy</th>\
+                 <th scope=\"col\">cpus_of_iothread</th></tr>";
+    assert!(table.contains(heads), "{}", &table[..3000]);
+    let rows: Vec<&str> = table.split("<tbody>").nth(1).expect("rows").split("</tr>").collect();
+    assert!(rows[0].starts_with("<tr><td>disk.img</td><td>1</td><td>0</td><td>1</td>"), "{}", rows[0]);
+    assert!(rows[0].contains("<td>87</td>") && rows[0].contains("<td>25</td><td>0</td>"), "{}", rows[0]);
+    assert!(rows[0].ends_with("<td>0.5</td>"), "{}", rows[0]);
+    assert!(rows[5].ends_with(&"<td></td>".repeat(6)), "unknown is empty: {}", rows[5]);
 }
 
 #[test]
@@ -120,9 +195,15 @@ fn names_are_text_not_markup() {
     run.measurements[0].outcome.notes.push(evil.into());
     run.plan.workloads[0].name = evil.into();
     run.measurements[0].workload = evil.into();
-    run.measurements[0].target = "disk.img".into();
+    run.plan.targets[0].name = evil.into();
+    run.plan.baseline = evil.into();
+    run.targets[0].name = evil.into();
+    run.measurements[0].target = evil.into();
     let page = page(&run);
-    assert!(!page.contains("<script"), "escaped");
+    let found = figures(&page);
+    assert_eq!(found.len(), 4);
+    assert_eq!(page.matches("<script").count(), found.len(), "escaped");
+    assert!(found.iter().all(|(_, _, spec)| spec["colours"][0][0] == evil));
     assert!(page.matches("&lt;script&gt;").count() >= 6);
 }
 
@@ -145,6 +226,10 @@ fn no_figure_is_not_a_number() {
     for run in [empty, dead, none, bench(), ladder(true), both_ladders(), crowd()] {
         let page = page(&run);
         assert!(!page.contains("NaN") && !page.contains("inf\"") && !page.contains("-inf"));
+        for (place, _, spec) in figures(&page) {
+            let edges = spec["edges"].as_array();
+            assert!(edges.is_none_or(|edges| edges.iter().all(serde_json::Value::is_number)), "{place}");
+        }
         assert!(page.ends_with("</html>"));
     }
 }
@@ -161,9 +246,13 @@ fn the_plan_reads_back() {
 #[ignore = "writes pages to look at: IOTAX_SHOW=DIR cargo test -p iotax-results -- --ignored pages_to_look_at"]
 fn pages_to_look_at() {
     let dir = std::env::var("IOTAX_SHOW").expect("IOTAX_SHOW names a directory");
-    for (name, run) in
-        [("ladder", ladder(true)), ("bench", bench()), ("both", both_ladders()), ("crowd", crowd())]
-    {
-        std::fs::write(format!("{dir}/{name}.html"), page(&run)).expect("written");
+    for (name, run) in [
+        ("ladder", ladder(true)),
+        ("bench", bench()),
+        ("both", both_ladders()),
+        ("crowd", crowd()),
+        ("large", large()),
+    ] {
+        std::fs::write(format!("{dir}/{name}.html"), html::render(&run, &judge(&run))).expect("written");
     }
 }

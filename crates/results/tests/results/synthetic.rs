@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use iotax_model::findings::{FaultKind, Findings};
 use iotax_model::plan::Margin;
 use iotax_model::record::{
-    CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Sample,
-    Tallies, Tally, TargetRecord,
+    CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Pressure,
+    Sample, Tallies, Tally, TargetRecord,
 };
 use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
@@ -318,6 +318,59 @@ pub(crate) fn ladder(emulated: bool) -> Run {
         let phase = m.target.len();
         let honest = measurement(&deep, &m.target, truth, m.block, phase);
         *m = Measurement { order: m.order, started_at_ms: m.started_at_ms, ..honest };
+    }
+    run
+}
+
+/// 500 measurements of half a minute, with all that the host's monitor sees.
+pub(crate) fn large() -> Run {
+    let vm = |slowdown, cpu_ns| Truth { slowdown, noise: 0.006, cpu_ns };
+    let names = [
+        "host-file",
+        "host-device",
+        "host-lvm",
+        "host-lvm-file",
+        "vm-device",
+        "vm-lvm",
+        "vm-lvm-file",
+        "vm-raw",
+        "vm-qcow2",
+        "vm-qcow2-snapshot",
+    ];
+    let truths: Vec<(&str, Truth)> = (0_u32..)
+        .zip(names)
+        .map(|(n, name)| {
+            (name, if n == 0 { HOST } else { vm(1.0 + 0.08 * f64::from(n), 4_000.0 + 700.0 * f64::from(n)) })
+        })
+        .collect();
+    let workloads = ["randread-4k-qd1", "randread-4k-qd32", "seqread-1m", "randwrite-4k-qd32", "seqwrite-1m"];
+    let mut run = run(&truths, &workloads, 10, false);
+    for m in &mut run.measurements {
+        let (samples, hosts) = (m.samples.clone(), m.host_samples.clone());
+        for second in 0..30_u32 {
+            let at = (second % SECONDS) as usize;
+            let at_ns = u64::from(second + 1) * 1_000_000_000;
+            let (mut sample, mut host) = (samples[at].clone(), hosts[at].clone());
+            (sample.at_ns, host.at_ns) = (at_ns, at_ns);
+            let share = u64::from(second % 7);
+            host.pressure = Some(Pressure {
+                io_some_ns: share * 100_000_000,
+                io_full_ns: share * 40_000_000,
+                ..Pressure::default()
+            });
+            for role in
+                ["vcpu", "iothread", "main", "worker"].into_iter().filter(|_| m.target.starts_with("vm"))
+            {
+                host.guest_threads
+                    .insert(role.into(), CpuTime { user_ns: share * 10_000_000, system_ns: 150_000_000 });
+            }
+            if second == 0 {
+                m.samples.clear();
+                m.host_samples.clear();
+            }
+            m.samples.push(sample);
+            m.host_samples.push(host);
+        }
     }
     run
 }

@@ -1,218 +1,361 @@
-//! Charts as inline SVG.
+//! A chart: a table of figures, and how they are drawn.
 //!
-//! Drawn here and not by a charting library: a plotly build alone is 4.6 MB, needs scripts, cannot follow the
-//! reader's light or dark preference by CSS and prints poorly. These charts are text, weigh a few kilobytes, and every
-//! mark carries its figure as a tooltip.
+//! The table in the page is the only place where the figures stand. People read and copy it, the script draws what it
+//! finds there and writes the same as CSV: no picture can show what its table does not say, and without a script
+//! nothing is missing but the pictures.
 
-use std::fmt::Write as _;
+use std::fmt;
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
 
-const LEFT: f64 = 64.0;
-pub(super) const RIGHT: f64 = 14.0;
-pub(super) const TOP: f64 = 10.0;
-pub(super) const BOTTOM: f64 = 24.0;
-const BAR: f64 = 30.0;
-pub(super) const NAMES: f64 = 138.0;
-/// Height that a tick of a vertical axis takes up at least.
-const TICK: f64 = 40.0;
+/// Digits of a figure in a table.
+const DIGITS: i32 = 5;
 
-/// One target's figures.
-pub(super) struct Series {
-    /// What the tooltip begins with.
-    pub(super) name: String,
-    /// CSS class of its colour.
-    pub(super) colour: String,
-    /// Lines that are not joined with one another: (x, y, words for y). Without words a point has no
-    /// mark.
-    pub(super) lines: Vec<Vec<(f64, f64, String)>>,
+/// One value of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Cell {
+    /// A name.
+    Text(String),
+    /// A whole number, exact.
+    Count(u64),
+    /// Five digits are written.
+    Figure(f64),
+    /// Nobody knows; it stays empty.
+    Unknown,
 }
 
-/// One bar with its error bar.
-pub(super) struct Bar {
-    pub(super) name: String,
-    pub(super) colour: String,
-    pub(super) value: f64,
-    pub(super) ends: Option<(f64, f64)>,
-    pub(super) words: String,
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Count(count) => count.fmt(f),
+            Self::Figure(value) if value.is_finite() => f.write_str(&digits(*value)),
+            Self::Figure(_) | Self::Unknown => Ok(()),
+        }
+    }
 }
 
-/// The vertical axis of a line chart.
-pub(super) struct Axis<'a> {
-    /// What it shows, with its unit.
-    pub(super) label: &'a str,
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(count: u32) -> Self {
+        Self::Count(count.into())
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Self::Figure(value)
+    }
+}
+
+impl From<Option<f64>> for Cell {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Self::Unknown, Self::Figure)
+    }
+}
+
+/// A decimal number that a spreadsheet reads, without needless zeros.
+fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a double's exponent is below 400")]
+    let decimals = (DIGITS - 1 - value.abs().log10().floor() as i32).clamp(0, 12);
+    let text = format!("{value:.*}", usize::try_from(decimals).unwrap_or_default());
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
+}
+
+/// What an axis counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Unit {
+    /// Microseconds; the axis takes a larger unit where that reads better.
+    Time,
+    /// A number of something.
+    Count,
+    /// 0 to 100.
+    Percent,
+    /// Bytes per second.
+    Rate,
+}
+
+/// An axis of values.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Axis {
+    /// What it shows.
+    pub(super) label: String,
+    pub(super) unit: Unit,
     /// Logarithmic; else it begins at 0.
     pub(super) log: bool,
-    /// At least this far up.
+    /// It reaches at least this far.
     pub(super) at_least: f64,
-    /// A tick's words.
-    pub(super) words: &'a dyn Fn(f64) -> String,
 }
 
-/// The horizontal axis of a line chart.
-pub(super) struct Across {
-    /// Where it ends; it begins at 0.
-    pub(super) end: f64,
-    /// Places and the words beneath them.
-    pub(super) ticks: Vec<(f64, String)>,
-    /// Where a faint upright line stands.
-    pub(super) notches: Vec<f64>,
-    /// Whether a mark is drawn at each point.
-    pub(super) marks: bool,
+/// The horizontal axis of lines.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Across {
+    /// The words of a column, in their order.
+    Words { column: usize, label: String },
+    /// The figures of a column.
+    Figures { column: usize, axis: Axis },
+    /// Blocks side by side, each with its seconds.
+    Blocks(Blocks),
 }
 
-/// Lines over a common horizontal axis; nothing if there is no figure.
-pub(super) fn lines(series: &[Series], across: &Across, axis: &Axis<'_>, width: f64, height: f64) -> Markup {
-    let values = || series.iter().flat_map(|s| &s.lines).flatten().map(|point| point.1);
-    let Some(most) = values().reduce(f64::max) else { return html! {} };
-    let least = values().reduce(f64::min).unwrap_or(most);
-    let (low, high, ticks) = if axis.log {
-        log_ticks(least, most)
-    } else {
-        linear_ticks(0.0, most.max(axis.at_least), (height / TICK).max(2.0))
-    };
-    let (plot_width, plot_height) = (width - LEFT - RIGHT, height - TOP - BOTTOM);
-    let at_x = |x: f64| LEFT + x / across.end * plot_width;
-    let at_y = |y: f64| {
-        let share = if axis.log { (y / low).ln() / (high / low).ln() } else { (y - low) / (high - low) };
-        TOP + (1.0 - share) * plot_height
-    };
-    html! {
-        svg viewBox=(format!("0 0 {width} {height}")) role="img" aria-label=(axis.label) {
-            @for tick in &ticks {
-                line.grid x1=(LEFT) x2=(width - RIGHT) y1=(short(at_y(*tick))) y2=(short(at_y(*tick))) {}
-                text.tick.end x=(LEFT - 6.0) y=(short(at_y(*tick) + 4.0)) { ((axis.words)(*tick)) }
-            }
-            @for x in &across.notches {
-                line.notch x1=(short(at_x(*x))) x2=(short(at_x(*x))) y1=(TOP) y2=(height - BOTTOM) {}
-            }
-            @for (x, words) in &across.ticks {
-                text.tick.middle x=(short(at_x(*x))) y=(height - 7.0) { (words) }
-            }
-            @for s in series {
-                g class=(s.colour) {
-                    @for line in &s.lines {
-                        path.line d=(path(line, &at_x, &at_y)) {}
-                        @for (x, y, words) in line.iter().filter(|point| !point.2.is_empty()) {
-                            circle.mark.dot[across.marks] cx=(short(at_x(*x))) cy=(short(at_y(*y))) r="3.5" {
-                                title { (s.name) ": " (words) }
-                            }
-                        }
+/// Where the seconds of several blocks lie on one axis.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Blocks {
+    /// The column of the block.
+    pub(super) block: usize,
+    /// The columns of an interval's beginning and end, in seconds of the measured window.
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// The blocks in their order.
+    pub(super) order: Vec<u32>,
+    /// From one block's start to the next, in seconds.
+    pub(super) pitch: f64,
+}
+
+/// One of several vertical axes above one another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Panel {
+    pub(super) column: usize,
+    pub(super) axis: Axis,
+    /// In pixels.
+    pub(super) height: u32,
+}
+
+/// What stands above a bar.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Label {
+    /// The bar's name, as its column has it.
+    pub(super) name: String,
+    /// What is said of it.
+    pub(super) words: String,
+    /// The place of the bar on whose end this one stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) beneath: Option<usize>,
+}
+
+/// How a table is drawn. Numbers are places of columns, from 0.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Plot {
+    /// One line per series and panel, over a common horizontal axis.
+    Lines { series: usize, across: Across, panels: Vec<Panel>, marks: bool },
+    /// Horizontal bars; of rows with the same name, one stands at the end of the other.
+    Bars {
+        name: usize,
+        /// The column that colours go by.
+        series: usize,
+        /// Where bars begin; else at 0, or at the end of the part before.
+        from: Option<usize>,
+        /// How long they are.
+        value: usize,
+        /// Where their intervals begin and end.
+        ends: Option<(usize, usize)>,
+        labels: Vec<Label>,
+        axis: Axis,
+    },
+    /// One map per series: counts by time and latency.
+    Heat {
+        series: usize,
+        across: Blocks,
+        /// The column of the first bin; the others follow.
+        first: usize,
+        /// Where bins begin, and where the last one ends, in microseconds.
+        edges: Vec<f64>,
+    },
+}
+
+/// One figure of the page.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Chart {
+    /// Tells it from the others of its workload; part of file names.
+    pub(super) key: String,
+    pub(super) title: String,
+    /// What else stands beneath: units, what was left out.
+    pub(super) note: String,
+    /// What it shows, in a sentence, for those who do not see it.
+    pub(super) message: String,
+    /// Names with units: `latency_us`.
+    pub(super) columns: Vec<String>,
+    pub(super) rows: Vec<Vec<Cell>>,
+    /// Each series with the name of its colour, in the order of legends.
+    pub(super) colours: Vec<(String, String)>,
+    pub(super) plot: Plot,
+}
+
+/// Whose chart it is, for the names of files and places.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) run: i64,
+    pub(super) workload: &'a str,
+    /// The workload's number in the plan: its name may be anything.
+    pub(super) number: usize,
+}
+
+impl Chart {
+    /// The figure; nothing without rows.
+    pub(super) fn figure(&self, place: Place<'_>) -> Markup {
+        if self.rows.is_empty() {
+            return html! {};
+        }
+        let file = file_name(&format!("iotax-{}-{}-{}", place.run, place.workload, self.key));
+        html! {
+            figure id=(format!("w{}-{}", place.number, self.key)) data-file=(file) {
+                figcaption { b { (self.title) } @if !self.note.is_empty() { ", " (self.note) } }
+                @if self.has_legend() {
+                    ul.legend.parts {
+                        @for (name, colour) in &self.colours { li class=(colour) { span.swatch {} (name) } }
+                    }
+                }
+                div.plot role="img" aria-label=(format!("{}. {}", self.title, self.message))
+                    style=(format!("height:{}px", self.height())) {}
+                script type="application/json" { (PreEscaped(self.spec())) }
+                details.figures {
+                    summary { "Figures" }
+                    div.wide tabindex="0" role="region" aria-label=(format!("{}: figures", self.title)) {
+                        (self.table())
                     }
                 }
             }
         }
     }
-}
 
-/// Horizontal bars from zero, each with its interval.
-pub(super) fn bars(bars: &[Bar], label: &str, words: &dyn Fn(f64) -> String, width: f64) -> Markup {
-    let ends = || {
-        bars.iter().flat_map(|b| [b.value, b.ends.map_or(b.value, |e| e.0), b.ends.map_or(b.value, |e| e.1)])
-    };
-    let (least, most) = (ends().fold(0.0, f64::min), ends().fold(0.0, f64::max));
-    if bars.is_empty() || (least == 0.0 && most == 0.0) {
-        return html! {};
+    /// Heads and cells as they are in CSV too.
+    fn table(&self) -> Markup {
+        html! {
+            table {
+                thead { tr { @for name in &self.columns { th scope="col" { (name) } } } }
+                tbody { @for row in &self.rows { tr { @for cell in row { td { (cell.to_string()) } } } } }
+            }
+        }
     }
-    let (low, high, ticks) = linear_ticks(least, most, 5.0);
-    let height = TOP + BAR * bars.len() as f64 + BOTTOM;
-    let at = |value: f64| NAMES + (value - low) / (high - low) * (width - NAMES - 2.0 * RIGHT);
-    html! {
-        svg viewBox=(format!("0 0 {width} {height}")) role="img" aria-label=(label) {
-            @for tick in &ticks {
-                line.grid x1=(short(at(*tick))) x2=(short(at(*tick))) y1=(TOP) y2=(height - BOTTOM) {}
-                text.tick.middle x=(short(at(*tick))) y=(height - 7.0) { (words(*tick)) }
+
+    /// How to draw it, as JSON that cannot end the element it stands in.
+    fn spec(&self) -> String {
+        #[derive(Serialize)]
+        struct Spec<'a> {
+            #[serde(flatten)]
+            plot: &'a Plot,
+            colours: &'a [(String, String)],
+        }
+        let spec = Spec { plot: &self.plot, colours: &self.colours };
+        // Numbers and strings in structures always have a JSON form.
+        serde_json::to_string(&spec).unwrap_or_default().replace('<', "\\u003c")
+    }
+
+    /// Where colours are not explained by words beside them.
+    fn has_legend(&self) -> bool {
+        match &self.plot {
+            Plot::Lines { .. } => self.colours.len() > 1,
+            Plot::Bars { name, series, .. } => name != series,
+            Plot::Heat { .. } => false,
+        }
+    }
+
+    /// In pixels, kept free until it is drawn.
+    fn height(&self) -> usize {
+        match &self.plot {
+            Plot::Lines { panels, .. } => {
+                panels.iter().map(|panel| panel.height as usize + 30).sum::<usize>() + 36
             }
-            @for (i, bar) in bars.iter().enumerate() {
-                @let y = TOP + BAR * i as f64;
-                g class=(bar.colour) {
-                    title { (bar.name) ": " (bar.words) }
-                    text.name.end x=(NAMES - 8.0) y=(y + BAR / 2.0 + 4.0) { (bar.name) }
-                    rect.bar x=(short(at(bar.value.min(0.0)))) y=(y + 5.0) height=(BAR - 10.0)
-                        width=(short((at(bar.value) - at(0.0)).abs().max(1.0))) {}
-                    @if let Some((from, to)) = bar.ends {
-                        path.error d=(format!(
-                            "M{0} {1}V{2}M{3} {1}V{2}M{0} {4}H{3}",
-                            short(at(from)), y + 10.0, y + BAR - 10.0, short(at(to)), y + BAR / 2.0
-                        )) {}
-                    }
-                }
-            }
-            line.zero x1=(short(at(0.0))) x2=(short(at(0.0))) y1=(TOP) y2=(height - BOTTOM) {}
+            Plot::Bars { labels, .. } => labels.len() * 44 + 48,
+            Plot::Heat { .. } => self.colours.len() * 126 + 36,
         }
     }
 }
 
-fn path(points: &[(f64, f64, String)], at_x: &dyn Fn(f64) -> f64, at_y: &dyn Fn(f64) -> f64) -> String {
-    let mut text = String::new();
-    for (i, (x, y, _)) in points.iter().enumerate() {
-        let _ = write!(text, "{}{} {}", if i == 0 { 'M' } else { 'L' }, short(at_x(*x)), short(at_y(*y)));
-    }
-    text
-}
-
-/// A coordinate to a tenth of a pixel.
-pub(super) fn short(value: f64) -> String {
-    format!("{value:.1}").trim_end_matches(".0").to_owned()
-}
-
-/// About so many round steps that cover both ends: where the axis begins and ends, and its ticks.
-pub(super) fn linear_ticks(low: f64, high: f64, steps: f64) -> (f64, f64, Vec<f64>) {
-    let span = if high > low { high - low } else { 1.0 };
-    let raw = span / steps;
-    let power = 10_f64.powf(raw.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= raw).unwrap_or(raw);
-    let (first, last) = ((low / step).floor(), ((low + span) / step).ceil());
-    let mut ticks = Vec::new();
-    let mut tick = first;
-    while tick <= last {
-        ticks.push(tick * step);
-        tick += 1.0;
-    }
-    (first * step, last * step, ticks)
-}
-
-/// The same for a logarithmic axis: 1, 2 and 5 of each decade, or decades alone where there are many. Both ends
-/// must be positive.
-fn log_ticks(low: f64, high: f64) -> (f64, f64, Vec<f64>) {
-    let decades = (high / low).log10();
-    let steps: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let mut all = Vec::new();
-    let mut decade = 10_f64.powf(low.log10().floor());
-    while decade <= high * 10.0 {
-        all.extend(steps.iter().map(|step| step * decade));
-        decade *= 10.0;
-    }
-    let first = all.iter().rposition(|tick| *tick <= low).unwrap_or(0);
-    let last = all.iter().position(|tick| *tick >= high && *tick > all[first]).unwrap_or(all.len() - 1);
-    let ticks = all[first..=last].to_vec();
-    (ticks[0], ticks[ticks.len() - 1], ticks)
+/// Letters, digits and dots; a hyphen for everything else.
+pub(super) fn file_name(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '_' { c } else { '-' }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
-    proptest! {
-        #[test]
-        fn ticks_cover_what_they_measure(low in -1e9_f64..1e9, span in 1e-3_f64..1e9) {
-            let (first, last, ticks) = linear_ticks(low, low + span, 5.0);
-            prop_assert!(first <= low && last >= low + span * 0.999_999);
-            prop_assert!((3..=9).contains(&ticks.len()), "{ticks:?}");
-        }
+    const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"&";
 
-        #[test]
-        fn logarithmic_ticks_cover_what_they_measure(low in 1.0_f64..1e9, factor in 1.0_f64..1e6) {
-            let (first, last, ticks) = log_ticks(low, low * factor);
-            prop_assert!(first <= low * 1.000_001 && last >= low * factor * 0.999_999 && last > first);
-            prop_assert!(ticks.len() <= 11, "{ticks:?}");
+    fn chart() -> Chart {
+        let axis = Axis { label: "latency".into(), unit: Unit::Time, log: true, at_least: 0.0 };
+        Chart {
+            key: "percentiles".into(),
+            title: "Latency".into(),
+            note: String::new(),
+            message: "one is 84.1 us".into(),
+            columns: vec!["target".into(), "latency_us".into()],
+            rows: vec![vec![HOSTILE.into(), 84.123_456.into()], vec!["b".into(), None.into()]],
+            colours: vec![(HOSTILE.into(), "t0".into()), ("b".into(), "t1".into())],
+            plot: Plot::Lines {
+                series: 0,
+                across: Across::Words { column: 0, label: String::new() },
+                panels: vec![Panel { column: 1, axis, height: 100 }],
+                marks: true,
+            },
         }
     }
 
+    fn figure(chart: &Chart) -> String {
+        chart.figure(Place { run: 17, workload: "a/../b <c>", number: 3 }).into_string()
+    }
+
     #[test]
-    fn steps_are_round() {
-        assert_eq!(linear_ticks(0.0, 100.0, 5.0).2, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
-        assert_eq!(log_ticks(84.0, 700.0).2, [50.0, 100.0, 200.0, 500.0, 1000.0]);
+    fn figures_have_five_digits_and_unknown_ones_none() {
+        for (value, text) in [
+            (84.123_456, "84.123"),
+            (0.0, "0"),
+            (-0.000_123_456, "-0.00012346"),
+            (1_234_567.0, "1234567"),
+            (1200.0, "1200"),
+            (99_999.6, "100000"),
+            (f64::NAN, ""),
+            (f64::INFINITY, ""),
+        ] {
+            assert_eq!(Cell::from(value).to_string(), text);
+        }
+        assert_eq!(Cell::from(None).to_string(), "");
+        assert_eq!(Cell::Count(u64::MAX).to_string(), "18446744073709551615");
+    }
+
+    #[test]
+    fn the_specification_is_json_and_ends_nothing() {
+        let chart = chart();
+        let spec = chart.spec();
+        assert!(!spec.contains('<'), "{spec}");
+        let read: serde_json::Value = serde_json::from_str(&spec).expect("JSON");
+        assert_eq!(read["kind"], "lines");
+        assert_eq!(read["colours"][0][0], HOSTILE);
+        assert_eq!(read["panels"][0]["axis"]["unit"], "time");
+        assert_eq!(figure(&chart).matches("</script>").count(), 1);
+    }
+
+    #[test]
+    fn the_table_has_a_head_and_every_row() {
+        let text = figure(&chart());
+        assert!(text.contains("<th scope=\"col\">target</th><th scope=\"col\">latency_us</th>"));
+        assert!(text.contains("<td>84.123</td></tr><tr><td>b</td><td></td></tr>"), "{text}");
+        assert!(text.contains("&lt;/script&gt;&lt;img"), "names are text");
+        assert!(!text.contains("<img"));
+    }
+
+    #[test]
+    fn its_place_and_file_have_plain_names() {
+        let text = figure(&chart());
+        assert!(text.contains("id=\"w3-percentiles\""), "{text}");
+        assert!(text.contains("data-file=\"iotax-17-a-..-b--c--percentiles\""), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_no_figure() {
+        assert_eq!(figure(&Chart { rows: vec![], ..chart() }), "");
     }
 }

@@ -3,9 +3,9 @@
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::axis::{HALF, trimmed, unit};
-use super::chart::{Across, Axis, Series, lines};
+use super::chart::{Across, Cell, Chart, Panel, Place, Plot, file_name};
 use super::colour;
+use super::latency::logarithmic;
 use crate::judge::crowd::{Member, by_count};
 use crate::judge::{Crowd, Judgement};
 use crate::report::figure::{UNKNOWN, evenness, megabytes, or_unknown};
@@ -15,7 +15,8 @@ use crate::store::Run;
 const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
 
 /// Everything there is of it; nothing if every target was one guest alone.
-pub(super) fn several(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
+pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Markup {
+    let workload = here.workload;
     let crowds: Vec<&Crowd> = judgement.crowds.iter().filter(|crowd| crowd.workload == workload).collect();
     html! {
         @for noise in judgement.noises.iter().filter(|noise| noise.workload == workload) {
@@ -32,7 +33,7 @@ pub(super) fn several(run: &Run, judgement: &Judgement, workload: &str) -> Marku
             }
         }
         div.pair {
-            @for group in by_count(&run.plan.targets) { (tail(judgement, workload, &group)) }
+            @for group in by_count(&run.plan.targets) { (tail(judgement, workload, &group).figure(here)) }
         }
     }
 }
@@ -78,36 +79,31 @@ fn one(member: &Member) -> Markup {
 }
 
 /// Percentiles of all guests together against their number.
-fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Markup {
-    let place = |index: usize| index as f64 + 0.5;
-    let series: Vec<Series> = SHOWN
-        .iter()
-        .enumerate()
-        .map(|(number, (q, name))| {
-            let points = group.iter().enumerate().filter_map(|(index, (count, target))| {
-                let ns = judgement.summary(workload, target)?.percentile(*q).filter(|ns| *ns > 0.0)?;
-                Some((place(index), ns, format!("{count} at once, {}", human::time(ns))))
-            });
-            Series { name: (*name).into(), colour: format!("p{}", number + 1), lines: vec![points.collect()] }
-        })
-        .collect();
-    let ticks =
-        group.iter().enumerate().map(|(index, (count, _))| (place(index), count.to_string())).collect();
-    let across = Across { end: group.len() as f64, ticks, notches: vec![], marks: true };
-    let words = |ns: f64| {
-        let (size, name) = unit(ns);
-        format!("{} {name}", trimmed(ns / size))
-    };
-    let label = format!("Latency against the number of guests, from {}", group[0].1);
-    let axis = Axis { label: &label, log: true, at_least: 0.0, words: &words };
-    let drawn = || series.iter().filter(|s| s.lines.iter().any(|line| !line.is_empty()));
-    html! {
-        @if drawn().next().is_some() {
-            figure {
-                figcaption { b { (label) } ", all guests together, logarithmic" }
-                ul.legend.parts { @for s in drawn() { li class=(s.colour) { span.swatch {} (s.name) } } }
-                (lines(&series, &across, &axis, HALF, 200.0))
-            }
+fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
+    let (mut rows, mut words) = (Vec::new(), Vec::new());
+    for (count, target) in group {
+        let Some(summary) = judgement.summary(workload, target) else { continue };
+        for (q, name) in SHOWN {
+            let Some(ns) = summary.percentile(q).filter(|ns| *ns > 0.0) else { continue };
+            rows.push(vec![name.into(), (*count).into(), Cell::from(ns / 1e3)]);
+            words.push(format!("{count} at once, {name} {}", human::time(ns)));
         }
+    }
+    let label = format!("Latency against the number of guests, from {}", group[0].1);
+    let colours = SHOWN.iter().enumerate().map(|(n, (_, name))| ((*name).into(), format!("t{}", n + 1)));
+    Chart {
+        key: file_name(&format!("guests-{}", group[0].1)),
+        title: label,
+        note: "all guests together, logarithmic".into(),
+        message: words.join("; "),
+        columns: ["percentile", "guests", "latency_us"].map(Into::into).into(),
+        rows,
+        colours: colours.collect(),
+        plot: Plot::Lines {
+            series: 0,
+            across: Across::Words { column: 1, label: "guests at once".into() },
+            panels: vec![Panel { column: 2, axis: logarithmic(""), height: 200 }],
+            marks: true,
+        },
     }
 }

@@ -1,88 +1,200 @@
-//! What each layer costs: a picture of the ladder, and its steps in figures.
+//! What each layer costs: pictures of the ladder in time and in CPU time, and its steps in figures.
 
+use iotax_model::Workload;
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::axis::{HALF, trimmed, unit};
-use super::colour;
-use super::waterfall::{Fall, waterfall};
-use super::workload::{tax_in_words, verdict};
+use super::chart::{Axis, Chart, Label, Plot, Unit};
+use super::taxes::{tax_in_words, verdict};
+use super::{colour, place};
 use crate::judge::{Edge, Judgement, Metric, Tax};
-use crate::report::figure::{UNKNOWN, or_unknown, signed_time, tax};
+use crate::report::figure::{UNKNOWN, or_unknown, signed_time, tax, title};
+use crate::stats::paired::Interval;
 use crate::store::Run;
 
-/// A label above a bar with more characters would leave the picture.
-const LABEL: usize = 58;
+/// One rung, in nanoseconds.
+struct Rung {
+    name: String,
+    /// What it adds, and how much.
+    words: String,
+    /// The layer that it adds; empty for a lowest rung.
+    layer: String,
+    /// Where its bar begins: the rung beneath, or nothing.
+    from: f64,
+    /// What it adds.
+    adds: f64,
+    /// The interval of its end.
+    ends: Option<Interval>,
+    /// The place of the rung beneath in the same list, always an earlier one.
+    beneath: Option<usize>,
+}
 
-/// The ladder from its lowest rung up.
-pub(super) fn ladder(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
-    let mut rungs: Vec<Fall> = Vec::new();
-    for target in &run.plan.targets {
-        if step_to(judgement, workload, &target.name).is_none()
-            && let Some(mean) = geometric_mean(run, workload, &target.name)
-        {
-            rungs.push(Fall {
-                name: target.name.clone(),
-                colour: colour(run, &target.name),
-                from: 0.0,
-                to: mean,
-                ends: None,
-                words: human::time(mean),
-                beneath: None,
-            });
-            add_above(run, judgement, workload, &mut rungs);
-        }
-    }
-    let most = rungs.iter().map(|rung| rung.to).fold(0.0, f64::max);
-    let (size, name) = unit(most);
+/// Every workload's ladder; nothing if nothing was compared.
+pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
+    let compared = |workload: &&Workload| {
+        let both = judgement.steps.iter().chain(&judgement.comparisons);
+        both.into_iter().any(|c| c.workload == workload.name)
+    };
+    let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(compared).collect();
     html! {
-        figure {
-            figcaption {
-                b { "Mean latency, layer by layer" } ", " (name) ", from the lowest rung up, with intervals"
+        @if !workloads.is_empty() {
+            section id="layers" {
+                h2 { "What each layer costs" small { "added time per I/O, with intervals" } }
+                @for workload in workloads {
+                    h3 { (title(workload)) small { (workload.name) } }
+                    div.pair {
+                        (ladder(run, judgement, &workload.name, Metric::LatencyMean).figure(place(run, &workload.name)))
+                        (ladder(run, judgement, &workload.name, Metric::CpuPerIo).figure(place(run, &workload.name)))
+                    }
+                    (steps(judgement, &workload.name))
+                }
             }
-            (waterfall(&rungs, "Mean latency, layer by layer, from the lowest rung up", &|value| trimmed(value / size), HALF))
         }
     }
 }
 
+/// From the lowest rung up; where no target is another one plus a layer, each one's tax over the baseline.
+fn ladder(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Chart {
+    let (what, key) = match metric {
+        Metric::CpuPerIo => ("Host CPU time per I/O", "cpu"),
+        _ => ("Mean latency", "latency"),
+    };
+    let (rungs, key, title, note) = if judgement.edges.is_empty() {
+        let key = if key == "cpu" { "tax-on-cpu" } else { "tax" };
+        let title = format!("Tax on {}{} over {}", what[..1].to_lowercase(), &what[1..], run.plan.baseline);
+        (taxes(run, judgement, workload, metric), key, title, "with intervals")
+    } else {
+        let key = if key == "cpu" { "layers-cpu" } else { "layers" };
+        (rungs(run, judgement, workload, metric), key, format!("{what}, layer by layer"), "with intervals")
+    };
+    // A figure of one rung alone compares nothing.
+    let rungs = if rungs.iter().any(|rung| !rung.layer.is_empty()) { rungs } else { vec![] };
+    let without = rungs.iter().any(|rung| !rung.layer.is_empty() && rung.ends.is_none());
+    let us = |ns: f64| ns / 1e3;
+    let message: Vec<String> = rungs.iter().map(|rung| format!("{}: {}", rung.name, rung.words)).collect();
+    let beneath = |rung: &Rung| rung.beneath.map_or(String::new(), |place| rungs[place].name.clone());
+    Chart {
+        key: key.into(),
+        title,
+        note: format!(
+            "{note}{}",
+            if without { "; a bar without one has none that says anything" } else { "" }
+        ),
+        message: message.join("; "),
+        columns: ["target", "over", "layer", "from_us", "adds_us", "end_low_us", "end_high_us"]
+            .map(Into::into)
+            .into(),
+        rows: rungs
+            .iter()
+            .map(|rung| {
+                vec![
+                    rung.name.as_str().into(),
+                    beneath(rung).as_str().into(),
+                    rung.layer.as_str().into(),
+                    us(rung.from).into(),
+                    us(rung.adds).into(),
+                    rung.ends.map(|ends| us(ends.low)).into(),
+                    rung.ends.map(|ends| us(ends.high)).into(),
+                ]
+            })
+            .collect(),
+        colours: rungs.iter().map(|rung| (rung.name.clone(), colour(run, &rung.name))).collect(),
+        plot: Plot::Bars {
+            name: 0,
+            series: 0,
+            from: Some(3),
+            value: 4,
+            ends: Some((5, 6)),
+            labels: rungs
+                .iter()
+                .map(|rung| Label {
+                    name: rung.name.clone(),
+                    words: rung.words.clone(),
+                    beneath: rung.beneath,
+                })
+                .collect(),
+            axis: Axis { label: String::new(), unit: Unit::Time, log: false, at_least: 0.0 },
+        },
+    }
+}
+
+/// Every target against the baseline.
+fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
+    let rung = |name: &str| {
+        let comparison = judgement.comparison(workload, name, metric)?;
+        let cost = comparison.tax.as_ref()?;
+        Some(Rung {
+            name: name.into(),
+            words: format!("{}, {}", tax(cost), comparison.verdict.word()),
+            layer: format!("all over {}", run.plan.baseline),
+            from: 0.0,
+            adds: cost.ns,
+            ends: cost.interval,
+            beneath: None,
+        })
+    };
+    run.plan.targets.iter().filter_map(|target| rung(&target.name)).collect()
+}
+
+fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
+    let mut rungs: Vec<Rung> = Vec::new();
+    for target in &run.plan.targets {
+        if step_to(judgement, workload, &target.name, metric).is_none()
+            && let Some(mean) = geometric_mean(run, workload, &target.name, metric)
+        {
+            rungs.push(Rung {
+                name: target.name.clone(),
+                words: human::time(mean),
+                layer: String::new(),
+                from: 0.0,
+                adds: mean,
+                ends: None,
+                beneath: None,
+            });
+            add_above(run, judgement, workload, metric, &mut rungs);
+        }
+    }
+    rungs
+}
+
 /// The edge on which a target is drawn, and what it costs.
-fn step_to<'a>(judgement: &'a Judgement, workload: &str, target: &str) -> Option<(&'a Edge, Tax)> {
-    let cost = |edge| judgement.step(workload, edge, Metric::LatencyMean)?.tax;
+fn step_to<'a>(
+    judgement: &'a Judgement,
+    workload: &str,
+    target: &str,
+    metric: Metric,
+) -> Option<(&'a Edge, Tax)> {
+    let cost = |edge| judgement.step(workload, edge, metric)?.tax;
     judgement.edges.iter().filter(|edge| edge.to == target).find_map(|edge| Some((edge, cost(edge)?)))
 }
 
 /// Adds all that stands on the last rung.
-fn add_above(run: &Run, judgement: &Judgement, workload: &str, rungs: &mut Vec<Fall>) {
+fn add_above(run: &Run, judgement: &Judgement, workload: &str, metric: Metric, rungs: &mut Vec<Rung>) {
     let Some(place) = rungs.len().checked_sub(1) else { return };
-    let (beneath, from) = (rungs[place].name.clone(), rungs[place].to);
+    let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);
     for target in &run.plan.targets {
-        let step = step_to(judgement, workload, &target.name).filter(|(edge, _)| edge.from == beneath);
+        let step =
+            step_to(judgement, workload, &target.name, metric).filter(|(edge, _)| edge.from == beneath);
         let Some((edge, cost)) = step else { continue };
-        let full = format!("{} {}", edge.name, tax(&cost));
-        let short = || edge.name.chars().take(LABEL).collect();
-        rungs.push(Fall {
+        rungs.push(Rung {
             name: target.name.clone(),
-            colour: colour(run, &target.name),
+            words: format!("{} {}", edge.name, tax(&cost)),
+            layer: edge.name.clone(),
             from,
-            to: from + cost.ns,
-            ends: cost.interval.map(|i| (from + i.low, from + i.high)),
-            words: if full.chars().count() <= LABEL { full } else { short() },
+            adds: cost.ns,
+            ends: cost.interval.map(|i| i.map(|end| from + end)),
             beneath: Some(place),
         });
-        add_above(run, judgement, workload, rungs);
+        add_above(run, judgement, workload, metric, rungs);
     }
 }
 
 /// Over the blocks, as the steps have it; absent if nothing was measured.
-fn geometric_mean(run: &Run, workload: &str, target: &str) -> Option<f64> {
+fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
     let of_cell = |m: &&Measurement| m.workload == workload && m.target == target;
-    let logs: Vec<f64> = run
-        .measurements
-        .iter()
-        .filter(of_cell)
-        .filter_map(|m| Some(Metric::LatencyMean.of(m)?.ln()))
-        .collect();
+    let logs: Vec<f64> =
+        run.measurements.iter().filter(of_cell).filter_map(|m| Some(metric.of(m)?.ln())).collect();
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 

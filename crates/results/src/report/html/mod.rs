@@ -1,17 +1,23 @@
-//! A run as one HTML file: no script, no request, light and dark, printable.
+//! A run as one HTML file: no request, light and dark, printable, and without its script whole but for the pictures.
 
-mod axis;
+mod bars;
 mod chart;
+mod clock;
 mod guests;
+mod heat;
+mod latency;
 mod layers;
-mod stack;
-mod waterfall;
+mod script;
+mod taxes;
+mod timeline;
 mod within;
 mod workload;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::units::human;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use chart::{Cell, Place};
 
 use super::figure::counted;
 use super::remarks::{engine, notes, remarks};
@@ -21,9 +27,6 @@ use crate::store::Run;
 
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
-
-/// Colours of the parts of a bar; a ninth part shares the first one's.
-const PART_COLOURS: usize = 8;
 
 const GENERATOR: &str = "iotax";
 
@@ -41,15 +44,19 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                 meta name="generator" content=(GENERATOR);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 // Nothing is loaded, so nothing may be: a browser then asks not even for an icon.
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                meta http-equiv="Content-Security-Policy" content=(script::policy());
                 link rel="icon" href="data:,";
                 title { (run.plan.name) " - iotax run " (run.id) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
             body {
-                main {
+                a.skip href="#main" { "To the report" }
+                main id="main" tabindex="-1" {
                     (head(run))
+                    (contents(run, judgement))
                     (meaning(run, judgement))
+                    (taxes::section(run, judgement))
+                    (layers::section(run, judgement))
                     @for workload in &run.plan.workloads {
                         (workload::section(run, judgement, workload))
                     }
@@ -59,6 +66,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                     (environment(run))
                     (reproduce(run))
                 }
+                (script::scripts())
             }
         }
     };
@@ -69,6 +77,19 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
 fn colour(run: &Run, target: &str) -> String {
     let index = run.plan.targets.iter().position(|t| t.name == target).unwrap_or_default();
     format!("t{}", index % COLOURS)
+}
+
+/// The targets of a table in the plan's order, each with its colour; their names stand in the first column.
+fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
+    let has = |name: &str| rows.iter().any(|row| row.first() == Some(&Cell::from(name)));
+    let targets = run.plan.targets.iter().filter(|target| has(&target.name));
+    targets.map(|target| (target.name.clone(), colour(run, &target.name))).collect()
+}
+
+/// Whose charts they are.
+fn place<'a>(run: &Run, workload: &'a str) -> Place<'a> {
+    let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
+    Place { run: run.id, workload, number: number + 1 }
 }
 
 fn is_emulated(run: &Run, target: &str) -> bool {
@@ -96,6 +117,23 @@ fn head(run: &Run) -> Markup {
     }
 }
 
+/// Where to find what, for those who do not read from the beginning.
+fn contents(run: &Run, judgement: &Judgement) -> Markup {
+    let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
+    html! {
+        nav aria-label="Contents" {
+            @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
+            @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
+            @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
+                a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
+            }
+            a href="#remarks" { "Remarks" }
+            a href="#environment" { "Environment" }
+            a href="#reproduce" { "How to reproduce" }
+        }
+    }
+}
+
 fn meaning(run: &Run, judgement: &Judgement) -> Markup {
     html! {
         @if run.measurements.is_empty() {
@@ -112,7 +150,7 @@ fn meaning(run: &Run, judgement: &Judgement) -> Markup {
 fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
     let (found, noted) = (remarks(run, &judgement.warnings), notes(run));
     html! {
-        section.remarks {
+        section.remarks id="remarks" {
             h2 { "Remarks" }
             ul {
                 @for remark in &found {
@@ -211,7 +249,7 @@ fn environment(run: &Run) -> Markup {
         ("iotax", text(&e.tool)),
     ];
     html! {
-        section {
+        section id="environment" {
             h2 { "Environment" }
             dl {
                 @for (name, value) in &facts {
@@ -230,7 +268,7 @@ fn environment(run: &Run) -> Markup {
 
 fn reproduce(run: &Run) -> Markup {
     html! {
-        section {
+        section id="reproduce" {
             h2 { "How to reproduce" }
             p { "Save the plan as " code { "plan.toml" } " and run " code { "iotax run plan.toml" }
                 ": the seed in it fixes the order of the cells and the payload." }

@@ -3,15 +3,16 @@
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::axis::{HALF, trimmed, unit};
-use super::stack::{Stack, stacks};
+use super::bars::{Stack, stacks};
+use super::chart::{Chart, Place};
 use crate::judge::inside::View;
 use crate::judge::roles::Role;
 use crate::judge::{CpuByRole, Inside, Judgement};
 use crate::report::figure::or_unknown;
 
 /// Both pictures side by side, and beneath them their figures; nothing if no guest was seen from within and no role told apart.
-pub(super) fn within(judgement: &Judgement, workload: &str) -> Markup {
+pub(super) fn within(judgement: &Judgement, here: Place<'_>) -> Markup {
+    let workload = here.workload;
     let mut insides: Vec<&Inside> = judgement.insides.iter().filter(|i| i.workload == workload).collect();
     if !insides.iter().any(|inside| inside.within()) {
         insides.clear();
@@ -24,44 +25,31 @@ pub(super) fn within(judgement: &Judgement, workload: &str) -> Markup {
     }
     html! {
         @if !insides.is_empty() || !cpus.is_empty() {
-            div.pair { (latency(&insides)) (cpu_time(&cpus)) }
+            div.pair { (latency(&insides).figure(here)) (cpu_time(&cpus).figure(here)) }
             @for inside in &insides {
                 @for reason in &inside.not_separable { p.note { (inside.target) ": not separable: " (reason) "." } }
             }
             details {
-                summary { "The same in figures" }
+                summary { "Seen by each place, used by each role" }
                 div.wide { (views(&insides)) (roles(&cpus)) }
             }
         }
     }
 }
 
-fn latency(insides: &[&Inside]) -> Markup {
+fn latency(insides: &[&Inside]) -> Chart {
     let bars: Vec<Stack> = insides
         .iter()
         .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
         .collect();
-    picture(&bars, "Where the mean latency arises", "from the device (left) to the program")
+    stacks(&bars, "arises", "Where the mean latency arises", "from the device (left) to the program")
 }
 
-fn cpu_time(cpus: &[&CpuByRole]) -> Markup {
+fn cpu_time(cpus: &[&CpuByRole]) -> Chart {
     let parts = |cpu: &CpuByRole| cpu.roles.iter().map(|(role, ns)| (role.name().to_owned(), *ns)).collect();
     let bars: Vec<Stack> =
         cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
-    picture(&bars, "Host CPU time per I/O by role", "medians over the blocks")
-}
-
-fn picture(bars: &[Stack], label: &str, note: &str) -> Markup {
-    let most = bars.iter().map(|bar| bar.parts.iter().map(|part| part.1).sum()).fold(0.0, f64::max);
-    let (size, name) = unit(most);
-    html! {
-        @if most > 0.0 {
-            figure {
-                figcaption { b { (label) } ", " (name) ", " (note) }
-                (stacks(bars, label, &human::time, &|value| trimmed(value / size), HALF))
-            }
-        }
-    }
+    stacks(&bars, "cpu-by-role", "Host CPU time per I/O by role", "medians over the blocks")
 }
 
 fn views(insides: &[&Inside]) -> Markup {

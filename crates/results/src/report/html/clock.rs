@@ -1,0 +1,51 @@
+//! Time on the pictures of a workload: blocks side by side, and intervals joined where there are too many.
+
+use iotax_model::record::Measurement;
+
+use super::chart::Blocks;
+
+/// A workload's measurements in time.
+pub(super) struct Clock<'a> {
+    /// By target as the plan has them, then by block.
+    pub(super) measurements: Vec<&'a Measurement>,
+    /// So many intervals in a row are one.
+    pub(super) joined: usize,
+    blocks: Vec<u32>,
+    /// From one block's start to the next, in seconds.
+    pitch: f64,
+}
+
+impl<'a> Clock<'a> {
+    /// With no more than about `most` intervals in all. A measurement keeps at least one.
+    pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
+        let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
+        measurements.sort_by_key(|m| (place(m), m.block));
+        let mut blocks: Vec<u32> = measurements.iter().map(|m| m.block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let ends = measurements
+            .iter()
+            .flat_map(|m| m.samples.iter().map(|s| s.at_ns).chain(m.host_samples.iter().map(|h| h.at_ns)));
+        let longest = ends.max().unwrap_or(1).max(1);
+        let intervals: usize = measurements.iter().map(|m| m.samples.len().max(m.host_samples.len())).sum();
+        Self {
+            joined: intervals.div_ceil(most.max(1)).max(1),
+            pitch: longest as f64 / 1e9 * 1.05,
+            measurements,
+            blocks,
+        }
+    }
+
+    /// The axis, of a table with these columns.
+    pub(super) fn across(&self, block: usize, from: usize, to: usize) -> Blocks {
+        Blocks { block, from, to, order: self.blocks.clone(), pitch: self.pitch }
+    }
+
+    /// What a caption says of it.
+    pub(super) fn note(&self) -> String {
+        match self.joined {
+            1 => "interval by interval".into(),
+            n => format!("{n} intervals joined into one, because there are many"),
+        }
+    }
+}

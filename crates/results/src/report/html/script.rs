@@ -1,0 +1,48 @@
+//! The scripts of a page, and the policy that lets no other run.
+
+use data_encoding::BASE64;
+use maud::{Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
+/// The plotting library, as it was published.
+const PLOTLY: &str = include_str!("plotly/plotly-cartesian.min.js");
+
+/// Draws the charts.
+const REPORT: &str = include_str!("report.js");
+
+/// Both, at the end of the page: what can be read does not wait for them.
+pub(super) fn scripts() -> Markup {
+    html! {
+        script { (PreEscaped(PLOTLY)) }
+        script { (PreEscaped(REPORT)) }
+    }
+}
+
+/// A content security policy under which only these scripts run and nothing is ever loaded.
+pub(super) fn policy() -> String {
+    let hashes = [PLOTLY, REPORT].map(|text| format!("'sha256-{}'", BASE64.encode(&Sha256::digest(text))));
+    format!(
+        "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
+        hashes.join(" ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_script_ends_its_own_element() {
+        for text in [PLOTLY, REPORT] {
+            assert!(!text.to_lowercase().contains("</script") && !text.contains("<!--"));
+            assert!(!text.contains('\r'), "a browser would hash other bytes");
+        }
+    }
+
+    #[test]
+    fn the_library_is_the_one_that_its_notes_name() {
+        let sum: String = Sha256::digest(PLOTLY).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(include_str!("plotly/README.md").contains(&sum), "{sum}");
+        assert!(PLOTLY.contains("plotly.js (cartesian - minified) v4.1.1"));
+    }
+}

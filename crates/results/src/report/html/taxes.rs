@@ -1,0 +1,122 @@
+//! All cells in one table: what each target reached, what it costs over the baseline, and what is sure of it.
+
+use iotax_model::Workload;
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::{colour, is_emulated};
+use crate::judge::figures::percentile;
+use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
+use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title};
+use crate::report::words::margin;
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+/// The table; nothing if nothing was measured.
+pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
+    let cells = |workload: &Workload| -> Vec<&Summary> {
+        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
+    };
+    let all: Vec<_> = run.plan.workloads.iter().map(|workload| (workload, cells(workload))).collect();
+    let all: Vec<_> = all.into_iter().filter(|(_, summaries)| !summaries.is_empty()).collect();
+    let compares = run.plan.targets.len() > 1;
+    html! {
+        @if !all.is_empty() {
+            section id="taxes" {
+                h2 {
+                    @if compares { "The tax" small { "over " (run.plan.baseline) ", per I/O" } } @else { "What was measured" }
+                }
+                div.wide tabindex="0" role="region" aria-label="All workloads and targets" {
+                    table.taxes {
+                        thead { (head(compares)) }
+                        @for (workload, summaries) in &all {
+                            tbody {
+                                tr.workload { th scope="rowgroup" colspan="10" { (title(workload)) small { (workload.name) } } }
+                                @for summary in summaries { (row(run, judgement, summary, compares)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn head(compares: bool) -> Markup {
+    html! {
+        tr {
+            th { "target" } th { "IOPS" } th { "MB/s" } th { "mean" } th { "p50" } th { "p99" } th { "p99.9" }
+            @if !compares { th { "max" } }
+            @if compares { th { "tax on mean latency" } }
+            th { "host CPU" br; "per I/O" }
+            @if compares { th.verdict { "verdict" } }
+        }
+    }
+}
+
+fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup {
+    let comparison = judgement.comparison(&s.workload, &s.target, Metric::LatencyMean);
+    let time = |value: Option<f64>| or_unknown(value, human::time);
+    html! {
+        tr {
+            td class=(colour(run, &s.target)) { span.swatch {} (s.target) }
+            td { (or_unknown(s.iops, human::count)) }
+            td { (or_unknown(s.bytes_per_s, megabytes)) }
+            td { (time(s.latency.mean())) }
+            td { (time(s.percentile(0.5))) }
+            td { (time(s.percentile(0.99))) }
+            td { (time(s.percentile(0.999))) }
+            @if !compares { td { (time(s.latency.max().map(|max| max as f64))) } }
+            @if compares { td { (cost(run, s, comparison)) } }
+            td { (time(s.host_cpu_per_io)) }
+            @if compares {
+                td.verdict {
+                    @if let Some(comparison) = comparison { (verdict(comparison)) }
+                    @if is_emulated(run, &s.target) { span.tag { "emulated" } }
+                }
+            }
+        }
+        @if let Some(response) = s.tallies.response() {
+            tr.member {
+                td { "response times" } td {} td {}
+                td { (time(response.mean())) }
+                @for q in [0.5, 0.99, 0.999] { td { (time(percentile(&response, q))) } }
+                @if !compares { td { (time(response.max().map(|max| max as f64))) } }
+                @for _ in 0..if compares { 3 } else { 1 } { td {} }
+            }
+        }
+    }
+}
+
+fn cost(run: &Run, s: &Summary, comparison: Option<&Comparison>) -> Markup {
+    html! {
+        @match comparison.and_then(|c| c.tax.as_ref()) {
+            _ if s.target == run.plan.baseline => "baseline",
+            None => (UNKNOWN),
+            Some(cost) => (tax_in_words(cost)),
+        }
+    }
+}
+
+/// With its interval set apart.
+pub(super) fn tax_in_words(cost: &Tax) -> Markup {
+    let words = tax(cost);
+    html! {
+        @match words.split_once(" [") {
+            Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
+            None => (words),
+        }
+    }
+}
+
+pub(super) fn verdict(c: &Comparison) -> Markup {
+    let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
+    html! {
+        b class=(c.verdict.word()) { (c.verdict.word()) }
+        @match (c.verdict, more) {
+            (Verdict::Same, _) => span.range { " (" (margin()) ")" },
+            (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more block")) ")" },
+            _ => {},
+        }
+    }
+}
