@@ -189,7 +189,7 @@ impl Conductor<'_> {
             }
         }
         for group in &self.groups[..order.plan.targets.len()] {
-            let record = group.first().map(Target::record).transpose()?;
+            let record = group.first().map(Target::inspected).transpose()?;
             record.map_or(Ok(()), |record| store.put_target(order.run, &record))?;
         }
         if order.keep {
