@@ -78,7 +78,8 @@ impl Until {
             plan.until_decided = Some(UntilDecided::default());
         }
         let Some(until) = &mut plan.until_decided else {
-            let bound = [("--max-blocks", self.max_blocks.is_some()), ("--max-time", self.max_time.is_some())];
+            let bound =
+                [("--max-blocks", self.max_blocks.is_some()), ("--max-time", self.max_time.is_some())];
             return match bound.iter().find(|(_, given)| *given) {
                 Some((flag, _)) => Err(PlanError::Content(format!(
                     "{flag} bounds what --until-decided adds; add --until-decided, or give the number of blocks with --repeat"

@@ -33,9 +33,10 @@ pub use timing::Timing;
 
 use crate::report::words;
 use crate::stats::paired::{Differences, Interval};
-use crate::stats::verdict::{Verdict, decide};
+use crate::stats::verdict::{Decision, Verdict, decide};
 use crate::stats::{ALPHA, Estimate, MARGIN};
 use crate::store::Run;
+use checks::Finding;
 
 /// What a target costs in absolute terms: the ratio and its interval, applied to the baseline's geometric mean. So it
 /// never disagrees with the verdict, as an interval of plain differences would where the noise grows with the value.
@@ -152,12 +153,14 @@ pub fn judge(run: &Run) -> Judgement {
     let baseline = run.plan.baseline.as_str();
     let against_baseline: Vec<(&str, &str)> =
         targets.iter().filter(|t| **t != baseline).map(|t| (*t, baseline)).collect();
-    let comparisons = compare(run, &against_baseline);
+    let findings = checks::of_measurements(run);
+    let comparisons = compare(run, &against_baseline, &findings);
     let (edges, broken): (Vec<Edge>, Vec<Edge>) =
         edges(&run.plan.targets).into_iter().partition(|edge| edges::other_devices(run, edge).is_none());
-    let steps = steps(run, &edges, &comparisons);
+    let steps = steps(run, &edges, &comparisons, &findings);
     let mut warnings = run.warnings.clone();
-    for found in checks::check(run, &comparisons, &broken) {
+    let of_run = checks::of_run(run, &comparisons, &broken);
+    for found in of_run.into_iter().chain(findings.iter().map(|finding| finding.warning.clone())) {
         if !warnings.contains(&found) {
             warnings.push(found);
         }
@@ -177,7 +180,7 @@ pub fn judge(run: &Run) -> Judgement {
             .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
             .collect(),
         timing: Timing::of(&run.phases),
-        grades: grade::grades(run, &warnings),
+        grades: grade::grades(run, &findings, &warnings),
         comparisons,
         edges,
         steps,
@@ -202,7 +205,7 @@ fn measured<'a>(run: &'a Run, workload: &str, target: &str) -> Vec<&'a Measureme
 }
 
 /// The comparisons along the edges; those that leave the baseline are taken from the comparisons with it.
-fn steps(run: &Run, edges: &[Edge], comparisons: &[Comparison]) -> Vec<Comparison> {
+fn steps(run: &Run, edges: &[Edge], comparisons: &[Comparison], findings: &[Finding]) -> Vec<Comparison> {
     let pairs = |from_baseline: bool| {
         edges
             .iter()
@@ -213,7 +216,7 @@ fn steps(run: &Run, edges: &[Edge], comparisons: &[Comparison]) -> Vec<Compariso
     let known = pairs(true);
     let mut found: Vec<Comparison> =
         comparisons.iter().filter(|c| known.contains(&(&c.target, &c.baseline))).cloned().collect();
-    found.extend(compare(run, &pairs(false)));
+    found.extend(compare(run, &pairs(false), findings));
     let workload = |c: &Comparison| run.plan.workloads.iter().position(|w| w.name == c.workload);
     let edge = |c: &Comparison| edges.iter().position(|e| e.to == c.target && e.from == c.baseline);
     found.sort_by_key(|c| (workload(c), edge(c)));
@@ -228,9 +231,11 @@ struct Case<'a> {
     metric: Metric,
     pairs: Vec<(f64, f64)>,
     logs: Differences,
+    /// Why it is not decided: then it is no member of its family.
+    withheld: Option<String>,
 }
 
-fn compare(run: &Run, against: &[(&str, &str)]) -> Vec<Comparison> {
+fn compare(run: &Run, against: &[(&str, &str)], findings: &[Finding]) -> Vec<Comparison> {
     let mut cases = Vec::new();
     for workload in &run.plan.workloads {
         for &(target, baseline) in against {
@@ -240,27 +245,33 @@ fn compare(run: &Run, against: &[(&str, &str)]) -> Vec<Comparison> {
                 .filter_map(|m| Some((m, *theirs.iter().find(|other| other.block == m.block)?)))
                 .collect();
             for metric in Metric::ALL {
-                let pairs: Vec<_> =
-                    both.iter().filter_map(|(m, b)| Some((metric.of(m)?, metric.of(b)?))).collect();
+                let known = both.iter().filter_map(|(m, b)| Some(((metric.of(m)?, metric.of(b)?), [*m, *b])));
+                let (pairs, rests_on): (Vec<_>, Vec<_>) = known.unzip();
+                let withheld = rests_on.into_iter().flatten().find_map(|m| grade::withheld(findings, m));
                 if let Some(logs) = Differences::of_log_ratios(&pairs) {
-                    cases.push(Case { workload: &workload.name, target, baseline, metric, pairs, logs });
+                    let workload = &workload.name;
+                    cases.push(Case { workload, target, baseline, metric, pairs, logs, withheld });
                 }
             }
         }
     }
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for metric in Metric::ALL {
-        let members: Vec<usize> = (0..cases.len()).filter(|i| cases[*i].metric == metric).collect();
+        let is_member = |case: &Case<'_>| case.metric == metric && case.withheld.is_none();
+        let members: Vec<usize> = (0..cases.len()).filter(|i| is_member(&cases[*i])).collect();
         let family: Vec<_> = members.iter().map(|i| (&cases[*i].logs, metric.more_is_better())).collect();
         for (i, decision) in members.iter().zip(decide(&family, ALPHA, MARGIN)) {
             decided[*i] = Some(cases[*i].comparison(&decision));
         }
     }
-    decided.into_iter().flatten().collect()
+    let undecided =
+        Decision { verdict: Verdict::Undecided, alpha: None, interval: None, needed_blocks: None };
+    let in_order = decided.into_iter().zip(&cases);
+    in_order.map(|(decided, case)| decided.unwrap_or_else(|| case.comparison(&undecided))).collect()
 }
 
 impl Case<'_> {
-    fn comparison(&self, decision: &crate::stats::verdict::Decision) -> Comparison {
+    fn comparison(&self, decision: &Decision) -> Comparison {
         let ratio = self.logs.mean().exp();
         let interval = decision.interval.map(|i| i.map(f64::exp));
         let tax = self.metric.is_time().then(|| {
@@ -282,7 +293,7 @@ impl Case<'_> {
             verdict: decision.verdict,
             blocks: u32::try_from(self.logs.n()).unwrap_or(u32::MAX),
             needed_blocks: decision.needed_blocks,
-            withheld: None,
+            withheld: self.withheld.clone(),
             tax,
         }
     }

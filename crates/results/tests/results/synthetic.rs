@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotax_model::findings::{FaultKind, Findings};
+use iotax_model::plan::Margin;
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Sample,
     Tallies, Tally, TargetRecord,
@@ -11,7 +12,6 @@ use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
     TargetSpec,
 };
-use iotax_model::plan::Margin;
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 use iotax_results::Run;
 use iotax_results::store::RunState;
