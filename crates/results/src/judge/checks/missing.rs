@@ -6,14 +6,15 @@ use iotax_model::{Warning, WarningKind};
 
 use super::{Case, Finding};
 use crate::judge::edges::{Edge, other_devices};
-use crate::judge::{Comparison, each_cell, measured};
+use crate::judge::{Comparison, Standing, each_cell, measured};
 use crate::store::Run;
 
 /// A measurement of which a larger share failed measured how errors are made.
 const ERRORS: f64 = 0.01;
 
-pub(super) fn measurements(run: &Run) -> Option<Warning> {
-    let planned = run.plan.repeat as usize * run.plan.targets.len() * run.plan.workloads.len();
+/// Of a run that adds blocks, what was left out because it is decided is not missing.
+pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
+    let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
     let there = run.measurements.len();
     (there < planned).then(|| Warning {
         kind: WarningKind::Incomplete,

@@ -16,8 +16,8 @@ mod step;
 use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::{TargetSpec, Warning, WarningKind, Workload};
 
-use super::Comparison;
 use super::edges::Edge;
+use super::{Comparison, Standing};
 use crate::store::Run;
 
 /// What a check found.
@@ -74,44 +74,50 @@ impl Finding {
 
 /// What the records of single measurements show, in their order.
 pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for m in &run.measurements {
-        let Some(workload) = run.plan.workloads.iter().find(|w| w.name == m.workload) else {
-            continue;
-        };
-        let spec = run.plan.targets.iter().find(|target| target.name == m.target);
-        let record = run.targets.iter().find(|record| record.name == m.target);
-        let case = Case { run, workload, spec, record, m };
-        let checks = [
-            missing::no_io(&case),
-            missing::errors(&case),
-            missing::corrupt(&case),
-            missing::stopped(&case),
-            generator::cannot_sustain(&case),
-            clock::elapsed(&case),
-            clock::steal(&case),
-            cache::kept(&case),
-            cache::answered(&case),
-            cache::put_off(&case),
-            buffered::seen(&case),
-            content::discarded(&case),
-            generator::saturated(&case),
-            pace::uneven(&case),
-            pace::heat(&case),
-            pace::governor(&case),
-            load::device(&case),
-            load::cpu(&case),
-        ];
-        found.extend(checks.into_iter().flatten());
-    }
-    found
+    run.measurements.iter().flat_map(|m| of_measurement(run, m)).collect()
+}
+
+/// What the record of one shows. What else was measured plays no part.
+pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
+    let Some(workload) = run.plan.workloads.iter().find(|w| w.name == m.workload) else {
+        return Vec::new();
+    };
+    let spec = run.plan.targets.iter().find(|target| target.name == m.target);
+    let record = run.targets.iter().find(|record| record.name == m.target);
+    let case = Case { run, workload, spec, record, m };
+    let checks = [
+        missing::no_io(&case),
+        missing::errors(&case),
+        missing::corrupt(&case),
+        missing::stopped(&case),
+        generator::cannot_sustain(&case),
+        clock::elapsed(&case),
+        clock::steal(&case),
+        cache::kept(&case),
+        cache::answered(&case),
+        cache::put_off(&case),
+        buffered::seen(&case),
+        content::discarded(&case),
+        generator::saturated(&case),
+        pace::uneven(&case),
+        pace::heat(&case),
+        pace::governor(&case),
+        load::device(&case),
+        load::cpu(&case),
+    ];
+    checks.into_iter().flatten().collect()
 }
 
 /// What the run as a whole and its targets show.
 ///
-/// `broken` are edges whose ends stand on different devices.
-pub(super) fn of_run(run: &Run, comparisons: &[Comparison], broken: &[Edge]) -> Vec<Warning> {
-    let mut found: Vec<Warning> = missing::measurements(run).into_iter().collect();
+/// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds blocks.
+pub(super) fn of_run(
+    run: &Run,
+    comparisons: &[Comparison],
+    broken: &[Edge],
+    standing: Option<&Standing>,
+) -> Vec<Warning> {
+    let mut found: Vec<Warning> = missing::measurements(run, standing).into_iter().collect();
     found.extend(missing::comparisons(run, comparisons));
     found.extend(broken.iter().filter_map(|edge| missing::not_one_layer(run, edge)));
     found.extend(clock::emulated(run));

@@ -87,7 +87,7 @@ fn geometric_mean(run: &Run, workload: &str, target: &str) -> Option<f64> {
 }
 
 /// One row per edge; nothing if none was measured.
-pub(super) fn steps(judgement: &Judgement, workload: &str) -> Markup {
+pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
     let steps: Vec<_> = judgement
         .edges
         .iter()
@@ -113,7 +113,7 @@ pub(super) fn steps(judgement: &Judgement, workload: &str) -> Markup {
                                     @match &latency.tax { Some(cost) => (tax_in_words(cost)), None => (UNKNOWN) }
                                 }
                                 td { (or_unknown(cpu.map(|cpu| cpu.ns), signed_time)) }
-                                td.verdict { (verdict(latency)) }
+                                td.verdict { (verdict(run, latency)) }
                             }
                         }
                     }
