@@ -170,7 +170,7 @@ impl Agent {
             inside.see(&event);
         });
         let mut outcome = outcome.map_err(|error| error.to_string())?;
-        outcome.inside = inside.activity();
+        outcome.inside = inside.activity(outcome.flush_ns.is_some());
         Ok(Event::Done(Box::new(outcome)))
     }
 

@@ -368,7 +368,7 @@ pub struct HostActivity {
     pub kernel_threads: BTreeMap<String, CpuTime>,
     /// CPU time of iotax itself for watching, beside what makes the load. Only of a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub watching: Option<CpuTime>,
+    pub watching_ns: Option<u64>,
     /// How fast the CPUs ran. Only of a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pace: Option<CpuPace>,

@@ -16,7 +16,7 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 4;
+pub const PROTOCOL: u16 = 5;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 

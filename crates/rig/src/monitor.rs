@@ -5,6 +5,7 @@
 
 mod counters;
 pub mod kernel;
+pub mod pace;
 mod threads;
 
 use std::collections::BTreeMap;
@@ -92,7 +93,7 @@ pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> Hos
         cpu: earlier.cpu.zip(later.cpu).and_then(|(before, after)| before.until(&after)),
         pressure: earlier.pressure.zip(later.pressure).and_then(|(before, after)| before.until(&after)),
         guest_threads: threads::between(&earlier.guests, &later.guests),
-        kernel_threads: BTreeMap::new(),
+        ..HostActivity::default()
     }
 }
 

@@ -7,6 +7,7 @@ use iotax_model::record::HostActivity;
 use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
 use iotax_rig::monitor::kernel::{self, KernelCounters, KernelThreads};
+use iotax_rig::monitor::pace::{self, Pace};
 use iotax_rig::monitor::{self, Monitor, Snapshot};
 use iotax_rig::stack;
 
@@ -15,8 +16,17 @@ pub(super) struct Inside {
     monitor: Monitor,
     kernel: KernelThreads,
     runtime_ns: u64,
-    began: Option<(Instant, Snapshot, KernelCounters)>,
-    activity: Option<HostActivity>,
+    began: Option<Began>,
+    /// With the counters at the window's end.
+    activity: Option<(HostActivity, Snapshot)>,
+}
+
+/// When the window began.
+struct Began {
+    at: Instant,
+    first: Snapshot,
+    threads: KernelCounters,
+    pace: Pace,
 }
 
 impl Inside {
@@ -38,27 +48,36 @@ impl Inside {
         match event {
             Event::Measuring => {
                 let (at, first) = (Instant::now(), self.monitor.snapshot());
-                self.began = Some((at, first, self.kernel.read()));
+                let (threads, pace) = (self.kernel.read(), pace::read(Path::new("/")));
+                self.began = Some(Began { at, first, threads, pace });
             }
             Event::Sample(sample) if sample.at_ns >= self.runtime_ns => self.end(),
             _ => {}
         }
     }
 
-    /// What happened in the window; absent if there was none.
-    pub(super) fn activity(mut self) -> Option<HostActivity> {
+    /// What happened in the window and, if it ended in a flush, until then; absent if there was none.
+    pub(super) fn activity(mut self, flushed: bool) -> Option<HostActivity> {
         if self.activity.is_none() {
             // It ended before its time.
             self.end();
         }
-        self.activity
+        let began = self.began.as_ref()?;
+        let (activity, last) = self.activity?;
+        if !flushed {
+            return Some(activity);
+        }
+        let now = self.monitor.snapshot();
+        Some(HostActivity { flushed: monitor::delta(&last, &now, began.at).disks, ..activity })
     }
 
     fn end(&mut self) {
-        if let Some((at, first, threads)) = &self.began {
+        if let Some(Began { at, first, threads, pace }) = &self.began {
             let last = self.monitor.snapshot();
             let kernel_threads = kernel::between(threads, &self.kernel.read());
-            self.activity = Some(HostActivity { kernel_threads, ..monitor::delta(first, &last, *at) });
+            let pace = pace::between(pace, &pace::read(Path::new("/")));
+            let activity = HostActivity { kernel_threads, pace, ..monitor::delta(first, &last, *at) };
+            self.activity = Some((activity, last));
         }
     }
 }

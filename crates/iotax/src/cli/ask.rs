@@ -8,12 +8,13 @@ use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_rig::link::Interrupt;
 
+use super::price;
 use super::say::say;
-use crate::conduct::{self, Guests};
+use crate::conduct::Guests;
 
 /// Shows the plan with its price in time and space.
 pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests: Option<&Guests>) {
-    let seconds = conduct::estimate_seconds(plan, done, guests.map(Guests::accel));
+    let time = price::time(plan, done, guests.map(Guests::accel));
     let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
     let space = match dirs.as_slice() {
         [] => String::new(),
@@ -24,12 +25,14 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
         done => format!("; {done} measurements are there already"),
     };
     say!(
-        "{} targets x {} workloads x {} blocks, about {}{space}{done}. Seed {seed}.",
+        "{} targets x {} workloads x {} blocks, {time}{space}{done}. Seed {seed}.",
         plan.targets.len(),
         plan.workloads.len(),
-        plan.repeat,
-        human::duration(seconds)
+        price::blocks(plan),
     );
+    if let Some(design) = price::design(plan) {
+        say!("{design}");
+    }
     for target in &plan.targets {
         say!("  {:<20} {}", target.name, target.description());
     }

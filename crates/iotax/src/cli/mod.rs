@@ -10,6 +10,7 @@ mod like;
 mod list;
 mod output;
 mod plan;
+mod price;
 mod progress;
 mod resume;
 mod run;

@@ -15,6 +15,7 @@ use iotax_rig::target::preflight::{self, Needs};
 use serde_json::{Value, json};
 
 use super::args::{self, Guest, Instead, Overwrite};
+use super::price;
 use super::say::{print_line, say};
 use super::session::make_absolute;
 use super::{Failure, OrExit};
@@ -115,6 +116,9 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     let Reading { plan, axes, left_out } = reading;
     print_line!("{}", plan.name);
     print_line!("{}", price(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
+    if let Some(design) = price::design(plan) {
+        print_line!("{design}");
+    }
     if let Err(refusal) = &needs {
         print_line!("Not on this machine: {refusal}");
     }
@@ -157,25 +161,21 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
     plan.everything().filter_map(|target| target.device.clone()).collect()
 }
 
-fn measurements(plan: &Plan) -> usize {
-    plan.targets.len() * plan.workloads.len() * plan.repeat as usize
-}
-
 /// Cells, time and space in one line.
 fn price(plan: &Plan, space: &[String]) -> String {
     format!(
-        "{} targets x {} workloads x {} blocks = {} measurements, about {}{}",
+        "{} targets x {} workloads x {} blocks = {} measurements, {}{}",
         plan.targets.len(),
         plan.workloads.len(),
-        plan.repeat,
-        measurements(plan),
-        human::duration(seconds(plan)),
+        price::blocks(plan),
+        price::measurements(plan),
+        price::time(plan, 0, Some(Accel::Auto)),
         if space.is_empty() { String::new() } else { format!(", {}", space.join(", ")) }
     )
 }
 
 fn seconds(plan: &Plan) -> f64 {
-    conduct::estimate_seconds(plan, 0, Some(Accel::Auto))
+    conduct::estimate_seconds(plan, plan.repeat, 0, Some(Accel::Auto))
 }
 
 fn space(needs: &Needs) -> Vec<String> {
@@ -219,11 +219,17 @@ fn document(reading: &Reading, needs: Result<&Needs, String>) -> Value {
         "targets": targets.collect::<Vec<_>>(),
         "workloads": plan.workloads,
         "neighbours": plan.neighbours,
-        "measurements": measurements(plan),
+        "looks": plan.looks(),
+        "margin": plan.margin,
+        "measurements": plan.cells() * plan.repeat as usize,
         "seconds": seconds(plan).round(),
         "axes": axes,
         "left_out": left_out,
     });
+    if let Some(most) = price::most_seconds(plan, 0, Some(Accel::Auto)) {
+        document["most_measurements"] = json!(plan.cells() * plan.most_blocks() as usize);
+        document["most_seconds"] = json!(most.round());
+    }
     match needs {
         Ok(needs) => document["space_bytes"] = json!(needs.space),
         Err(refusal) => document["refused"] = json!(refusal),

@@ -77,13 +77,17 @@ impl Progress for Watcher {
         let (start, first) = *self.first.get_or_insert((Instant::now(), step.cell));
         let eta = if step.cell > first {
             let each = start.elapsed().as_secs_f64() / (step.cell - first) as f64;
-            format!("  ETA {}", human::duration(each * (step.cells - step.cell + 1) as f64))
+            let left = |cells: usize| human::duration(each * (cells - step.cell + 1) as f64);
+            let most = if step.at_most > step.cells { left(step.at_most) } else { String::new() };
+            let most = if most.is_empty() { most } else { format!(", at most {most}") };
+            format!("  ETA {}{most}", left(step.cells))
         } else {
             String::new()
         };
+        let open = step.open.map(|(open, of)| format!("  {open} of {of} open")).unwrap_or_default();
         self.iops.clear();
         self.cell = format!(
-            "block {}/{}  cell {}/{}{eta}  {}  {}",
+            "block {}/{}  cell {}/{}{open}{eta}  {}  {}",
             step.block, step.blocks, step.cell, step.cells, step.target, step.workload
         );
         if self.terminal {

@@ -2,6 +2,9 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
+use iotax_model::units::Nanos;
+use iotax_results::judge::Stopped;
+use iotax_results::{Run, judge};
 
 use super::args::{Guest, Overwrite, Remote};
 use super::output::{Output, load};
@@ -17,6 +20,10 @@ pub(super) struct Args {
     /// Go on to this many blocks
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
+    /// Of a run that adds blocks until all is decided: no more blocks in this part of it when those up to the next look would
+    /// be measured later than this
+    #[arg(long, value_name = "TIME")]
+    max_time: Option<Nanos>,
     #[command(flatten)]
     output: Output,
     /// Ask nothing
@@ -30,9 +37,29 @@ pub(super) struct Args {
     remote: Remote,
 }
 
+/// The looks of a run were fixed before it began, and with them how often it may err: neither is changed by resuming it.
+fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
+    match (&run.plan.until_decided, args.repeat, args.max_time) {
+        (Some(until), Some(repeat), _) => Err(usage(format!(
+            "--repeat {repeat}: run {} adds blocks until all is decided, {} at most; its looks and with them its error rate were \
+             fixed before it began, so that it goes on as planned (iotax resume {}) or another run is begun",
+            run.id, until.max_blocks, run.id
+        ))),
+        (None, _, Some(time)) => Err(usage(format!(
+            "--max-time {time}: run {} has a fixed number of blocks, {}; only a run with --until-decided stops by time",
+            run.id, run.plan.repeat
+        ))),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.output.existing_store()?;
     let mut run = load(&store, args.run)?;
+    refuse_other_design(args, &run)?;
+    if let Some(until) = &mut run.plan.until_decided {
+        until.max_time = args.max_time.or(until.max_time);
+    }
     if let Some(repeat) = args.repeat {
         if repeat < run.plan.repeat {
             return Err(usage(format!(
@@ -43,8 +70,19 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         run.plan.repeat = repeat;
         run.plan.check().or_exit(Exit::Usage)?;
     }
-    let planned = run.plan.targets.len() * run.plan.workloads.len() * run.plan.repeat as usize;
-    if run.measurements.len() == planned {
+    if let Some(stopped) = judge(&run).standing.and_then(|standing| standing.stopped)
+        && stopped != Stopped::MaxTime
+    {
+        say!(
+            "run {} has taken its last look: {}; iotax show {} tells what came of it",
+            run.id,
+            stopped.word(),
+            run.id
+        );
+        return Ok(Exit::Fine);
+    }
+    let planned = run.plan.cells() * run.plan.repeat as usize;
+    if run.plan.until_decided.is_none() && run.measurements.len() == planned {
         say!("run {} has all its measurements; more blocks: iotax resume {} --repeat N", run.id, run.id);
         return Ok(Exit::Fine);
     }

@@ -162,7 +162,7 @@ impl Session<'_> {
         let reported = self.output.report(store, run, html.as_deref());
         let ended = ended.or_exit(Exit::Environment)?;
         let corrupt = reported?.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
-        Ok(match conclude(ended, run) {
+        Ok(match conclude(ended, run, plan) {
             Exit::Fine if corrupt => Exit::Gate,
             exit => exit,
         })
@@ -255,14 +255,20 @@ fn say_not_undone(failure: &NotUndone) {
     say!("not undone: {}: {} (try: iotax clean)", failure.effect, failure.reason);
 }
 
-fn conclude(ended: Ended, run: i64) -> Exit {
+fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
     match ended {
         Ended::Complete => {
             say!("Run {run} kept; show it again with: iotax show {run}");
             Exit::Fine
         }
         Ended::Missing(cells) => {
-            say!("{cells} measurements failed; try them again with: iotax resume {run}");
+            match plan.until_decided {
+                // A look that has been taken is not taken again with other figures.
+                Some(_) => {
+                    say!("{cells} measurements failed; the looks were taken without them. Run {run} kept")
+                }
+                None => say!("{cells} measurements failed; try them again with: iotax resume {run}"),
+            }
             Exit::Measurement
         }
         Ended::Interrupted => {

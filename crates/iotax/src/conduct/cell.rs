@@ -209,10 +209,14 @@ fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
     Workload { ramp_time: Nanos(0), runtime, ..noise.clone() }
 }
 
-/// What a measurement may take beyond its own length. After it what was written is read back, if it is to be verified.
+/// What a measurement may take beyond its own length. After it what was written is flushed, from a cache that may hold the
+/// whole area, and read back if it is to be verified.
 fn slack(job: &Job) -> Duration {
-    let reads_back = job.workload.verify != Verify::None && job.workload.rw.writes();
-    SLACK + Duration::from_secs(if reads_back { job.size.0 / SLOWEST } else { 0 })
+    let passes = match job.workload.rw.writes() {
+        true if job.workload.verify != Verify::None => 2,
+        writes => u64::from(writes),
+    };
+    SLACK + Duration::from_secs(passes * job.size.0 / SLOWEST)
 }
 
 /// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a

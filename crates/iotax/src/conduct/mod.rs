@@ -4,6 +4,7 @@
 
 mod cell;
 mod crowd;
+mod decide;
 mod guests;
 mod outpost;
 mod phases;
@@ -31,6 +32,7 @@ use iotax_rig::link::{Interrupt, Link, LinkError};
 use iotax_rig::target::Builder;
 use iotax_rig::target::device::Permission;
 
+use decide::{Agenda, Stretch};
 pub(crate) use guests::{GuestOptions, Guests, check_all as check_guests, possible as guests_possible};
 pub(crate) use outpost::{Outposts, RemoteOptions};
 use phases::Phases;
@@ -189,7 +191,7 @@ impl Conductor<'_> {
             }
         }
         for group in &self.groups[..order.plan.targets.len()] {
-            let record = group.first().map(Target::record).transpose()?;
+            let record = group.first().map(Target::inspected).transpose()?;
             record.map_or(Ok(()), |record| store.put_target(order.run, &record))?;
         }
         if order.keep {
@@ -229,45 +231,76 @@ impl Conductor<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<Ended> {
         let plan = self.order.plan;
-        let cells = plan.targets.len() * plan.workloads.len() * plan.repeat as usize;
+        let mut agenda = Agenda::new(plan, &store.load(self.order.run)?);
         let mut missing = 0;
-        let mut number = 0;
-        for block in 1..=plan.repeat {
-            for cell in schedule::block_order(plan, self.order.seed, block) {
-                number += 1;
-                let (target, workload) =
-                    (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
-                if self.order.done.contains(&(target.clone(), workload.clone(), block)) {
-                    continue;
-                }
-                if stop.load(Ordering::Relaxed) {
-                    return Err(Interrupted.into());
-                }
-                progress.cell(Step { block, blocks: plan.repeat, cell: number, cells, target, workload });
-                let place = cell::Place { cell, block, order: u32::try_from(number)? };
-                let measured = match self.lost.get(&cell.target) {
-                    Some(reason) => Err(anyhow::anyhow!("{reason}")),
-                    None => self.measure(place, ledger, progress),
-                };
-                match measured {
-                    Ok(measurement) => store.put_measurement(self.order.run, &measurement)?,
-                    Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
-                    Err(error) => {
-                        missing += 1;
-                        let evidence = format!("{error:#}");
-                        progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
-                        store.put_warning(self.order.run, &incomplete(target, workload, block, evidence))?;
-                        if !self.lost.contains_key(&cell.target)
-                            && let Err(error) = self.restart(cell, ledger, stop)
-                        {
-                            self.lost
-                                .insert(cell.target, format!("it could not be started again: {error:#}"));
+        while let Some(stretch) = agenda.next(progress) {
+            let mut number = stretch.before;
+            for block in stretch.blocks.clone() {
+                let whole = schedule::block_order(plan, self.order.seed, block);
+                for (place, cell) in (1..).zip(whole).filter(|(_, cell)| stretch.cells.contains(cell)) {
+                    number += 1;
+                    if self.is_done(cell, block) {
+                        continue;
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Interrupted.into());
+                    }
+                    progress.cell(step(plan, &stretch, cell, block, number));
+                    // The place in the whole block, so that it does not depend on what is left out.
+                    let order = u32::try_from((block as usize - 1) * plan.cells() + place)?;
+                    let place = cell::Place { cell, block, order };
+                    let measured = match self.lost.get(&cell.target) {
+                        Some(reason) => Err(anyhow::anyhow!("{reason}")),
+                        None => self.measure(place, ledger, progress),
+                    };
+                    match measured {
+                        Ok(measurement) => {
+                            store.put_measurement(self.order.run, &measurement)?;
+                            agenda.measured(cell, &measurement);
+                        }
+                        Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
+                        Err(error) => {
+                            missing += 1;
+                            agenda.failed(cell, block);
+                            self.failed(cell, block, &error, ledger, store, progress, stop)?;
                         }
                     }
                 }
             }
         }
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
+    }
+
+    /// Whether an earlier part of the run measured a cell in a block.
+    fn is_done(&self, cell: Cell, block: u32) -> bool {
+        let plan = self.order.plan;
+        let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
+        self.order.done.contains(&(target.clone(), workload.clone(), block))
+    }
+
+    /// Keeps that a measurement failed, and makes ready for the next.
+    #[expect(clippy::too_many_arguments, reason = "a failure concerns everything that a measurement does")]
+    fn failed(
+        &mut self,
+        cell: Cell,
+        block: u32,
+        error: &anyhow::Error,
+        ledger: &mut Ledger,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let plan = self.order.plan;
+        let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
+        let evidence = format!("{error:#}");
+        progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
+        store.put_warning(self.order.run, &incomplete(target, workload, block, evidence))?;
+        if !self.lost.contains_key(&cell.target)
+            && let Err(error) = self.restart(cell, ledger, stop)
+        {
+            self.lost.insert(cell.target, format!("it could not be started again: {error:#}"));
+        }
+        Ok(())
     }
 
     /// After a failure: a new agent or newly booted guests, so that one lost measurement does not cost the next. Of several
@@ -328,6 +361,20 @@ impl Conductor<'_> {
         outposts.for_each(|outpost| outpost.dismiss(ledger));
         drop((self.groups, self.local));
         self.phases.finish()
+    }
+}
+
+/// What is told when a measurement begins.
+fn step<'a>(plan: &'a Plan, stretch: &Stretch, cell: Cell, block: u32, number: usize) -> Step<'a> {
+    Step {
+        block,
+        blocks: *stretch.blocks.end(),
+        cell: number,
+        cells: stretch.after(),
+        at_most: stretch.at_most,
+        open: stretch.open,
+        target: &plan.targets[cell.target].name,
+        workload: &plan.workloads[cell.workload].name,
     }
 }
 
@@ -410,15 +457,15 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     }
 }
 
-/// Seconds that carrying out the rest of a plan takes, roughly.
-pub(crate) fn estimate_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> f64 {
+/// Seconds that carrying out the rest of so many blocks of a plan takes, roughly.
+pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Option<Accel>) -> f64 {
     /// Between measurements: caches dropped, guest resumed and paused, data stored.
     const BETWEEN: f64 = 0.1;
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
     let per_block: f64 =
         plan.workloads.iter().map(|w| w.ramp_time.as_secs_f64() + w.runtime.as_secs_f64() + BETWEEN).sum();
-    let cells = plan.targets.len() * plan.workloads.len() * plan.repeat as usize;
+    let cells = plan.cells() * blocks as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan.everything().filter(|t| t.path.is_none()).flat_map(target::instances).count();
     let fill = built as f64 * plan.size().0 as f64 / FILL;
@@ -429,7 +476,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -
         Some(_) => 1.0 + 0.5 * guests,
         None => 0.0,
     };
-    left * per_block * plan.targets.len() as f64 * f64::from(plan.repeat) + fill + boot
+    left * per_block * plan.targets.len() as f64 * f64::from(blocks) + fill + boot
 }
 
 /// Milliseconds since 1970-01-01 UTC.

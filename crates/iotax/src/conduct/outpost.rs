@@ -254,6 +254,8 @@ impl Outpost {
             guest_kernel: Some(self.hello.kernel.clone()),
             guest_clocksource: self.hello.clocksource.clone(),
             boot_ns: None,
+            allocation: None,
+            found: None,
         }
     }
 }

@@ -6,10 +6,16 @@ use iotax_model::units::Bytes;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) block: u32,
+    /// The last block, or that of the next look.
     pub(crate) blocks: u32,
     /// Within the run, from 1.
     pub(crate) cell: usize,
+    /// Up to the end of that block.
     pub(crate) cells: usize,
+    /// Up to the last block that there may be.
+    pub(crate) at_most: usize,
+    /// How many comparisons are open, of how many; absent where the number of blocks is fixed.
+    pub(crate) open: Option<(usize, usize)>,
     pub(crate) target: &'a str,
     pub(crate) workload: &'a str,
 }

@@ -15,7 +15,7 @@ use iotax_rig::ledger::{Entry, Ledger};
 use iotax_rig::link::Link;
 use iotax_rig::monitor::GuestThreads;
 use iotax_rig::stack;
-use iotax_rig::target::{Built, qcow2};
+use iotax_rig::target::{Built, inspect, qcow2};
 
 use super::outpost::Outpost;
 use super::{Progress, interrupted};
@@ -244,6 +244,21 @@ impl Target {
             guest_kernel: machine.map(|machine| machine.hello.kernel.clone()),
             guest_clocksource: machine.and_then(|machine| machine.hello.clocksource.clone()),
             boot_ns: machine.map(|machine| machine.boot_ns),
+            allocation: None,
+            found: None,
+        })
+    }
+
+    /// The record when everything stands and is filled: with what the area consists of, as far as that can be seen from here.
+    pub(super) fn inspected(&self) -> anyhow::Result<TargetRecord> {
+        let record = self.record()?;
+        if self.outpost.is_some() {
+            return Ok(record);
+        }
+        Ok(TargetRecord {
+            allocation: inspect::allocation(&self.built.path, self.built.format),
+            found: if self.built.writable { None } else { inspect::found(&self.built.path) },
+            ..record
         })
     }
 

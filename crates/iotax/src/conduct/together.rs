@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{
-    CpuTime, DiskActivity, ErrorCount, HostActivity, HostCpu, Outcome, Pressure, Sample, Share, Tallies,
+    CpuTime, DiskActivity, ErrorCount, HostActivity, HostCpu, Outcome, PageCache, Pressure, Sample, Share,
+    Tallies,
 };
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
@@ -155,6 +156,7 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         }
         one.errors.iter().for_each(|error| add_error(&mut outcome.errors, error));
         outcome.ioengine = outcome.ioengine.or(one.ioengine);
+        outcome.flush_ns = outcome.flush_ns.max(one.flush_ns);
         outcome.pacing = match (outcome.pacing, one.pacing) {
             (Some(sum), Some(pacing)) => Some(sum.merge(pacing)),
             (sum, pacing) => sum.or(pacing),
@@ -165,6 +167,11 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         }
     }
     shares.iter().for_each(|share| outcome.tallies.merge(&share.tallies));
+    if all.iter().any(|ran| ran.outcome.flush_ns.is_none()) {
+        outcome.flush_ns = None;
+    }
+    let cached: Option<Vec<PageCache>> = all.iter().map(|ran| ran.outcome.page_cache).collect();
+    outcome.page_cache = cached.and_then(|all| all.into_iter().reduce(PageCache::merge));
     let inside: Option<Vec<&HostActivity>> = all.iter().map(|ran| ran.outcome.inside.as_ref()).collect();
     outcome.inside = inside.map(|machines| added_up(&machines));
     outcome
@@ -191,11 +198,12 @@ fn added_up(machines: &[&HostActivity]) -> HostActivity {
     HostActivity {
         at_ns: longest(|machine| machine.at_ns),
         duration_ns: longest(|machine| machine.duration_ns),
-        disks: disks(machines),
+        disks: disks(machines.iter().map(|machine| &machine.disks)),
         cpu: cpus.and_then(|all| all.into_iter().reduce(add_cpu)),
         pressure: pressures.and_then(|all| all.into_iter().reduce(add_pressure)),
-        guest_threads: BTreeMap::new(),
         kernel_threads: kernel_threads(machines),
+        flushed: disks(machines.iter().map(|machine| &machine.flushed)),
+        ..HostActivity::default()
     }
 }
 
@@ -221,9 +229,12 @@ fn add_pressure(one: Pressure, other: Pressure) -> Pressure {
 }
 
 /// By name: the guests of a target call their disks alike.
-fn disks(machines: &[&HostActivity]) -> BTreeMap<String, DiskActivity> {
+fn disks<'a>(
+    machines: impl ExactSizeIterator<Item = &'a BTreeMap<String, DiskActivity>>,
+) -> BTreeMap<String, DiskActivity> {
     let mut all: BTreeMap<String, DiskActivity> = BTreeMap::new();
-    for (name, disk) in machines.iter().flat_map(|machine| &machine.disks) {
+    let of_all = machines.len() as f64;
+    for (name, disk) in machines.flatten() {
         let sum = all.entry(name.clone()).or_default();
         let ios = |disk: &DiskActivity| (disk.reads + disk.writes) as f64;
         let waited = |disk: &DiskActivity| disk.mean_wait_ns.map_or(0.0, |mean| mean * ios(disk));
@@ -235,7 +246,7 @@ fn disks(machines: &[&HostActivity]) -> BTreeMap<String, DiskActivity> {
             writes: sum.writes + disk.writes,
             write_bytes: sum.write_bytes + disk.write_bytes,
             write_merges: sum.write_merges + disk.write_merges,
-            busy: sum.busy + disk.busy / machines.len() as f64,
+            busy: sum.busy + disk.busy / of_all,
             mean_wait_ns: (count > 0.0).then(|| waited / count),
         };
     }

@@ -5,13 +5,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use iotax_model::record::{BlockStats, BlockTally, CpuTime, HostActivity, Outcome, Sample};
+use iotax_model::record::{
+    BlockStats, BlockTally, CpuPace, CpuTime, DiskActivity, HostActivity, Outcome, Sample,
+};
 use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
 use iotax_rig::guest::BlockLayer;
 use iotax_rig::guest::blockstats::{self, BlockCounters};
 use iotax_rig::link::LinkError;
 use iotax_rig::monitor::kernel::{self, KernelCounters, KernelThreads};
+use iotax_rig::monitor::pace::{self, Pace};
 use iotax_rig::monitor::{self, Monitor, Snapshot};
 use iotax_rig::stack;
 
@@ -57,6 +60,9 @@ struct Started {
     /// At the beginning and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
     kernel: Option<KernelCounters>,
+    pace: Option<Pace>,
+    /// What this process had used of the CPUs.
+    own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
 }
 
@@ -69,6 +75,11 @@ struct Beat {
 /// When the first of those that are measured came to its window's end.
 struct Ended {
     kernel: BTreeMap<String, CpuTime>,
+    pace: Option<CpuPace>,
+    /// What this process used of the CPUs until then.
+    own_ns: u64,
+    /// When the last of them had said everything, and so had flushed what it wrote.
+    after: Option<Snapshot>,
     blocks: Option<BlockStats>,
 }
 
@@ -138,6 +149,7 @@ impl<'a> Watch<'a> {
                 self.players[player].outcome = Some(*outcome);
                 if player < self.measured {
                     self.end();
+                    self.see_flushed();
                 }
             }
             What::Ready | What::Event(_) => {}
@@ -148,10 +160,12 @@ impl<'a> Watch<'a> {
         let at = Instant::now();
         let snapshot = self.host.as_mut().map(|host| host.monitor.snapshot());
         // QEMU may take a while to answer on a busy host: the window does not wait for it.
+        let own_ns = own_cpu_ns();
         let kernel = self.host.as_mut().map(|host| host.kernel.read());
         let blocks = self.blocks.iter_mut().map(BlockLayer::counters).collect();
+        let pace = self.host.as_ref().map(|_| pace::read(Path::new("/")));
         let beats = vec![Beat { after: Duration::ZERO, snapshot }];
-        self.started = Some(Started { lead, at, at_ms: now_ms(), beats, kernel, blocks });
+        self.started = Some(Started { lead, at, at_ms: now_ms(), beats, kernel, pace, own_ns, blocks });
     }
 
     fn sample(&mut self, player: usize, sample: Sample, progress: &mut dyn Progress) {
@@ -185,10 +199,22 @@ impl<'a> Watch<'a> {
             let kernel = started.kernel.as_ref().zip(self.host.as_mut());
             let kernel = kernel.map(|(before, host)| kernel::between(before, &host.kernel.read()));
             let kernel = kernel.unwrap_or_default();
+            let pace =
+                started.pace.as_ref().and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
             self.ended = Some(Ended {
                 kernel,
+                pace,
+                own_ns: own_cpu_ns().saturating_sub(started.own_ns),
+                after: None,
                 blocks: blocks.and_then(|all| all.into_iter().reduce(|one, other| added(one, &other))),
             });
+        }
+    }
+
+    /// The last time it counts.
+    fn see_flushed(&mut self) {
+        if let (Some(ended), Some(host)) = (&mut self.ended, &mut self.host) {
+            ended.after = Some(host.monitor.snapshot());
         }
     }
 
@@ -228,11 +254,33 @@ impl Watched {
         View {
             started_at_ms: *at_ms,
             host_duration_ns: u64::try_from(beats[last].after.as_nanos()).unwrap_or(u64::MAX),
-            host: whole.map(|host| HostActivity { kernel_threads: self.ended.kernel.clone(), ..host }),
+            host: whole.map(|host| HostActivity {
+                kernel_threads: self.ended.kernel.clone(),
+                watching_ns: Some(self.ended.own_ns),
+                pace: self.ended.pace.clone(),
+                flushed: self.flushed(),
+                ..host
+            }),
             host_samples: (0..last).filter_map(|place| over(place, place + 1)).collect(),
             qemu: self.ended.blocks.clone(),
         }
     }
+}
+
+impl Watched {
+    /// What the disks did from the last beat on, if all that were measured ended in a flush.
+    fn flushed(&self) -> BTreeMap<String, DiskActivity> {
+        let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());
+        let last = self.started.beats.last().and_then(|beat| beat.snapshot.as_ref());
+        let ends = last.zip(self.ended.after.as_ref()).filter(|_| all);
+        ends.map(|(from, to)| monitor::delta(from, to, self.started.at).disks).unwrap_or_default()
+    }
+}
+
+/// CPU time of this process, which does no more than watch: what makes the load is another.
+fn own_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
 /// What QEMU's block layers did for two guests.

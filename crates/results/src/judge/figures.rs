@@ -1,6 +1,8 @@
 //! The figures of measurements and of cells.
 
 use iotax_model::Histogram;
+use std::collections::BTreeMap;
+
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
 
@@ -133,16 +135,21 @@ pub(crate) fn bottom_disks<'a>(
     target: &'a str,
     activity: &'a HostActivity,
 ) -> impl Iterator<Item = (&'a str, &'a DiskActivity)> {
+    bottom_of(run, target, &activity.disks)
+}
+
+/// The same of some devices' activity.
+pub(crate) fn bottom_of<'a>(
+    run: &'a Run,
+    target: &'a str,
+    disks: &'a BTreeMap<String, DiskActivity>,
+) -> impl Iterator<Item = (&'a str, &'a DiskActivity)> {
     let is_bottom = move |name: &str| {
         let records = run.targets.iter().filter(|record| record.name == target);
         records.flat_map(|r| &r.layers).any(|layer| layer.kind == LayerKind::Device && layer.name == name)
     };
-    let known = activity.disks.keys().any(|name| is_bottom(name));
-    activity
-        .disks
-        .iter()
-        .filter(move |(name, _)| !known || is_bottom(name))
-        .map(|(name, disk)| (name.as_str(), disk))
+    let known = disks.keys().any(|name| is_bottom(name));
+    disks.iter().filter(move |(name, _)| !known || is_bottom(name)).map(|(name, disk)| (name.as_str(), disk))
 }
 
 /// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.

@@ -1,7 +1,9 @@
 //! How far a measurement can be trusted.
 
-use iotax_model::Warning;
+use iotax_model::record::Measurement;
+use iotax_model::{Warning, WarningKind};
 
+use super::checks::Finding;
 use crate::store::Run;
 
 /// What the checks say of one measurement, taken together.
@@ -27,17 +29,40 @@ impl Grade {
     }
 }
 
-/// The grade of each measurement, in their order.
-pub(super) fn grades(run: &Run, warnings: &[Warning]) -> Vec<Grade> {
-    run.measurements
-        .iter()
-        .map(|m| {
-            let about_it = |w: &Warning| {
-                w.target.as_ref().is_none_or(|target| *target == m.target)
-                    && w.workload.as_ref().is_none_or(|workload| *workload == m.workload)
-                    && w.block.is_none_or(|block| block == m.block)
-            };
-            if warnings.iter().any(about_it) { Grade::Remarks } else { Grade::Clean }
-        })
-        .collect()
+/// The grade of each measurement, in their order: of what was found in it, and of what `others` say of its target, its workload
+/// or the run.
+pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
+    let grade = |m: &Measurement| {
+        let about_it = |w: &Warning| {
+            w.target.as_ref().is_none_or(|target| *target == m.target)
+                && w.workload.as_ref().is_none_or(|workload| *workload == m.workload)
+                && w.block.is_none_or(|block| block == m.block)
+                // What is missing elsewhere takes nothing from what is here.
+                && (w.kind != WarningKind::Incomplete || w.block.is_some())
+        };
+        match findings
+            .iter()
+            .filter(|finding| about_it(&finding.warning))
+            .map(|finding| finding.unusable)
+            .max()
+        {
+            Some(true) => Grade::Unusable,
+            Some(false) => Grade::Remarks,
+            None if others.iter().any(about_it) => Grade::Remarks,
+            None => Grade::Clean,
+        }
+    };
+    run.measurements.iter().map(grade).collect()
+}
+
+/// Why no verdict may rest on these blocks of a cell; absent if it may.
+pub(super) fn withheld(findings: &[Finding], m: &Measurement) -> Option<String> {
+    let of_it = |w: &Warning| {
+        w.target.as_ref() == Some(&m.target)
+            && w.workload.as_ref() == Some(&m.workload)
+            && w.block == Some(m.block)
+    };
+    let finding = findings.iter().find(|finding| finding.unusable && of_it(&finding.warning))?;
+    let Warning { kind, evidence, .. } = &finding.warning;
+    Some(format!("{}, block {}: {kind}: {evidence}", m.target, m.block))
 }

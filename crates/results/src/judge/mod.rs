@@ -6,6 +6,7 @@
 //! counted against one another. The steps answer a question of their own and are families of their own; only those that
 //! leave the baseline are its comparisons again, so that no two verdicts stand on one pair.
 
+mod cases;
 mod checks;
 pub mod crowd;
 pub mod edges;
@@ -13,13 +14,14 @@ pub mod figures;
 pub mod flow;
 pub mod grade;
 pub mod inside;
+pub mod looks;
 mod parts;
 pub mod percentile;
 pub mod roles;
 pub mod timing;
 
 use iotax_model::record::Measurement;
-use iotax_model::{TargetSpec, Warning};
+use iotax_model::{Plan, TargetSpec, Warning};
 
 pub use crowd::{Crowd, Noise};
 pub use edges::{Edge, edges};
@@ -27,14 +29,18 @@ pub use figures::{Metric, Summary};
 pub use flow::Flow;
 pub use grade::Grade;
 pub use inside::Inside;
+pub use looks::{Course, Standing, Stopped};
 pub use percentile::Percentile;
 pub use roles::CpuByRole;
 pub use timing::Timing;
 
+use self::cases::{Case, Figures};
+use self::checks::Finding;
+use self::looks::{Levels, Replay};
 use crate::report::words;
+use crate::stats::ALPHA;
 use crate::stats::paired::{Differences, Interval};
-use crate::stats::verdict::{Verdict, decide};
-use crate::stats::{ALPHA, Estimate, MARGIN};
+use crate::stats::verdict::{Decision, Verdict, decide};
 use crate::store::Run;
 
 /// What a target costs in absolute terms: the ratio and its interval, applied to the baseline's geometric mean. So it
@@ -74,12 +80,14 @@ pub struct Comparison {
     /// The sign-flip permutation p-value of "no difference at all", from six blocks on: beside Student's t, which
     /// assumes that log ratios are roughly normal, it assumes only that their signs are chance.
     pub sign_flip_p: Option<f64>,
-    /// What it comes to, with the margin of 2%.
+    /// What it comes to, with the plan's margin.
     pub verdict: Verdict,
     /// Blocks in which both targets were measured.
     pub blocks: u32,
     /// If undecided: how many blocks in all would decide, at this variance.
     pub needed_blocks: Option<u32>,
+    /// In a run that adds blocks: after how many of the plan's blocks it was decided. All figures are those of that look.
+    pub decided_at: Option<u32>,
     /// Why no verdict is given whatever the figures say: which measurement it rests on cannot be used, and why. The verdict
     /// then is undecided.
     pub withheld: Option<String>,
@@ -96,6 +104,8 @@ pub struct Judgement {
     pub edges: Vec<Edge>,
     /// Every edge's end against its beginning, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
+    /// How far a run is that adds blocks until all is decided; absent for any other.
+    pub standing: Option<Standing>,
     /// One per cell that was measured, in the plan's order of workloads and targets.
     pub summaries: Vec<Summary>,
     /// One per cell of several guests, in that order.
@@ -148,16 +158,12 @@ impl Judgement {
 /// Judges a run, finished or not.
 #[must_use]
 pub fn judge(run: &Run) -> Judgement {
-    let targets: Vec<&str> = run.plan.targets.iter().map(|t| t.name.as_str()).collect();
-    let baseline = run.plan.baseline.as_str();
-    let against_baseline: Vec<(&str, &str)> =
-        targets.iter().filter(|t| **t != baseline).map(|t| (*t, baseline)).collect();
-    let comparisons = compare(run, &against_baseline);
-    let (edges, broken): (Vec<Edge>, Vec<Edge>) =
-        edges(&run.plan.targets).into_iter().partition(|edge| edges::other_devices(run, edge).is_none());
-    let steps = steps(run, &edges, &comparisons);
+    let (edges, broken) = looks::whole_and_broken(run);
+    let findings = checks::of_measurements(run);
+    let (comparisons, steps, standing) = compare(run, &edges, &findings);
     let mut warnings = run.warnings.clone();
-    for found in checks::check(run, &comparisons, &broken) {
+    let of_run = checks::of_run(run, &comparisons, &broken, standing.as_ref());
+    for found in of_run.into_iter().chain(findings.iter().map(|finding| finding.warning.clone())) {
         if !warnings.contains(&found) {
             warnings.push(found);
         }
@@ -177,10 +183,11 @@ pub fn judge(run: &Run) -> Judgement {
             .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
             .collect(),
         timing: Timing::of(&run.phases),
-        grades: grade::grades(run, &warnings),
+        grades: grade::grades(run, &findings, &warnings),
         comparisons,
         edges,
         steps,
+        standing,
         warnings,
         conclusions: vec![],
     };
@@ -201,89 +208,59 @@ fn measured<'a>(run: &'a Run, workload: &str, target: &str) -> Vec<&'a Measureme
     run.measurements.iter().filter(|m| m.workload == workload && m.target == target).collect()
 }
 
-/// The comparisons along the edges; those that leave the baseline are taken from the comparisons with it.
-fn steps(run: &Run, edges: &[Edge], comparisons: &[Comparison]) -> Vec<Comparison> {
-    let pairs = |from_baseline: bool| {
-        edges
-            .iter()
-            .filter(move |edge| (edge.from == run.plan.baseline) == from_baseline)
-            .map(|edge| (edge.to.as_str(), edge.from.as_str()))
-            .collect::<Vec<_>>()
+/// Every comparison with the baseline and every step, decided, and for a run that adds blocks how far it is.
+fn compare(
+    run: &Run,
+    edges: &[Edge],
+    findings: &[Finding],
+) -> (Vec<Comparison>, Vec<Comparison>, Option<Standing>) {
+    let plan = &run.plan;
+    let mut figures = Figures::new(&Metric::ALL);
+    for measurement in &run.measurements {
+        figures.add(plan, measurement, grade::withheld(findings, measurement));
+    }
+    let pairs = cases::pairs(plan, edges);
+    let cases = figures.cases(plan, &pairs);
+    let levels = plan.until_decided.as_ref().and_then(|_| Levels::new(&plan.looks()));
+    let (decided, standing) = match levels {
+        None => (at_once(plan, &cases), None),
+        Some(mut levels) => {
+            let failed = looks::failed(run);
+            let tried = |cell, block| figures.has(cell, block) || failed.contains(&(cell, block));
+            let replay = Replay { plan, pairs: &pairs, cases: &cases, tried: &tried };
+            let (said, standing) = replay.run(&mut levels);
+            let decided = cases.iter().zip(said).map(|(case, said)| case.after(plan, said));
+            (decided.collect(), Some(looks::at_rest(run, standing)))
+        }
     };
-    let known = pairs(true);
-    let mut found: Vec<Comparison> =
-        comparisons.iter().filter(|c| known.contains(&(&c.target, &c.baseline))).cloned().collect();
-    found.extend(compare(run, &pairs(false)));
-    let workload = |c: &Comparison| run.plan.workloads.iter().position(|w| w.name == c.workload);
+    let (mut comparisons, mut steps) = (Vec::new(), Vec::new());
+    for (case, comparison) in cases.iter().zip(decided) {
+        let Some(comparison) = comparison else { continue };
+        let list = if case.pair.is_step { &mut steps } else { &mut comparisons };
+        list.push(comparison);
+    }
+    // A step that leaves the baseline is the comparison with it.
+    let leaves = |c: &&Comparison| edges.iter().any(|edge| edge.to == c.target && edge.from == c.baseline);
+    steps.extend(comparisons.iter().filter(leaves).cloned());
+    let workload = |c: &Comparison| plan.workloads.iter().position(|w| w.name == c.workload);
     let edge = |c: &Comparison| edges.iter().position(|e| e.to == c.target && e.from == c.baseline);
-    found.sort_by_key(|c| (workload(c), edge(c)));
-    found
+    steps.sort_by_key(|c| (workload(c), edge(c)));
+    (comparisons, steps, standing)
 }
 
-/// A comparison before its family is decided.
-struct Case<'a> {
-    workload: &'a str,
-    target: &'a str,
-    baseline: &'a str,
-    metric: Metric,
-    pairs: Vec<(f64, f64)>,
-    logs: Differences,
-}
-
-fn compare(run: &Run, against: &[(&str, &str)]) -> Vec<Comparison> {
-    let mut cases = Vec::new();
-    for workload in &run.plan.workloads {
-        for &(target, baseline) in against {
-            let theirs = measured(run, &workload.name, baseline);
-            let both: Vec<_> = measured(run, &workload.name, target)
-                .into_iter()
-                .filter_map(|m| Some((m, *theirs.iter().find(|other| other.block == m.block)?)))
-                .collect();
-            for metric in Metric::ALL {
-                let pairs: Vec<_> =
-                    both.iter().filter_map(|(m, b)| Some((metric.of(m)?, metric.of(b)?))).collect();
-                if let Some(logs) = Differences::of_log_ratios(&pairs) {
-                    cases.push(Case { workload: &workload.name, target, baseline, metric, pairs, logs });
-                }
-            }
-        }
-    }
+/// Each family decided once, with all blocks.
+fn at_once(plan: &Plan, cases: &[Case]) -> Vec<Option<Comparison>> {
+    let all: Vec<Option<Differences>> = cases.iter().map(|case| case.logs(u32::MAX)).collect();
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
-    for metric in Metric::ALL {
-        let members: Vec<usize> = (0..cases.len()).filter(|i| cases[*i].metric == metric).collect();
-        let family: Vec<_> = members.iter().map(|i| (&cases[*i].logs, metric.more_is_better())).collect();
-        for (i, decision) in members.iter().zip(decide(&family, ALPHA, MARGIN)) {
-            decided[*i] = Some(cases[*i].comparison(&decision));
+    for family in Metric::ALL.into_iter().flat_map(|metric| [(metric, false), (metric, true)]) {
+        let is_member = |case: &Case| case.family() == family && case.withheld(u32::MAX).is_none();
+        let members = (0..cases.len()).filter(|i| is_member(&cases[*i]));
+        let asked: Vec<_> = members.filter_map(|i| Some((i, all[i].as_ref()?))).collect();
+        let logs: Vec<_> = asked.iter().map(|(_, logs)| (*logs, family.0.more_is_better())).collect();
+        for ((i, _), decision) in asked.iter().zip(decide(&logs, ALPHA, plan.margin.share())) {
+            decided[*i] = cases[*i].comparison(plan, u32::MAX, &decision);
         }
     }
-    decided.into_iter().flatten().collect()
-}
-
-impl Case<'_> {
-    fn comparison(&self, decision: &crate::stats::verdict::Decision) -> Comparison {
-        let ratio = self.logs.mean().exp();
-        let interval = decision.interval.map(|i| i.map(f64::exp));
-        let tax = self.metric.is_time().then(|| {
-            let baseline = self.pairs.iter().map(|(_, b)| b.ln()).sum::<f64>() / self.pairs.len() as f64;
-            let above = |ratio: f64| baseline.exp() * (ratio - 1.0);
-            let telling = interval.filter(|i| i.high <= i.low * WIDEST);
-            Tax { ns: above(ratio), interval: telling.map(|i| i.map(above)) }
-        });
-        Comparison {
-            workload: self.workload.into(),
-            metric: self.metric,
-            target: self.target.into(),
-            baseline: self.baseline.into(),
-            ratio,
-            interval,
-            confidence: decision.alpha.map(|alpha| 1.0 - alpha),
-            interval_95: self.logs.interval(ALPHA).map(|i| i.map(f64::exp)),
-            sign_flip_p: self.logs.sign_flip_p(),
-            verdict: decision.verdict,
-            blocks: u32::try_from(self.logs.n()).unwrap_or(u32::MAX),
-            needed_blocks: decision.needed_blocks,
-            withheld: None,
-            tax,
-        }
-    }
+    let nothing = |case: &Case| case.comparison(plan, u32::MAX, &Decision::none());
+    decided.into_iter().zip(cases).map(|(decided, case)| decided.or_else(|| nothing(case))).collect()
 }

@@ -58,12 +58,31 @@ pub struct Decision {
     pub needed_blocks: Option<u32>,
 }
 
+impl Decision {
+    /// Nothing was tested, so nothing is said.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { verdict: Verdict::Undecided, alpha: None, interval: None, needed_blocks: None }
+    }
+}
+
 /// Decides a family of comparisons, each given as an estimate of the log ratio of target to baseline and whether more is better.
 ///
 /// `alpha` bounds the chance of any false statement in the family; `margin` is a share, such as 0.02. The result has
 /// the family's order.
 #[must_use]
 pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
+    decide_by(family, margin, |left| alpha / left as f64)
+}
+
+/// As [`decide`], with the level at which the next comparison is tested given by how many are left to be decided, it
+/// included. It must rise as fewer are left.
+#[must_use]
+pub fn decide_by<E: Estimate>(
+    family: &[(&E, bool)],
+    margin: f64,
+    mut level: impl FnMut(usize) -> f64,
+) -> Vec<Decision> {
     let edge = margin.ln_1p();
     let mut tested: Vec<(usize, f64)> = family
         .iter()
@@ -74,11 +93,11 @@ pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Ve
     let mut levels = vec![None; family.len()];
     let mut stopped_at = None;
     for (done, (index, p)) in tested.iter().enumerate() {
-        let level = alpha / (tested.len() - done) as f64;
-        if stopped_at.is_none() && *p >= level {
+        let level = stopped_at.unwrap_or_else(|| level(tested.len() - done));
+        if *p >= level {
             stopped_at = Some(level);
         }
-        levels[*index] = Some((stopped_at.unwrap_or(level), stopped_at.is_none()));
+        levels[*index] = Some((level, stopped_at.is_none()));
     }
     family
         .iter()
@@ -94,7 +113,7 @@ fn nearest_edge(mean: f64, edge: f64) -> f64 {
 
 fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f64, bool)>) -> Decision {
     let Some((alpha, decided)) = level else {
-        return Decision { verdict: Verdict::Undecided, alpha: None, interval: None, needed_blocks: None };
+        return Decision::none();
     };
     let verdict = match (decided, d.mean().abs() < edge) {
         (false, _) => Verdict::Undecided,

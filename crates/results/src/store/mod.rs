@@ -180,6 +180,24 @@ pub struct Run {
     pub phases: Vec<Phase>,
 }
 
+impl Run {
+    /// Everything but what was measured.
+    pub(crate) fn without_measurements(&self) -> Self {
+        Self {
+            id: self.id,
+            state: self.state,
+            seed: self.seed,
+            started_at_ms: self.started_at_ms,
+            plan: self.plan.clone(),
+            environment: self.environment.clone(),
+            targets: self.targets.clone(),
+            measurements: Vec::new(),
+            warnings: self.warnings.clone(),
+            phases: self.phases.clone(),
+        }
+    }
+}
+
 /// A line of `iotax list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSummary {

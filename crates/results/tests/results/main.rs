@@ -8,6 +8,7 @@ mod html;
 mod inside;
 mod json;
 mod judge;
+mod looks;
 mod observed;
 mod store;
 mod synthetic;

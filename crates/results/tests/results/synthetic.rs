@@ -98,6 +98,8 @@ pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
         guest_kernel: guest.then(|| "6.1.0-28-cloud-amd64".into()),
         guest_clocksource: guest.then(|| "kvm-clock".into()),
         boot_ns: guest.then_some(1_900_000_000),
+        allocation: None,
+        found: None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use iotax_model::target::{FileSpec, Format};
 use iotax_model::units::Bytes;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// An image that cannot be made or read.
@@ -111,6 +112,39 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
         chain.push(Image { path: path.into(), format, part: None });
     }
     Ok(chain)
+}
+
+/// A stretch of an image as its guest sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Stretch {
+    /// Bytes.
+    pub length: u64,
+    /// How many images down the chain it comes from.
+    pub depth: u32,
+    /// Whether any image of the chain has something there.
+    #[serde(default = "there")]
+    pub present: bool,
+    /// Whether it is read from storage: known zeros are not.
+    pub data: bool,
+    /// Whether it is compressed; older versions of qemu-img do not say.
+    #[serde(default)]
+    pub compressed: bool,
+}
+
+/// What versions of qemu-img mean that do not say.
+const fn there() -> bool {
+    true
+}
+
+/// What of an image is there. Reads tables only, also while a guest has the image open.
+pub fn map(path: &Path, format: Format) -> Result<Vec<Stretch>, ImageError> {
+    let arguments = ["map", "-U", "--output=json", "-f", format.word()].map(OsStr::new);
+    let text = qemu_img("map", path, arguments.into_iter().chain([path.as_os_str()]))?;
+    serde_json::from_slice(&text).map_err(|error| ImageError::Failed {
+        path: path.to_owned(),
+        action: "map",
+        reason: error.to_string(),
+    })
 }
 
 fn refuse_existing(path: &Path) -> Result<(), ImageError> {

@@ -1,12 +1,13 @@
 //! Builds targets, layer by layer, and says before anything is touched what cannot be built.
 //!
 //! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`lvm`], [`filesystem`], [`raw`],
-//! [`qcow2`], [`loop_device`]. The [`Builder`] puts them on one another as a target's description asks, and yields a [`Built`].
+//! [`qcow2`], [`loop_device`]. [`inspect`] looks at what stands before it is measured. The [`Builder`] puts them on one another as a target's description asks, and yields a [`Built`].
 
 mod builder;
 pub mod device;
 pub mod existing;
 pub mod filesystem;
+pub mod inspect;
 pub mod loop_device;
 pub mod lvm;
 pub mod preflight;

@@ -6,14 +6,14 @@ mod cell;
 mod certainty;
 mod parts;
 
-use iotax_model::Warning;
 use iotax_model::record::Measurement;
+use iotax_model::{Nanos, Plan, Warning};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
-use crate::judge::{Comparison, Judgement};
+use crate::judge::{Comparison, Judgement, Standing};
 use crate::report::utc;
 use crate::stats::paired::Interval;
 use crate::store::Run;
@@ -32,7 +32,7 @@ pub const SCHEMA: &str = "iotax/1";
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     object([
         ("schema", Some(SCHEMA.into())),
-        ("run", Some(head(run))),
+        ("run", Some(head(run, judgement))),
         ("targets", any(&run.targets)),
         ("workloads", any(&run.plan.workloads)),
         ("measurements", Some(run.measurements.iter().map(|m| measurement(m, judgement)).collect())),
@@ -45,7 +45,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
     ])
 }
 
-fn head(run: &Run) -> Value {
+fn head(run: &Run, judgement: &Judgement) -> Value {
     object([
         ("id", Some(run.id.into())),
         ("name", Some(run.plan.name.as_str().into())),
@@ -53,8 +53,23 @@ fn head(run: &Run) -> Value {
         ("seed", Some(run.seed.into())),
         ("started_at", Some(utc(run.started_at_ms).into())),
         ("repeat", Some(run.plan.repeat.into())),
+        ("design", Some(design(&run.plan, judgement.standing.as_ref()))),
         ("baseline", Some(run.plan.baseline.as_str().into())),
         ("environment", any(&run.environment)),
+    ])
+}
+
+fn design(plan: &Plan, standing: Option<&Standing>) -> Value {
+    let until = plan.until_decided.as_ref();
+    object([
+        ("margin", number(Some(plan.margin.share()))),
+        ("looks", any(&plan.looks())),
+        ("taken", standing.map(|standing| standing.taken.into())),
+        ("max_blocks", until.map(|until| until.max_blocks.into())),
+        ("max_time_s", number(until.and_then(|until| until.max_time).map(Nanos::as_secs_f64))),
+        ("comparisons", standing.map(|standing| standing.comparisons.into())),
+        ("open", standing.map(|standing| standing.open.into())),
+        ("stopped", standing.and_then(|standing| standing.stopped).map(|stopped| stopped.word().into())),
     ])
 }
 
@@ -133,6 +148,7 @@ fn comparison(c: &Comparison) -> Value {
         ("verdict", Some(c.verdict.word().into())),
         ("blocks", Some(c.blocks.into())),
         ("needed_blocks", c.needed_blocks.map(Value::from)),
+        ("decided_at", c.decided_at.map(Value::from)),
     ])
 }
 

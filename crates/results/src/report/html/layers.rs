@@ -47,7 +47,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
                         (ladder(run, judgement, &workload.name, Metric::LatencyMean).figure(place(run, &workload.name)))
                         (ladder(run, judgement, &workload.name, Metric::CpuPerIo).figure(place(run, &workload.name)))
                     }
-                    (steps(judgement, &workload.name))
+                    (steps(run, judgement, &workload.name))
                 }
             }
         }
@@ -199,7 +199,7 @@ fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Op
 }
 
 /// One row per edge; nothing if none was measured.
-pub(super) fn steps(judgement: &Judgement, workload: &str) -> Markup {
+pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
     let steps: Vec<_> = judgement
         .edges
         .iter()
@@ -225,7 +225,7 @@ pub(super) fn steps(judgement: &Judgement, workload: &str) -> Markup {
                                     @match &latency.tax { Some(cost) => (tax_in_words(cost)), None => (UNKNOWN) }
                                 }
                                 td { (or_unknown(cpu.map(|cpu| cpu.ns), signed_time)) }
-                                td.verdict { (verdict(latency)) }
+                                td.verdict { (verdict(run, latency)) }
                             }
                         }
                     }

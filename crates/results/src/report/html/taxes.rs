@@ -71,7 +71,7 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
             td { (time(s.host_cpu_per_io)) }
             @if compares {
                 td.verdict {
-                    @if let Some(comparison) = comparison { (verdict(comparison)) }
+                    @if let Some(comparison) = comparison { (verdict(run, comparison)) }
                     @if is_emulated(run, &s.target) { span.tag { "emulated" } }
                 }
             }
@@ -109,12 +109,12 @@ pub(super) fn tax_in_words(cost: &Tax) -> Markup {
     }
 }
 
-pub(super) fn verdict(c: &Comparison) -> Markup {
+pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
     html! {
         b class=(c.verdict.word()) { (c.verdict.word()) }
         @match (c.verdict, more) {
-            (Verdict::Same, _) => span.range { " (" (margin()) ")" },
+            (Verdict::Same, _) => span.range { " (" (margin(run)) ")" },
             (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more block")) ")" },
             _ => {},
         }

@@ -94,11 +94,11 @@ impl Layer<'_> {
             let (name, places) = (&self.edge.name, self.places(run));
             return Some(format!(
                 "{name} adds nothing measurable to the latency ({}) {place}: {places}",
-                margin()
+                margin(run)
             ));
         }
         let same =
-            (!same.is_empty()).then(|| format!("nothing measurable ({}) on {}", margin(), listed(&same)));
+            (!same.is_empty()).then(|| format!("nothing measurable ({}) on {}", margin(run), listed(&same)));
         let parts: Vec<String> = [moved(Verdict::Slower, "slower"), moved(Verdict::Faster, "faster"), same]
             .into_iter()
             .flatten()

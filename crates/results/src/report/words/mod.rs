@@ -9,7 +9,6 @@ use iotax_model::findings::Findings;
 
 use crate::judge::{Comparison, Edge, Judgement, Metric};
 use crate::report::figure::{counted, listed};
-use crate::stats::MARGIN;
 use crate::store::Run;
 
 /// The sentences, most important first: what each layer costs, every other target against the baseline, what cannot be said
@@ -28,6 +27,7 @@ pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
         steps.iter().chain(&totals).flat_map(|versus| versus.by(Metric::LatencyMean)).collect();
     sentences.extend(open::withheld(judgement, &all));
     sentences.extend(open::undecided(run, judgement, &all));
+    sentences.extend(judgement.standing.as_ref().and_then(open::decided));
     sentences.extend(verified(run));
     sentences
 }
@@ -48,8 +48,8 @@ fn verified(run: &Run) -> Option<String> {
 }
 
 /// The margin in words: `within 2%`.
-pub(super) fn margin() -> String {
-    format!("within {:.0}%", MARGIN * 100.0)
+pub(super) fn margin(run: &Run) -> String {
+    format!("within {}", run.plan.margin)
 }
 
 /// All comparisons of one target with one other.

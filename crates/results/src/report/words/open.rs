@@ -1,7 +1,7 @@
 //! What cannot be said, why, and what would help.
 
 use super::pair;
-use crate::judge::{Comparison, Judgement};
+use crate::judge::{Comparison, Judgement, Standing, Stopped};
 use crate::report::figure::{counted, listed};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
@@ -28,7 +28,23 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     if open.is_empty() {
         return None;
     }
-    Some(format!("Not decided: {}; {}.", named(judgement, &open), way_out(run, &open)))
+    let way = match &judgement.standing {
+        Some(standing) => still_open(run, standing, &open),
+        None => way_out(run, &open),
+    };
+    Some(format!("Not decided: {}; {way}.", named(judgement, &open)))
+}
+
+/// After how many blocks a run that adds them had decided all that it was to decide.
+pub(super) fn decided(standing: &Standing) -> Option<String> {
+    (standing.stopped == Some(Stopped::Decided)).then(|| {
+        let most = standing.looks.last().copied().unwrap_or_default();
+        format!(
+            "Every comparison is decided, after {} of at most {}.",
+            standing.blocks(),
+            counted(most, "block")
+        )
+    })
 }
 
 /// `LVM (host-lvm over host-device) on a and b`; of many pairs their number: `14 comparisons, marked in the tables`.
@@ -79,6 +95,30 @@ fn way_out(run: &Run, open: &[&Comparison]) -> String {
     }
     "no number of blocks up to 1000 would decide at this variance: the difference is close to the margin"
         .into()
+}
+
+/// Why a run that adds blocks has not decided these, and what may.
+fn still_open(run: &Run, standing: &Standing, open: &[&Comparison]) -> String {
+    let (id, blocks) = (run.id, counted(standing.blocks(), "block"));
+    match standing.stopped {
+        None => match standing.next() {
+            Some(next) => format!("the next look is after {} (iotax resume {id})", counted(next, "block")),
+            None => format!("no look is left after {blocks}"),
+        },
+        Some(Stopped::MaxTime) => {
+            format!(
+                "measuring up to the next look would have passed max_time after {blocks} (iotax resume {id} goes on)"
+            )
+        }
+        Some(Stopped::Failed) => "what it needs could not be measured".into(),
+        Some(Stopped::Decided | Stopped::MaxBlocks) => {
+            let needed = open.iter().filter_map(|c| c.needed_blocks).max();
+            let advice = needed.map_or(String::new(), |needed| {
+                format!("; at this noise it takes about {needed}, in a new run with --max-blocks above that")
+            });
+            format!("{blocks} were the most that this run was to measure{advice}")
+        }
+    }
 }
 
 /// The command that brings a run to so many blocks; missing ones of its plan are measured in any case.

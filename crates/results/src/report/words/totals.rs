@@ -64,7 +64,7 @@ fn speed(run: &Run, versus: &Versus<'_>, absolute: bool) -> Option<String> {
         (!found.is_empty()).then(|| format!("{word} on {}{}{relative}", on(&found), time.unwrap_or_default()))
     };
     let same = with(Verdict::Same);
-    let same = (!same.is_empty()).then(|| format!("nothing measurable ({}) on {}", margin(), on(&same)));
+    let same = (!same.is_empty()).then(|| format!("nothing measurable ({}) on {}", margin(run), on(&same)));
     let parts: Vec<String> = [part(Verdict::Slower, "slower"), part(Verdict::Faster, "faster"), same]
         .into_iter()
         .flatten()

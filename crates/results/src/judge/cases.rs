@@ -1,0 +1,196 @@
+//! What is compared with what, and the figures that it is compared by.
+
+use std::collections::{BTreeMap, HashMap};
+
+use iotax_model::record::Measurement;
+use iotax_model::{Cell, Plan};
+
+use super::looks::Said;
+use super::{Comparison, Edge, Metric, Tax, WIDEST};
+use crate::stats::paired::Differences;
+use crate::stats::verdict::Decision;
+use crate::stats::{ALPHA, Estimate};
+
+/// A target and what it is compared with, as indices into the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) target: usize,
+    pub(super) baseline: usize,
+    /// Whether it is a step of the ladder that does not leave the baseline. Those that do are pairs with the baseline.
+    pub(super) is_step: bool,
+}
+
+/// Every target with the baseline, then the steps between others.
+pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
+    let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
+    let Some(baseline) = place(&plan.baseline) else { return Vec::new() };
+    let others = (0..plan.targets.len()).filter(|target| *target != baseline);
+    let mut pairs: Vec<Pair> = others.map(|target| Pair { target, baseline, is_step: false }).collect();
+    let steps = edges.iter().filter(|edge| edge.from != plan.baseline);
+    pairs.extend(steps.filter_map(|edge| {
+        Some(Pair { target: place(&edge.to)?, baseline: place(&edge.from)?, is_step: true })
+    }));
+    pairs
+}
+
+/// What was measured, by cell and block, one figure for each metric that is looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Figures {
+    metrics: &'static [Metric],
+    by_cell: HashMap<Cell, BTreeMap<u32, Figure>>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone)]
+struct Figure {
+    /// By metric.
+    values: Vec<Option<f64>>,
+    /// Why no verdict may rest on it.
+    unusable: Option<String>,
+}
+
+impl Figures {
+    pub(super) fn new(metrics: &'static [Metric]) -> Self {
+        Self { metrics, by_cell: HashMap::new() }
+    }
+
+    /// Takes a measurement's figures, and why no verdict may rest on them if that is so. One of a cell that the plan does not have
+    /// is passed over.
+    pub(super) fn add(&mut self, plan: &Plan, measurement: &Measurement, unusable: Option<String>) {
+        let target = plan.targets.iter().position(|target| target.name == measurement.target);
+        let workload = plan.workloads.iter().position(|workload| workload.name == measurement.workload);
+        if let (Some(target), Some(workload)) = (target, workload) {
+            let values = self.metrics.iter().map(|metric| metric.of(measurement)).collect();
+            let blocks = self.by_cell.entry(Cell { target, workload }).or_default();
+            blocks.insert(measurement.block, Figure { values, unusable });
+        }
+    }
+
+    /// Whether a cell was measured in a block.
+    pub(super) fn has(&self, cell: Cell, block: u32) -> bool {
+        self.by_cell.get(&cell).is_some_and(|blocks| blocks.contains_key(&block))
+    }
+
+    /// What the pairs come to on every workload by every metric, in this order; without what has no figures in common.
+    pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for workload in 0..plan.workloads.len() {
+            for pair in pairs {
+                for place in 0..self.metrics.len() {
+                    cases.extend(self.case(workload, *pair, place));
+                }
+            }
+        }
+        cases
+    }
+
+    /// From the blocks in which both figures are known; absent without any.
+    fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<Case> {
+        let of = |target| self.by_cell.get(&Cell { target, workload });
+        let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
+        let (mut figures, mut withheld) = (Vec::new(), None);
+        for (block, our) in ours {
+            let Some(their) = theirs.get(block) else { continue };
+            let (Some(value), Some(base)) = (our.values[place], their.values[place]) else { continue };
+            figures.push((*block, value, base));
+            let unusable = our.unusable.as_ref().or(their.unusable.as_ref());
+            withheld = withheld.or_else(|| Some((*block, unusable?.clone())));
+        }
+        let metric = self.metrics[place];
+        (!figures.is_empty()).then_some(Case { workload, pair, metric, figures, withheld })
+    }
+}
+
+/// One comparison before its family is decided.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) workload: usize,
+    pub(super) pair: Pair,
+    pub(super) metric: Metric,
+    /// Block, target's figure and baseline's figure, by rising block.
+    figures: Vec<(u32, f64, f64)>,
+    /// The first of these blocks in which a measurement cannot be used, and why.
+    withheld: Option<(u32, String)>,
+}
+
+impl Case {
+    /// Holm's family: a metric of the totals or of the steps.
+    pub(super) fn family(&self) -> (Metric, bool) {
+        (self.metric, self.pair.is_step)
+    }
+
+    /// The two cells that it compares.
+    pub(super) fn cells(&self) -> [Cell; 2] {
+        [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
+    }
+
+    /// Why no verdict may rest on the blocks up to one; absent if it may.
+    pub(super) fn withheld(&self, until: u32) -> Option<&String> {
+        self.withheld.as_ref().filter(|(block, _)| *block <= until).map(|(_, why)| why)
+    }
+
+    /// Whether both were measured in one of these blocks.
+    pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
+        self.figures.iter().any(|(block, ..)| (after + 1..=until).contains(block))
+    }
+
+    /// The figures of the blocks up to one.
+    fn until(&self, block: u32) -> &[(u32, f64, f64)] {
+        &self.figures[..self.figures.partition_point(|(at, ..)| *at <= block)]
+    }
+
+    /// Log ratios of the blocks up to one; absent if there are none.
+    pub(super) fn logs(&self, until: u32) -> Option<Differences> {
+        Differences::of_log_ratios(
+            &self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect::<Vec<_>>(),
+        )
+    }
+
+    /// As it is told in a run that adds blocks. Before the first look, or with a measurement that cannot be used, there is nothing
+    /// to rest a verdict on.
+    pub(super) fn after(&self, plan: &Plan, said: Option<Said>) -> Option<Comparison> {
+        match said {
+            Some(said) if said.is_decided() || self.withheld(u32::MAX).is_none() => {
+                let decided_at = said.is_decided().then_some(said.blocks);
+                let comparison = self.comparison(plan, said.blocks, &said.decision)?;
+                Some(Comparison { decided_at, ..comparison })
+            }
+            _ => self.comparison(plan, u32::MAX, &Decision::none()),
+        }
+    }
+
+    /// As it is told, from the blocks up to one; absent without any.
+    pub(super) fn comparison(&self, plan: &Plan, until: u32, decision: &Decision) -> Option<Comparison> {
+        let logs = self.logs(until)?;
+        let figures = self.until(until);
+        let ratio = logs.mean().exp();
+        // An early look may ask for all but certainty: then confidence or the interval's end is no number that can be told.
+        let confidence = decision.alpha.map(|alpha| 1.0 - alpha).filter(|confidence| *confidence < 1.0);
+        let interval = decision.interval.map(|i| i.map(f64::exp));
+        let interval = interval.filter(|i| confidence.is_some() && i.high.is_finite());
+        let tax = self.metric.is_time().then(|| {
+            let baseline = figures.iter().map(|(.., b)| b.ln()).sum::<f64>() / figures.len() as f64;
+            let above = |ratio: f64| baseline.exp() * (ratio - 1.0);
+            let telling = interval.filter(|i| i.high <= i.low * WIDEST);
+            Tax { ns: above(ratio), interval: telling.map(|i| i.map(above)) }
+        });
+        let name = |target: usize| plan.targets[target].name.clone();
+        Some(Comparison {
+            workload: plan.workloads[self.workload].name.clone(),
+            metric: self.metric,
+            target: name(self.pair.target),
+            baseline: name(self.pair.baseline),
+            ratio,
+            interval,
+            confidence: confidence.filter(|_| interval.is_some()),
+            interval_95: logs.interval(ALPHA).map(|i| i.map(f64::exp)),
+            sign_flip_p: logs.sign_flip_p(),
+            verdict: decision.verdict,
+            blocks: u32::try_from(logs.n()).unwrap_or(u32::MAX),
+            needed_blocks: decision.needed_blocks,
+            decided_at: None,
+            withheld: self.withheld(until).cloned(),
+            tax,
+        })
+    }
+}

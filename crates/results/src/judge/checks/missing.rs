@@ -1,0 +1,136 @@
+//! What is not there, failed, or is not what was written.
+
+use iotax_model::record::Stop;
+use iotax_model::units::human;
+use iotax_model::{Warning, WarningKind};
+
+use super::{Case, Finding};
+use crate::judge::edges::{Edge, other_devices};
+use crate::judge::{Comparison, Standing, each_cell, measured};
+use crate::store::Run;
+
+/// A measurement of which a larger share failed measured how errors are made.
+const ERRORS: f64 = 0.01;
+
+/// Of a run that adds blocks, what was left out because it is decided is not missing.
+pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
+    let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
+    let there = run.measurements.len();
+    (there < planned).then(|| Warning {
+        kind: WarningKind::Incomplete,
+        target: None,
+        workload: None,
+        block: None,
+        evidence: format!("{there} of {planned} measurements are there"),
+        remedy: format!("iotax resume {} measures the rest", run.id),
+    })
+}
+
+/// Cells that the plan compares and the records cannot. Before the first measurement there is nothing to name.
+pub(super) fn comparisons<'a>(
+    run: &'a Run,
+    comparisons: &'a [Comparison],
+) -> impl Iterator<Item = Warning> + 'a {
+    each_cell(run).filter_map(|(workload, spec)| {
+        let target = &spec.name;
+        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
+        if compared || *target == run.plan.baseline {
+            return None;
+        }
+        let blocks = |target: &str| measured(run, workload, target).len();
+        let evidence = format!(
+            "no block holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
+            blocks(target), run.plan.baseline, blocks(&run.plan.baseline),
+        );
+        Some(Warning {
+            kind: WarningKind::Incomplete,
+            target: Some(target.into()),
+            workload: Some(workload.into()),
+            block: None,
+            evidence,
+            remedy: format!("iotax resume {} measures what is missing", run.id),
+        })
+    })
+}
+
+pub(super) fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
+    let (from, to) = other_devices(run, edge)?;
+    Some(Warning {
+        kind: WarningKind::Incomplete,
+        target: Some(edge.to.clone()),
+        workload: None,
+        block: None,
+        evidence: format!(
+            "{} stands on {to} and {} on {from}, so what {} costs cannot be told from what the devices differ by",
+            edge.to, edge.from, edge.name
+        ),
+        remedy: "put both on one device".into(),
+    })
+}
+
+pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
+    (case.m.outcome.tallies.ios() == 0).then(|| {
+        let evidence = "no I/O was completed in the window, so this block is compared with nothing".into();
+        let remedy = "lengthen the runtime; if it stays so, the storage has stalled";
+        case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true)
+    })
+}
+
+pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
+    let outcome = &case.m.outcome;
+    if outcome.errors.is_empty() {
+        return None;
+    }
+    let counts: Vec<String> = outcome
+        .errors
+        .iter()
+        .map(|e| {
+            let last = e.last_offset.filter(|last| *last != e.first_offset);
+            let last = last.map(|last| format!(", last at {last}")).unwrap_or_default();
+            format!("{} x {} on {}, first at byte {}{last}", e.count, e.error, e.direction, e.first_offset)
+        })
+        .collect();
+    let remedy =
+        "the figures leave the failed I/Os out; see the kernel log for the device, then measure again";
+    let failed = outcome.errors.iter().map(|error| error.count).sum::<u64>() as f64;
+    let too_many = failed > ERRORS * (failed + outcome.tallies.ios() as f64);
+    let found = case.finding(WarningKind::Incomplete, counts.join("; "), remedy);
+    Some(found.unusable_if(too_many))
+}
+
+pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
+    let Case { workload, m, .. } = case;
+    let (why, remedy) = match m.outcome.stop? {
+        Stop::Stalled => (
+            format!(
+                "an I/O was in flight for longer than stall_timeout = {}",
+                workload.stall_timeout.unwrap_or_default()
+            ),
+            "the figures end where the storage stalled; see the kernel log for the device",
+        ),
+        Stop::Errors => (
+            format!("max_errors = {} was reached", workload.max_errors.unwrap_or_default()),
+            "the figures end where the errors began; see the kernel log for the device",
+        ),
+    };
+    let evidence = format!(
+        "the measurement was ended after {} of {}: {why}",
+        human::time(m.outcome.duration_ns as f64),
+        workload.runtime
+    );
+    Some(case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true))
+}
+
+pub(super) fn corrupt(case: &Case<'_>) -> Option<Finding> {
+    let findings = case.m.outcome.verify.as_ref().filter(|findings| findings.faulty() > 0)?;
+    let faults: Vec<String> = findings.faults.iter().map(ToString::to_string).collect();
+    let evidence = format!(
+        "{} of {} checks found a block that does not hold what was written there: {}",
+        findings.faulty(),
+        findings.checked,
+        faults.join("; ")
+    );
+    let remedy = "do not trust this storage with data; the kernel log may name the device, and the same check on the layers \
+                  beneath finds the one that is to blame";
+    Some(case.finding(WarningKind::Corrupt, evidence, remedy).unusable_if(true))
+}

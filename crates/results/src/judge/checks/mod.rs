@@ -1,0 +1,142 @@
+//! Honesty checks: how far the figures can be trusted.
+//!
+//! One file for each thing that can deceive. `docs/honesty.md` has the table of kinds with what each of them sees, when it
+//! fires and what it cannot see.
+
+mod buffered;
+mod cache;
+mod clock;
+mod content;
+mod generator;
+mod load;
+mod missing;
+mod pace;
+mod step;
+
+use iotax_model::record::{Measurement, TargetRecord};
+use iotax_model::{TargetSpec, Warning, WarningKind, Workload};
+
+use super::edges::Edge;
+use super::{Comparison, Standing};
+use crate::store::Run;
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Finding {
+    pub(super) warning: Warning,
+    /// Whether no verdict may rest on the measurement that it concerns.
+    pub(super) unusable: bool,
+}
+
+/// What is to be known of one measurement, beside it.
+struct Case<'a> {
+    run: &'a Run,
+    workload: &'a Workload,
+    spec: Option<&'a TargetSpec>,
+    record: Option<&'a TargetRecord>,
+    m: &'a Measurement,
+}
+
+impl Case<'_> {
+    fn finding(&self, kind: WarningKind, evidence: String, remedy: &str) -> Finding {
+        let warning = Warning {
+            kind,
+            target: Some(self.m.target.clone()),
+            workload: Some(self.m.workload.clone()),
+            block: Some(self.m.block),
+            evidence,
+            remedy: remedy.into(),
+        };
+        Finding { warning, unusable: false }
+    }
+
+    fn in_guest(&self) -> bool {
+        self.spec.is_some_and(|spec| spec.guest.is_some())
+    }
+
+    /// Who asks for the I/O, in words.
+    fn asker(&self) -> &'static str {
+        if self.in_guest() { "the guest" } else { "the program" }
+    }
+
+    /// Whether something is between the workload and its device that is not to answer for it.
+    fn is_direct(&self) -> bool {
+        self.workload.direct && self.workload.ioengine != iotax_model::IoEngine::Null
+    }
+}
+
+impl Finding {
+    /// It makes the measurement unusable if that is so.
+    fn unusable_if(self, is_so: bool) -> Self {
+        Self { unusable: is_so, ..self }
+    }
+}
+
+/// What the records of single measurements show, in their order.
+pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
+    run.measurements.iter().flat_map(|m| of_measurement(run, m)).collect()
+}
+
+/// What the record of one shows. What else was measured plays no part.
+pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
+    let Some(workload) = run.plan.workloads.iter().find(|w| w.name == m.workload) else {
+        return Vec::new();
+    };
+    let spec = run.plan.targets.iter().find(|target| target.name == m.target);
+    let record = run.targets.iter().find(|record| record.name == m.target);
+    let case = Case { run, workload, spec, record, m };
+    let checks = [
+        missing::no_io(&case),
+        missing::errors(&case),
+        missing::corrupt(&case),
+        missing::stopped(&case),
+        generator::cannot_sustain(&case),
+        clock::elapsed(&case),
+        clock::steal(&case),
+        cache::kept(&case),
+        cache::answered(&case),
+        cache::put_off(&case),
+        buffered::seen(&case),
+        content::discarded(&case),
+        generator::saturated(&case),
+        pace::uneven(&case),
+        pace::heat(&case),
+        pace::governor(&case),
+        load::device(&case),
+        load::cpu(&case),
+    ];
+    checks.into_iter().flatten().collect()
+}
+
+/// What the run as a whole and its targets show.
+///
+/// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds blocks.
+pub(super) fn of_run(
+    run: &Run,
+    comparisons: &[Comparison],
+    broken: &[Edge],
+    standing: Option<&Standing>,
+) -> Vec<Warning> {
+    let mut found: Vec<Warning> = missing::measurements(run, standing).into_iter().collect();
+    found.extend(missing::comparisons(run, comparisons));
+    found.extend(broken.iter().filter_map(|edge| missing::not_one_layer(run, edge)));
+    found.extend(clock::emulated(run));
+    found.extend(clock::sources(run));
+    found.extend(content::holes(run));
+    found.extend(content::compressible(run));
+    found.extend(buffered::known(run));
+    found.extend(pace::over_the_run(run));
+    found
+}
+
+/// Of a target, for all its measurements.
+fn about_target(record: &TargetRecord, kind: WarningKind, evidence: String, remedy: &str) -> Warning {
+    Warning {
+        kind,
+        target: Some(record.name.clone()),
+        workload: None,
+        block: None,
+        evidence,
+        remedy: remedy.into(),
+    }
+}

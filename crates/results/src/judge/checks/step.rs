@@ -1,0 +1,86 @@
+//! One step in a series: where the level fell and stayed.
+
+/// So many values make a level.
+const LEVEL: usize = 2;
+/// Fewer values than this have no two levels that could be told apart.
+const LEAST: usize = 6;
+/// Two levels must leave no more than this share of the variance about the mean.
+const LEFT: f64 = 0.15;
+/// A straight line fits a slow drift: two levels must leave no more than this share of what a line leaves.
+const LINE: f64 = 0.5;
+/// The lower level is at most this share of the upper.
+const FALL: f64 = 0.8;
+
+/// Two levels of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Step {
+    /// How many values lie before it.
+    pub(super) at: usize,
+    /// The mean of these.
+    pub(super) before: f64,
+    /// The mean of those after it.
+    pub(super) after: f64,
+}
+
+/// The step down that explains a series of positive values best, if it does: one mean before it and one after it, by least squares
+/// over all places (binary segmentation with one change: Scott and Knott, Biometrics 30, 1974), held against one mean for all
+/// and against a straight line.
+pub(super) fn down(series: &[f64]) -> Option<Step> {
+    if series.len() < LEAST {
+        return None;
+    }
+    let spread = squares(series);
+    let fit = |at: usize| squares(&series[..at]) + squares(&series[at..]);
+    let (at, left) = (LEVEL..=series.len() - LEVEL)
+        .map(|at| (at, fit(at)))
+        .min_by(|one, other| one.1.total_cmp(&other.1))?;
+    let step = Step { at, before: mean(&series[..at]), after: mean(&series[at..]) };
+    let told_apart = left <= LEFT * spread && left <= LINE * around_a_line(series);
+    (spread > 0.0 && told_apart && step.after <= FALL * step.before).then_some(step)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn squares(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
+/// What the least-squares line leaves.
+fn around_a_line(series: &[f64]) -> f64 {
+    let middle = (series.len() as f64 - 1.0) / 2.0;
+    let (mean, places) = (mean(series), || (0..series.len()).map(|place| place as f64 - middle));
+    let along: f64 = places().map(|place| place * place).sum();
+    let slope = places().zip(series).map(|(place, value)| place * (value - mean)).sum::<f64>() / along;
+    squares(series) - slope * slope * along
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fall_that_stays_is_found_where_it_is() {
+        let step = down(&[100.0, 103.0, 98.0, 101.0, 30.0, 31.0, 29.0, 30.0, 30.0, 31.0]).expect("a step");
+        assert_eq!(step.at, 4);
+        assert!((step.before - 100.5).abs() < 1e-9 && (step.after - 30.166).abs() < 1e-2, "{step:?}");
+    }
+
+    #[test]
+    fn what_is_no_step_down_is_none() {
+        for (name, series) in [
+            ("flat", vec![100.0; 10]),
+            ("too short", vec![100.0, 100.0, 10.0, 10.0]),
+            ("a rise", vec![30.0, 31.0, 30.0, 30.0, 100.0, 101.0, 100.0, 99.0]),
+            ("a drift", (0..10).map(|i| 100.0 - 6.0 * f64::from(i)).collect()),
+            ("one dip", vec![100.0, 101.0, 99.0, 100.0, 20.0, 100.0, 101.0, 99.0, 100.0, 100.0]),
+            ("noise", vec![100.0, 60.0, 110.0, 55.0, 95.0, 70.0, 105.0, 50.0, 90.0, 65.0]),
+            ("a small step", vec![100.0, 100.0, 100.0, 100.0, 90.0, 90.0, 90.0, 90.0]),
+            ("a first burst", vec![300.0, 100.0, 101.0, 99.0, 100.0, 101.0, 99.0, 100.0]),
+        ] {
+            assert_eq!(down(&series), None, "{name}");
+        }
+    }
+}
