@@ -1,0 +1,57 @@
+//! Whether "needs about N blocks" is good advice.
+
+use iotax_results::stats::paired::Differences;
+use iotax_results::stats::verdict::{Verdict, decide};
+use iotax_results::stats::{ALPHA, MARGIN, median};
+
+use crate::page;
+use crate::power::{blocks, expected};
+use crate::simulate::{percent, seeded};
+
+const RUNS: u32 = 1_000;
+
+#[test]
+fn the_blocks_said_to_be_needed_are_right_on_average() {
+    let mut random = seeded(400);
+    let mut rows = Vec::new();
+    for (sd, first) in [(0.02, 3), (0.02, 5), (0.03, 3), (0.03, 5), (0.03, 8), (0.05, 5), (0.05, 10)] {
+        let (mut undecided, mut advised, mut came_true) = (0_u32, Vec::new(), 0_u32);
+        for _ in 0..RUNS {
+            let mut pairs = blocks(first, sd, &mut random);
+            let decision = |pairs: &[(f64, f64)]| {
+                let d = Differences::of_log_ratios(pairs).expect("positive");
+                decide(&[(&d, false)], ALPHA, MARGIN).remove(0)
+            };
+            let now = decision(&pairs);
+            if now.verdict != Verdict::Undecided {
+                continue;
+            }
+            undecided += 1;
+            let Some(needed) = now.needed_blocks else { continue };
+            advised.push(f64::from(needed));
+            pairs.extend(blocks(needed - first, sd, &mut random));
+            came_true += u32::from(decision(&pairs).verdict != Verdict::Undecided);
+        }
+        // As many as decide every other time.
+        let truth = (2..).find(|n| expected(*n, sd) >= 0.5).expect("some number does");
+        let middle = median(&advised).expect("some are undecided");
+        let share = f64::from(came_true) / advised.len() as f64;
+        rows.push(vec![
+            format!("{:.0}%", sd * 100.0),
+            first.to_string(),
+            percent(f64::from(undecided) / f64::from(RUNS)),
+            format!("{middle:.0}"),
+            truth.to_string(),
+            percent(share),
+        ]);
+    }
+    let head = [
+        "noise",
+        "blocks so far",
+        "undecided",
+        "advice, median",
+        "decide every other time",
+        "decided when followed",
+    ];
+    page::holds("advice", &page::table(&head, &rows));
+}

@@ -1,0 +1,36 @@
+//! The page and the tables in it that are made here.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// Tests run side by side, and several write the page.
+static WRITING: Mutex<()> = Mutex::new(());
+
+/// A table of the page.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    let rule: Vec<String> = head.iter().map(|_| "---".to_owned()).collect();
+    let rows: String = rows.iter().map(|row| line(row)).collect();
+    line(&head) + &line(&rule).replace(' ', "") + &rows
+}
+
+/// Holds the page to a table that was made just now, or writes it there with `IOTAX_UPDATE_DOCS=1`.
+pub(crate) fn holds(name: &str, made: &str) {
+    let _one = WRITING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/statistics.md");
+    let page = std::fs::read_to_string(&path).expect("docs/statistics.md is there");
+    let begin = format!("<!-- simulated: {name} -->\n");
+    let (before, rest) =
+        page.split_once(&begin).unwrap_or_else(|| panic!("the page has no place for {name}"));
+    let (there, after) = rest.split_once("<!-- end -->").expect("the place has an end");
+    if there == made {
+        return;
+    }
+    let asked = std::env::var_os("IOTAX_UPDATE_DOCS").is_some();
+    assert!(
+        asked,
+        "docs/statistics.md is not what is simulated; IOTAX_UPDATE_DOCS=1 writes it anew:\n{made}\nthere:\n{there}"
+    );
+    std::fs::write(&path, format!("{before}{begin}{made}<!-- end -->{after}")).expect("written");
+}

@@ -1,0 +1,96 @@
+//! Whether looking after every block keeps the level.
+
+use std::collections::BTreeSet;
+
+use iotax_results::stats::sequential::Looks;
+use iotax_results::stats::{ALPHA, Estimate};
+
+use crate::page;
+use crate::simulate::{Design, Model, Noise, compared, percent, seeded, standard_error};
+
+const RUNS: u32 = 3_000;
+
+const MODEL: Model = Model { noise: Noise::Normal, sd: 0.03, blocks: 0.1, drift: 0.1, uneven: 1.5 };
+
+/// The designs of the page: when one looks.
+fn designs() -> [(&'static str, Vec<u32>); 4] {
+    [
+        ("after each of 3 to 10", (3..=10).collect()),
+        ("after each of 3 to 20", (3..=20).collect()),
+        ("after 5, 10, 15 and 20", vec![5, 10, 15, 20]),
+        ("after each of 2 to 6", (2..=6).collect()),
+    ]
+}
+
+/// Holm's procedure at a look: what is rejected stays so, and leaves more for the others.
+fn holm(p: &[f64], rejected: &mut BTreeSet<usize>, level: impl Fn(usize) -> f64) {
+    let mut order: Vec<usize> = (0..p.len()).filter(|i| !rejected.contains(i)).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    for index in order {
+        if p[index] >= level(p.len() - rejected.len()) {
+            return;
+        }
+        rejected.insert(index);
+    }
+}
+
+#[test]
+fn looking_after_every_block_keeps_the_level() {
+    let design = Design::new(4, 5);
+    let mut rows = Vec::new();
+    for (name, when) in designs() {
+        let looks = Looks::new(&when).expect("rising");
+        let levels: Vec<Vec<f64>> = (0..when.len())
+            .map(|look| (0..=15).map(|m| looks.nominal(look, ALPHA / f64::from(m.max(1)))).collect())
+            .collect();
+        let mut random = seeded(500 + when.len() as u64);
+        let (mut naive, mut alone, mut family) = (0, 0, 0);
+        for _ in 0..RUNS {
+            let run = design.run(MODEL, &[0.0; 4], *when.last().expect("looks"), &mut random);
+            let (mut any_naive, mut any_alone, mut rejected) = (false, false, BTreeSet::new());
+            for (blocks, levels) in when.iter().zip(&levels) {
+                let so_far = &run[..*blocks as usize];
+                let p: Vec<f64> = (1..4)
+                    .flat_map(|target| (0..5).map(move |workload| (target, workload)))
+                    .map(|(t, w)| compared(so_far, t, w).p_value(0.0).expect("several blocks"))
+                    .collect();
+                any_naive |= p[0] < ALPHA;
+                any_alone |= p[0] < levels[1];
+                holm(&p, &mut rejected, |left| levels[left]);
+            }
+            naive += u32::from(any_naive);
+            alone += u32::from(any_alone);
+            family += u32::from(!rejected.is_empty());
+        }
+        let share = |count: u32| f64::from(count) / f64::from(RUNS);
+        let most = ALPHA + 4.0 * standard_error(ALPHA, RUNS);
+        eprintln!("{name} {} {} {}", share(naive), share(alone), share(family));
+        assert!(share(alone) <= most && share(family) <= most, "{name}: {} {}", share(alone), share(family));
+        // It does spend what it has, and without it far more would be spent.
+        assert!(
+            share(alone) > 0.02 && share(naive) > 1.5 * ALPHA,
+            "{name}: {} {}",
+            share(alone),
+            share(naive)
+        );
+        rows.push(vec![name.into(), percent(share(naive)), percent(share(alone)), percent(share(family))]);
+    }
+    let head = ["looks", "at 5% each time", "one comparison", "any of 15, with Holm"];
+    page::holds("sequential", &page::table(&head, &rows));
+}
+
+#[test]
+fn the_page_says_what_a_look_asks_for() {
+    let when: Vec<u32> = (3..=20).collect();
+    let looks = Looks::new(&when).expect("rising");
+    let shown = [3, 4, 5, 6, 8, 10, 15, 20];
+    let place = |blocks: &u32| when.iter().position(|n| n == blocks).expect("a look");
+    let row = |name: &str, alpha: f64| {
+        let levels = shown.iter().map(|n| format!("{:.1e}", looks.nominal(place(n), alpha)));
+        [name.to_owned()].into_iter().chain(levels).collect::<Vec<_>>()
+    };
+    let blocks = shown.map(|n| format!("{n} blocks"));
+    let head: Vec<&str> = [""].into_iter().chain(blocks.iter().map(String::as_str)).collect();
+    let rows = [row("alone", ALPHA), row("first of 15", ALPHA / 15.0)];
+    page::holds("nominal", &page::table(&head, &rows));
+}
