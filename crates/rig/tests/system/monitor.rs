@@ -122,8 +122,7 @@ fn known_counters_give_exact_figures() {
                 cpu_some_ns: 7_000,
                 memory_some_ns: 2_000,
             }),
-            guest_threads: BTreeMap::new(),
-            kernel_threads: BTreeMap::new(),
+            ..HostActivity::default()
         }
     );
 }
