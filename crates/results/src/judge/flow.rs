@@ -240,6 +240,8 @@ mod tests {
             guest_kernel: None,
             guest_clocksource: None,
             boot_ns: None,
+            allocation: None,
+            found: None,
         }
     }
 

@@ -124,7 +124,7 @@ pub(super) fn tax_in_words(cost: &Tax) -> Markup {
 pub(super) fn verdict(c: &Comparison) -> Markup {
     let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
     html! {
-        b class=(c.verdict.word()) { (c.verdict.word()) }
+        b class=(c.verdict.word()) title=[c.withheld.as_deref()] { (c.word()) }
         @match (c.verdict, more) {
             (Verdict::Same, _) => span.range { " (" (margin()) ")" },
             (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more block")) ")" },
@@ -146,7 +146,7 @@ fn tax_bars(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
                 colour: colour(run, &target.name),
                 value: cost.ns,
                 ends: cost.interval.map(|i| (i.low, i.high)),
-                words: format!("{}, {}", tax(cost), comparison.verdict.word()),
+                words: format!("{}, {}", tax(cost), comparison.word()),
             })
         })
         .collect();
