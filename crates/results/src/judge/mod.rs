@@ -128,6 +128,14 @@ pub struct Judgement {
     pub conclusions: Vec<String>,
 }
 
+impl Comparison {
+    /// What it comes to in one word: the verdict, or that none is given.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        if self.withheld.is_some() { "withheld" } else { self.verdict.word() }
+    }
+}
+
 impl Judgement {
     /// The comparison of a target with the baseline.
     #[must_use]

@@ -1,9 +1,11 @@
 //! Warnings, grouped so that one finding is one line.
 
+use iotax_model::record::HostActivity;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
 use crate::report::figure::{counted, listed};
+use crate::stats::median;
 use crate::store::Run;
 
 /// What was seen, with one way to mend it.
@@ -47,14 +49,22 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
     found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
 }
 
-/// Which ioengines did the work, and what the engine costs; as far as either is known.
+/// Which ioengines did the work, what the engine costs, and what watching cost; as far as each is known.
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
     let cost = run.environment.floor_ns_per_io;
     let cost = cost.map(|ns| format!("the engine itself takes {} of CPU per I/O", human::time(ns as f64)));
-    let parts: Vec<String> = work.into_iter().chain(cost).collect();
+    let parts: Vec<String> = work.into_iter().chain(cost).chain(watching(run)).collect();
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
+}
+
+/// The monitor's share of one CPU, by the median measurement.
+fn watching(run: &Run) -> Option<String> {
+    let hosts = run.measurements.iter().filter_map(|m| m.host.as_ref());
+    let share = |host: &HostActivity| Some(host.watching_ns? as f64 / host.duration_ns.max(1) as f64);
+    let median = median(&hosts.filter_map(share).collect::<Vec<_>>())?;
+    Some(format!("watching cost {:.1}% of one CPU", median * 100.0))
 }
 
 fn remark(run: &Run, group: &[&Warning]) -> Remark {

@@ -1,5 +1,6 @@
 //! The document holds to its schema.
 
+use iotax_model::record::{Allocation, CpuPace, DiskActivity, Found, Mapper, PageCache};
 use iotax_results::exchange::json::document;
 use iotax_results::{Run, judge};
 use serde_json::Value;
@@ -173,6 +174,51 @@ fn what_was_seen_from_within_is_told() {
     assert!(document["cells"][1]["guests"]["fairness"]["high"].as_f64() <= Some(1.0));
     assert_eq!(document["cells"][3]["neighbour"]["iops"], 10_000.0);
     assert!(document["measurements"][0].get("shares").is_none() && document.get("timing").is_none());
+}
+
+#[test]
+fn what_the_checks_rest_on_is_told_with_the_grade() {
+    let mut run = ladder(false);
+    let place =
+        run.measurements.iter().position(|m| m.target == "vm-raw" && m.workload == "randwrite-4k-qd32");
+    let place = place.expect("measured");
+    let m = &mut run.measurements[place];
+    m.outcome.flush_ns = Some(7_000_000);
+    m.outcome.page_cache = Some(PageCache { looked_at: 1 << 30, before: 0, after: 4096 });
+    let host = m.host.as_mut().expect("observed");
+    host.flushed.insert("vda".into(), DiskActivity { write_bytes: 5 << 20, ..DiskActivity::default() });
+    host.watching_ns = Some(18_000_000);
+    host.pace = Some(CpuPace { first_hz: Some(3_000_000_000), ..CpuPace::default() });
+    let disk = host.disks.get_mut("vda").expect("its disk");
+    disk.write_bytes = 0;
+    run.targets[1].allocation = Some(Allocation {
+        written: 1 << 30,
+        unwritten: 0,
+        holes: 0,
+        shared: 0,
+        compressed: 0,
+        source: Mapper::QemuImg,
+    });
+    run.targets[1].found = Some(Found { bytes: 1 << 20, zeros: 0, compressed: 1 << 20 });
+    let document = checked(&run);
+    let told = &document["measurements"][place];
+    assert_eq!(
+        (&told["grade"], &document["measurements"][0]["grade"]),
+        (&"unusable".into(), &"clean".into())
+    );
+    assert_eq!(told["flush"], serde_json::json!({"duration_ns": 7_000_000, "device_bytes": 5 << 20}));
+    assert_eq!((&told["page_cache"]["after"], &told["watching_ns"]), (&4096.into(), &18_000_000.into()));
+    assert_eq!(told["pace"], serde_json::json!({"first_hz": 3_000_000_000_u64}));
+    assert_eq!(document["targets"][1]["allocation"]["source"], "qemu-img map");
+    let withheld =
+        document["comparisons"].as_array().expect("a list").iter().filter(|c| c.get("withheld").is_some());
+    let pairs: Vec<_> =
+        withheld.map(|c| (c["target"].clone(), c["workload"].clone(), c["verdict"].clone())).collect();
+    assert!(!pairs.is_empty());
+    assert!(
+        pairs.iter().all(|pair| *pair == ("vm-raw".into(), "randwrite-4k-qd32".into(), "undecided".into())),
+        "{pairs:?}"
+    );
 }
 
 #[test]

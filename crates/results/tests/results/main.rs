@@ -4,6 +4,7 @@ mod browser;
 mod conclusions;
 mod edges;
 mod flow;
+mod honesty;
 mod html;
 mod inside;
 mod json;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
-use crate::judge::{Comparison, Judgement, Standing};
+use crate::judge::{Comparison, Grade, Judgement, Standing};
 use crate::report::utc;
 use crate::stats::paired::Interval;
 use crate::store::Run;
@@ -35,7 +35,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("run", Some(head(run, judgement))),
         ("targets", any(&run.targets)),
         ("workloads", any(&run.plan.workloads)),
-        ("measurements", Some(run.measurements.iter().map(|m| measurement(m, judgement)).collect())),
+        ("measurements", Some(measurements(run, judgement))),
         ("comparisons", Some(judgement.comparisons.iter().map(comparison).collect())),
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
         ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
@@ -73,7 +73,15 @@ fn design(plan: &Plan, standing: Option<&Standing>) -> Value {
     ])
 }
 
-fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
+fn measurements(run: &Run, judgement: &Judgement) -> Value {
+    run.measurements
+        .iter()
+        .zip(&judgement.grades)
+        .map(|(m, grade)| measurement(run, m, *grade, judgement))
+        .collect()
+}
+
+fn measurement(run: &Run, m: &Measurement, grade: Grade, judgement: &Judgement) -> Value {
     let duration_s = m.outcome.duration_ns as f64 / 1e9;
     let about_it = |w: &&Warning| {
         w.target.as_ref() == Some(&m.target)
@@ -101,6 +109,11 @@ fn measurement(m: &Measurement, judgement: &Judgement) -> Value {
         ),
         ("errors", any(&m.outcome.errors)),
         ("notes", any(&m.outcome.notes)),
+        ("grade", Some(grade.word().into())),
+        ("flush", parts::flush(run, m)),
+        ("page_cache", m.outcome.page_cache.as_ref().and_then(any)),
+        ("watching_ns", host.and_then(|host| host.watching_ns).map(Value::from)),
+        ("pace", host.and_then(|host| any(host.pace.as_ref()?))),
         ("warnings", Some(judgement.warnings.iter().filter(about_it).map(|w| w.kind.word()).collect())),
         ("shares", filled(m.shares.iter().map(parts::share).collect())),
         ("fairness", number(fairness(m))),
@@ -149,6 +162,7 @@ fn comparison(c: &Comparison) -> Value {
         ("blocks", Some(c.blocks.into())),
         ("needed_blocks", c.needed_blocks.map(Value::from)),
         ("decided_at", c.decided_at.map(Value::from)),
+        ("withheld", c.withheld.as_deref().map(Value::from)),
     ])
 }
 

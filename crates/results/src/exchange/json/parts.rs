@@ -1,12 +1,13 @@
 //! What several parts of the document are made of.
 
 use iotax_model::Histogram;
-use iotax_model::record::{BlockStats, BlockTally, Share, Tallies, Tally};
+use iotax_model::record::{BlockStats, BlockTally, Measurement, Share, Tallies, Tally};
 use serde_json::Value;
 
 use super::{filled, number, object};
-use crate::judge::figures::percentile;
+use crate::judge::figures::{bottom_of, percentile};
 use crate::judge::inside::quantile;
+use crate::store::Run;
 
 fn per_second(count: u64, duration_ns: u64) -> Option<Value> {
     (duration_ns > 0).then(|| number(Some(count as f64 / (duration_ns as f64 / 1e9)))).flatten()
@@ -83,4 +84,13 @@ fn block_tally(tally: &BlockTally) -> Value {
         ("p99_ns", number(quantile(&tally.latency, 0.99))),
         ("bins", filled(tally.latency.iter().map(bin).collect())),
     ])
+}
+
+/// The flush after the window, and what the devices at the bottom got meanwhile; absent where there was none.
+pub(super) fn flush(run: &Run, m: &Measurement) -> Option<Value> {
+    let duration_ns = m.outcome.flush_ns?;
+    let flushed = m.machine().map(|machine| &machine.flushed).filter(|flushed| !flushed.is_empty());
+    let bytes =
+        flushed.map(|disks| bottom_of(run, &m.target, disks).map(|(_, disk)| disk.write_bytes).sum::<u64>());
+    Some(object([("duration_ns", Some(duration_ns.into())), ("device_bytes", bytes.map(Value::from))]))
 }

@@ -56,16 +56,17 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::Unsteady, evidence, remedy))
 }
 
-/// All measurements in their order fell once and stayed down, each held against its own cell.
+/// All measurements in their order fell once and stayed down, each held against the best of its own cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     let mut measurements: Vec<&Measurement> = run.measurements.iter().collect();
     measurements.sort_by_key(|m| m.started_at_ms);
-    let of_cell = |m: &Measurement| {
+    // The highest, which each cell has before a fall: a mean would depend on how many of its blocks come after it.
+    let best = |m: &Measurement| {
         let same = |other: &&Measurement| other.workload == m.workload && other.target == m.target;
-        median(&run.measurements.iter().filter(same).filter_map(iops).collect::<Vec<_>>())
+        run.measurements.iter().filter(same).filter_map(iops).reduce(f64::max)
     };
-    let series: Option<Vec<f64>> = measurements.iter().map(|m| Some(iops(m)? / of_cell(m)?)).collect();
-    let series = series.filter(|series| series.len() >= MEASUREMENTS && run.plan.repeat > 2)?;
+    let series: Option<Vec<f64>> = measurements.iter().map(|m| Some(iops(m)? / best(m)?)).collect();
+    let series = series.filter(|series| series.len() >= MEASUREMENTS)?;
     let Step { at, before, after } = step::down(&series)?;
     let minutes = measurements[at].started_at_ms.saturating_sub(measurements[0].started_at_ms) as f64 * 1e6;
     Some(Warning {

@@ -126,7 +126,7 @@ fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
         let cost = comparison.tax.as_ref()?;
         Some(Rung {
             name: name.into(),
-            words: format!("{}, {}", tax(cost), comparison.verdict.word()),
+            words: format!("{}, {}", tax(cost), comparison.word()),
             layer: format!("all over {}", run.plan.baseline),
             from: 0.0,
             adds: cost.ns,

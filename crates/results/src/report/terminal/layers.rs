@@ -42,7 +42,7 @@ fn rows(judgement: &Judgement, workload: &str, label: &dyn Fn(&Edge) -> String) 
             Cell::new(label(edge)),
             right(cost),
             right(or_unknown(cpu.map(|cpu| cpu.ns), signed_time)),
-            coloured(Cell::new(latency.verdict.word()), Some(latency.verdict)),
+            coloured(Cell::new(latency.word()), Some(latency.verdict)),
         ]);
         measured = true;
     }

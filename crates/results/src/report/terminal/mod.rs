@@ -89,8 +89,8 @@ fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Op
         };
         let emulated = run.targets.iter().any(|t| t.name == target.name && t.emulated);
         let verdict = latency.map(|c| c.verdict);
-        let words: Vec<String> = verdict
-            .map(|v| v.word().to_owned())
+        let words: Vec<String> = latency
+            .map(|comparison| comparison.word().to_owned())
             .into_iter()
             .chain(emulated.then(|| "emulated".to_owned()))
             .collect();
