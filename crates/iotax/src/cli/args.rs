@@ -55,7 +55,7 @@ impl Overwrite {
 
 /// What counts as a difference, and whether blocks are added until that is known.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct Until {
+pub(super) struct Design {
     /// Add blocks until every comparison is decided; the first look is after --repeat blocks
     #[arg(long)]
     until_decided: bool,
@@ -70,7 +70,7 @@ pub(super) struct Until {
     max_time: Option<Nanos>,
 }
 
-impl Until {
+impl Design {
     /// What was given takes the place of what the plan says; the caller checks the plan.
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.margin = self.margin.unwrap_or(plan.margin);
@@ -109,7 +109,7 @@ pub(super) struct Instead {
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
     #[command(flatten)]
-    until: Until,
+    design: Design,
 }
 
 impl Instead {
@@ -121,7 +121,7 @@ impl Instead {
             workload.runtime = self.runtime.unwrap_or(workload.runtime);
             workload.ramp_time = self.ramp_time.unwrap_or(workload.ramp_time);
         }
-        self.until.apply(plan)?;
+        self.design.apply(plan)?;
         plan.check()
     }
 }

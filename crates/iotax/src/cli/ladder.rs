@@ -14,7 +14,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{STANDARD, WordError, Workload};
 use iotax_rig::target::lvm;
 
-use super::args::{Conduct, Guest, Until};
+use super::args::{Conduct, Design, Guest};
 use super::like::{self, Like};
 use super::output::Output;
 use super::say::{print_line, say};
@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     #[command(flatten)]
-    until: Until,
+    design: Design,
     /// Some of host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also of host-device, host-lvm, host-lvm-file,
     /// vm-device, vm-lvm; the first is the baseline [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -275,7 +275,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         workloads,
         neighbours: Vec::new(),
     };
-    args.until.apply(&mut plan).or_exit(Exit::Usage)?;
+    args.design.apply(&mut plan).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;
     if args.print_plan {
         let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;

@@ -186,6 +186,9 @@ fn space(needs: &Needs) -> Vec<String> {
 /// What a target has otherwise than the one that it is most like.
 fn like(plan: &Plan, target: usize) -> Option<String> {
     let (other, differences) = plan.most_like(target)?;
+    if differences.is_empty() {
+        return Some(format!("the same as {}", other.name));
+    }
     let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
     Some(format!("like {}, but {}", other.name, differences.join(", ")))
 }

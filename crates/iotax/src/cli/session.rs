@@ -262,12 +262,11 @@ fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
             Exit::Fine
         }
         Ended::Missing(cells) => {
-            match plan.until_decided {
+            if plan.until_decided.is_some() {
                 // A look that has been taken is not taken again with other figures.
-                Some(_) => {
-                    say!("{cells} measurements failed; the looks were taken without them. Run {run} kept")
-                }
-                None => say!("{cells} measurements failed; try them again with: iotax resume {run}"),
+                say!("{cells} measurements failed; the looks were taken without them. Run {run} kept");
+            } else {
+                say!("{cells} measurements failed; try them again with: iotax resume {run}");
             }
             Exit::Measurement
         }

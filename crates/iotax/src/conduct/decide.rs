@@ -25,6 +25,20 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
+    /// From a look to the next.
+    fn up_to(standing: Standing, next: u32) -> Self {
+        let blocks = standing.blocks() + 1..=next;
+        let cells = standing.cells.len();
+        let last = standing.looks.last().copied().unwrap_or(next);
+        Self {
+            before: standing.planned - blocks.clone().count() * cells,
+            at_most: standing.planned + (last - next) as usize * cells,
+            open: Some((standing.open, standing.comparisons)),
+            cells: standing.cells,
+            blocks,
+        }
+    }
+
     /// Measurements of the run at its end.
     pub(super) fn after(&self) -> usize {
         self.before + self.blocks.clone().count() * self.cells.len()
@@ -75,7 +89,7 @@ impl<'a> Agenda<'a> {
             progress.note(&self.look(&standing));
         }
         let next = standing.next()?;
-        let stretch = self.stretch(standing, next);
+        let stretch = Stretch::up_to(standing, next);
         if let Some(reason) = self.too_late(&stretch) {
             progress.note(&reason);
             return None;
@@ -90,19 +104,6 @@ impl<'a> Agenda<'a> {
             .collect();
         let at_most = self.plan.cells() * self.plan.repeat as usize;
         Stretch { blocks: 1..=self.plan.repeat, cells, before: 0, at_most, open: None }
-    }
-
-    fn stretch(&self, standing: Standing, next: u32) -> Stretch {
-        let blocks = standing.blocks() + 1..=next;
-        let cells = standing.cells.len();
-        let last = standing.looks.last().copied().unwrap_or(next);
-        Stretch {
-            before: standing.planned - blocks.clone().count() * cells,
-            at_most: standing.planned + (last - next) as usize * cells,
-            open: Some((standing.open, standing.comparisons)),
-            cells: standing.cells,
-            blocks,
-        }
     }
 
     /// What a look came to.

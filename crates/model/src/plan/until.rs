@@ -170,12 +170,16 @@ impl UntilDecided {
     }
 }
 
-/// From the first to the last, each so many percent of the one before and at least one more.
+/// From the first to the last, each so many percent of the one before and at least one more. A last step of less than half of
+/// that is taken with the one before it.
 fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
     let mut looks = vec![first];
     let mut next = first;
     while next < last {
-        next = (next * percent).div_ceil(100).max(next + 1).min(last);
+        next = (next * percent).div_ceil(100).max(next + 1);
+        if next * (100 + percent) / 2 >= last * 100 {
+            next = last;
+        }
         looks.push(next);
     }
     looks
@@ -209,6 +213,7 @@ mod tests {
         let looks = |first, max_blocks| UntilDecided { max_blocks, max_time: None }.looks(first);
         assert_eq!(looks(5, 30), [5, 7, 10, 13, 17, 23, 30]);
         assert_eq!(looks(3, 30), [3, 4, 6, 8, 11, 15, 20, 26, 30]);
+        assert_eq!(looks(3, 12), [3, 4, 6, 8, 12]);
         assert_eq!(looks(10, 12), [10, 12]);
         assert_eq!(looks(3, 1000).len(), 10);
     }

@@ -108,9 +108,9 @@ pub(super) struct Case {
     pub(super) pair: Pair,
     pub(super) metric: Metric,
     /// Block, target's figure and baseline's figure, by rising block.
-    figures: Vec<(u32, f64, f64)>,
+    pub(super) figures: Vec<(u32, f64, f64)>,
     /// The first of these blocks in which a measurement cannot be used, and why.
-    withheld: Option<(u32, String)>,
+    pub(super) withheld: Option<(u32, String)>,
 }
 
 impl Case {

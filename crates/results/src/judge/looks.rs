@@ -24,7 +24,7 @@ use super::cases::{Case, Figures, Pair, pairs};
 use super::{Edge, Metric, checks, edges, grade};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
-use crate::stats::verdict::{Decision, Verdict, decide_by};
+use crate::stats::verdict::{Decision, Verdict, decide_by, needed_blocks};
 use crate::store::{Run, RunState};
 
 /// A comparison is given up when both sides were measured in none of so many blocks, nor since the look before.
@@ -205,12 +205,11 @@ impl Replay<'_> {
             let waiting = (in_family * self.plan.workloads.len() - done.len()).saturating_sub(tested.len());
             let asked: Vec<_> = tested.iter().map(|(_, logs)| (logs, family.0.more_is_better())).collect();
             let level = |left: usize| levels.at(look, left + waiting);
-            for ((i, _), mut decision) in
-                tested.iter().zip(decide_by(&asked, self.plan.margin.share(), level))
-            {
-                if !last {
-                    // Of how many blocks would decide at this look's level nothing follows for the looks to come.
-                    decision.needed_blocks = None;
+            let margin = self.plan.margin.share();
+            for ((i, logs), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
+                if last {
+                    // Of how many blocks would decide at an earlier look's level nothing follows for the looks to come.
+                    decision.needed_blocks = needed_blocks(logs, margin, &decision);
                 }
                 said[*i] = Some(Said { blocks, decision });
             }
@@ -327,3 +326,6 @@ pub(super) fn at_rest(run: &Run, standing: Standing) -> Standing {
         ..standing
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,10 +72,22 @@ impl Decision {
 /// the family's order.
 #[must_use]
 pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
-    decide_by(family, margin, |left| alpha / left as f64)
+    let mut decided = decide_by(family, margin, |left| alpha / left as f64);
+    for ((estimate, _), decision) in family.iter().zip(&mut decided) {
+        decision.needed_blocks = needed_blocks(*estimate, margin, decision);
+    }
+    decided
 }
 
-/// As [`decide`], with the level at which the next comparison is tested given by how many are left to be decided, it
+/// If a comparison is undecided: how many blocks in all would decide it at the level at which it was tested, were mean and
+/// variance to stay as they are.
+#[must_use]
+pub fn needed_blocks<E: Estimate>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
+    let alpha = decision.alpha.filter(|_| decision.verdict == Verdict::Undecided)?;
+    needed(estimate, margin.ln_1p(), alpha)
+}
+
+/// As [`decide`] but for the blocks that are needed, with the level at which the next comparison is tested given by how many are left to be decided, it
 /// included. It must rise as fewer are left.
 #[must_use]
 pub fn decide_by<E: Estimate>(
@@ -121,8 +133,7 @@ fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f
         (true, false) if (d.mean() > 0.0) == more_is_better => Verdict::Faster,
         (true, false) => Verdict::Slower,
     };
-    let needed_blocks = if decided { None } else { needed(d, edge, alpha) };
-    Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_blocks }
+    Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_blocks: None }
 }
 
 /// The smallest number of blocks above the present one at which the interval no longer holds the edge.

@@ -213,7 +213,8 @@ pub struct RunSummary {
     pub targets: Vec<String>,
     /// Measurements stored.
     pub measured: u64,
-    /// Measurements that the plan asks for.
+    /// Measurements that the plan asks for; of one that adds blocks until all is decided, at most, or as many as there are once it
+    /// is complete.
     pub planned: u64,
 }
 

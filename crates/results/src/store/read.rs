@@ -43,13 +43,17 @@ pub(super) fn summaries(connection: &Connection) -> Result<Vec<RunSummary>, Faul
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let plan: Plan = parsed("plan", &row.get::<_, String>(4)?)?;
+        let (state, measured) = (state(&row.get::<_, String>(2)?)?, row.get(5)?);
+        // What is complete and adds blocks until all is decided has all that it was to have.
+        let all = u64::from(plan.most_blocks()) * plan.cells() as u64;
+        let ended = plan.until_decided.is_some() && state == RunState::Complete;
         found.push(RunSummary {
             id: row.get(0)?,
             name: row.get(1)?,
-            state: state(&row.get::<_, String>(2)?)?,
+            state,
             started_at_ms: row.get(3)?,
-            measured: row.get(5)?,
-            planned: u64::from(plan.repeat) * (plan.targets.len() * plan.workloads.len()) as u64,
+            measured,
+            planned: if ended { measured } else { all },
             targets: plan.targets.into_iter().map(|target| target.name).collect(),
         });
     }
