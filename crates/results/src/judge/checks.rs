@@ -6,6 +6,7 @@ use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
 use super::edges::{Edge, other_devices};
 use super::figures::bottom_disks;
+use super::warm_up::warm_up;
 use super::{Comparison, each_cell, measured};
 use crate::stats::steady::steadiness;
 use crate::store::Run;
@@ -29,6 +30,7 @@ pub(super) fn check(run: &Run, comparisons: &[Comparison], broken: &[Edge]) -> V
     found.extend(missing_comparisons(run, comparisons));
     found.extend(broken.iter().filter_map(|edge| not_one_layer(run, edge)));
     found.extend(emulated(run));
+    found.extend(super::outliers::outliers(run));
     for measurement in &run.measurements {
         let Some(workload) = run.plan.workloads.iter().find(|w| w.name == measurement.workload) else {
             continue;
@@ -43,7 +45,7 @@ pub(super) fn check(run: &Run, comparisons: &[Comparison], broken: &[Edge]) -> V
             cache_kept(measurement),
             cache_lie(run, workload, measurement),
             saturated(workload, measurement),
-            unsteady(measurement),
+            unsteady(workload, measurement),
         ];
         found.extend(checks.into_iter().flatten());
     }
@@ -295,13 +297,18 @@ fn saturated(workload: &Workload, m: &Measurement) -> Option<Warning> {
     })
 }
 
-fn unsteady(m: &Measurement) -> Option<Warning> {
+fn unsteady(workload: &Workload, m: &Measurement) -> Option<Warning> {
     let found = steadiness(&m.samples).filter(|found| !found.is_steady())?;
-    let evidence = format!(
+    let mut evidence = format!(
         "the rate spread over {:.0}% of its mean (steady: at most 20%) and moved by {:+.0}% from start to end (at most 10%)",
         found.range * 100.0,
         found.drift * 100.0
     );
-    let remedy = "let it settle with a longer ramp_time, and average more with a longer runtime";
-    Some(about(m, WarningKind::Unsteady, evidence, remedy))
+    let mut remedy =
+        "let it settle with a longer ramp_time, and average more with a longer runtime".to_owned();
+    if let Some((seen, mended)) = warm_up(workload, m) {
+        evidence = format!("{evidence}; {seen}");
+        remedy = mended;
+    }
+    Some(about(m, WarningKind::Unsteady, evidence, &remedy))
 }

@@ -9,6 +9,7 @@ mod inside;
 mod json;
 mod judge;
 mod observed;
+mod over_time;
 mod store;
 mod synthetic;
 mod terminal;

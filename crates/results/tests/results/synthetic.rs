@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotax_model::findings::{FaultKind, Findings};
+use iotax_model::plan::Margin;
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Sample,
     Tallies, Tally, TargetRecord,
@@ -11,7 +12,6 @@ use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
     TargetSpec,
 };
-use iotax_model::plan::Margin;
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 use iotax_results::Run;
 use iotax_results::store::RunState;
@@ -98,6 +98,8 @@ pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
         guest_kernel: guest.then(|| "6.1.0-28-cloud-amd64".into()),
         guest_clocksource: guest.then(|| "kvm-clock".into()),
         boot_ns: guest.then_some(1_900_000_000),
+        allocation: None,
+        found: None,
     }
 }
 
