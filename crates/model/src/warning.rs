@@ -33,6 +33,8 @@ words! {
         CannotSustain = "cannot_sustain",
         /// Blocks are not what was written.
         Corrupt = "corrupt",
+        /// One measurement is unlike the others of its target and block.
+        Outlier = "outlier",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",
     }

@@ -10,21 +10,25 @@ mod cases;
 mod checks;
 pub mod crowd;
 pub mod edges;
+pub mod effects;
 pub mod figures;
 pub mod flow;
 pub mod grade;
 pub mod inside;
 pub mod looks;
+mod outliers;
 mod parts;
 pub mod percentile;
 pub mod roles;
 pub mod timing;
+mod warm_up;
 
 use iotax_model::record::Measurement;
 use iotax_model::{Plan, TargetSpec, Warning};
 
 pub use crowd::{Crowd, Noise};
 pub use edges::{Edge, edges};
+pub use effects::{Drift, Effects};
 pub use figures::{Metric, Summary};
 pub use flow::Flow;
 pub use grade::Grade;
@@ -118,6 +122,8 @@ pub struct Judgement {
     pub cpus: Vec<CpuByRole>,
     /// One per cell of which more than the program's own account is known.
     pub flows: Vec<Flow>,
+    /// What moved the figures of each workload over the run, whatever the target.
+    pub effects: Vec<Effects>,
     /// Where the wall time went; absent if it was not recorded.
     pub timing: Option<Timing>,
     /// The run's own warnings, then what the checks found.
@@ -190,6 +196,7 @@ pub fn judge(run: &Run) -> Judgement {
             .iter()
             .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
             .collect(),
+        effects: run.plan.workloads.iter().filter_map(|w| Effects::of(run, &w.name)).collect(),
         timing: Timing::of(&run.phases),
         grades: grade::grades(run, &findings, &warnings),
         comparisons,

@@ -3,11 +3,12 @@
 //! The unit of replication is the measurement, one per block; the seconds inside it are correlated and never
 //! treated as independent. [`paired`] compares two targets within blocks, [`unpaired`] what has no blocks in common,
 //! [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
-//! says how far a quantile can be trusted, [`steady`] looks inside one measurement.
+//! says how far a quantile can be trusted, [`steady`] and [`series`] look inside one measurement.
 
 pub mod paired;
 pub mod rank;
 pub mod sequential;
+pub mod series;
 pub mod steady;
 pub mod unpaired;
 pub mod verdict;

@@ -34,11 +34,7 @@ impl Steadiness {
 /// five whole intervals or without I/O. What does not divide by five is left out at the beginning.
 #[must_use]
 pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
-    let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
-    // The last interval is often a stub, whose rate is mostly chance.
-    let whole = median(&lengths)? / 2.0;
-    let whole: Vec<&Sample> =
-        samples.iter().filter(|s| s.duration_ns as f64 >= whole && s.duration_ns > 0).collect();
+    let whole = whole(samples);
     let each = whole.len() / ROUNDS;
     if each == 0 {
         return None;
@@ -52,6 +48,13 @@ pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
         })
         .collect();
     of_rates(&rates)
+}
+
+/// The intervals that are at least half as long as most: the last one is often a stub, whose rate is mostly chance.
+pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
+    let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
+    let half = median(&lengths).unwrap_or_default() / 2.0;
+    samples.iter().filter(|s| s.duration_ns as f64 >= half && s.duration_ns > 0).collect()
 }
 
 fn of_rates(rates: &[f64]) -> Option<Steadiness> {

@@ -142,6 +142,32 @@ fn percentiles_have_intervals_or_say_what_they_lack() {
     assert!(few[0].get("over_blocks_ns").is_some() && few[1].get("over_blocks_ns").is_some());
 }
 
+#[test]
+fn what_moved_over_time_is_told() {
+    let mut run = ladder(false);
+    for m in &mut run.measurements {
+        let second = m.samples[0].clone();
+        m.samples = (0..20).map(|_| second.clone()).collect();
+        for (i, sample) in m.samples.iter_mut().enumerate() {
+            let tallies = &mut sample.tallies;
+            let ios = if i < 5 { 200 } else { 100 } + i as u64 % 3;
+            tallies.read.iter_mut().chain(&mut tallies.write).for_each(|tally| tally.ios = ios);
+        }
+    }
+    let document = checked(&run);
+    let effects = &document["effects"][0];
+    assert_eq!((&effects["workload"], &effects["blocks"]), (&"randread-4k-qd1".into(), &5.into()));
+    let drift = &effects["drift"];
+    assert!(
+        drift["low"].as_f64() < drift["change"].as_f64() && drift["change"].as_f64() < drift["high"].as_f64()
+    );
+    let series = &document["measurements"][0]["series"];
+    assert_eq!((&series["intervals"], &series["warm_up"]["duration_s"]), (&20.into(), &5.0.into()));
+    assert!(series["effective"].as_f64() < Some(20.0) && series["warm_up"]["ratio"].as_f64() > Some(1.9));
+    assert_eq!(series["warm_up"]["unsettled"], false);
+    assert!(checked(&bench())["measurements"][0].get("series").is_none(), "six intervals are too few");
+}
+
 /// Its place among the targets of both ladders.
 const VM_RAW: usize = 6;
 

@@ -11,6 +11,7 @@ mod json;
 mod judge;
 mod looks;
 mod observed;
+mod over_time;
 mod store;
 mod synthetic;
 mod terminal;

@@ -6,7 +6,7 @@ use iotax_results::stats::{ALPHA, MARGIN};
 use crate::page;
 use crate::simulate::{Design, Model, Noise, compared, percent, seeded, standard_error};
 
-const RUNS: u32 = 3_000;
+const RUNS: u32 = 2_000;
 
 const NOISES: [(&str, Noise); 3] = [
     ("lognormal", Noise::Normal),

@@ -6,7 +6,9 @@
 mod advice;
 mod coverage;
 mod family;
+mod judged;
 mod page;
 mod power;
 mod sequential;
 mod simulate;
+mod within;

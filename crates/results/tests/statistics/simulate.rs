@@ -1,5 +1,7 @@
 //! Runs made up from a model: what each cell of each block measured, as logarithms.
 
+use std::fmt::Write as _;
+
 use iotax_model::Plan;
 use iotax_model::schedule::block_order;
 use iotax_results::stats::paired::Differences;
@@ -66,9 +68,9 @@ pub(crate) struct Model {
     pub(crate) drift: f64,
 }
 
-/// The order of a run's cells: `order(block)` gives each cell's place, block by block.
+/// A plan, and with it the order of a run's cells.
 pub(crate) struct Design {
-    plan: Plan,
+    pub(crate) plan: Plan,
     pub(crate) targets: usize,
     pub(crate) workloads: usize,
 }
@@ -77,10 +79,10 @@ impl Design {
     pub(crate) fn new(targets: usize, workloads: usize) -> Self {
         let mut text = String::from("name = \"simulated\"\n");
         for target in 0..targets {
-            text += &format!("[[target]]\nname = \"t{target}\"\npath = \"/t{target}\"\n");
+            let _ = write!(text, "[[target]]\nname = \"t{target}\"\npath = \"/t{target}\"\n");
         }
         for depth in 1..=workloads {
-            text += &format!("[[workload]]\nrw = \"randread\"\niodepth = {depth}\n");
+            let _ = write!(text, "[[workload]]\nrw = \"randread\"\niodepth = {depth}\n");
         }
         Self { plan: Plan::from_toml(&text).expect("a plan"), targets, workloads }
     }
@@ -93,22 +95,37 @@ impl Design {
         blocks: u32,
         random: &mut Random,
     ) -> Vec<Vec<Vec<f64>>> {
+        self.run_in_order(model, effects, blocks, random).0
+    }
+
+    /// The same, and each measurement's place in the run's order.
+    pub(crate) fn run_in_order(
+        &self,
+        model: Model,
+        effects: &[f64],
+        blocks: u32,
+        random: &mut Random,
+    ) -> (Vec<Vec<Vec<f64>>>, Vec<Vec<Vec<u32>>>) {
         let seed = random.random();
-        let cells = (self.targets * self.workloads) as f64;
-        let last = (f64::from(blocks) * cells - 1.0).max(1.0);
+        let mut order = 0;
+        let last = f64::from(blocks) * (self.targets * self.workloads) as f64 - 1.0;
         (1..=blocks)
             .map(|block| {
                 let shared = model.blocks * normal(random);
                 let mut figures = vec![vec![0.0; self.workloads]; self.targets];
-                for (place, cell) in block_order(&self.plan, seed, block).into_iter().enumerate() {
-                    let when = (f64::from(block - 1) * cells + place as f64) / last;
+                let mut orders = vec![vec![0; self.workloads]; self.targets];
+                for cell in block_order(&self.plan, seed, block) {
+                    let when = f64::from(order) / last.max(1.0);
+                    order += 1;
                     let sd = if cell.target == 0 { model.sd } else { model.uneven * model.sd };
+                    let noise = model.noise.draw(sd, random);
                     figures[cell.target][cell.workload] =
-                        effects[cell.target] + shared + model.drift * when + model.noise.draw(sd, random);
+                        effects[cell.target] + shared + model.drift * when + noise;
+                    orders[cell.target][cell.workload] = order;
                 }
-                figures
+                (figures, orders)
             })
-            .collect()
+            .unzip()
     }
 }
 

@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use super::{number, object};
-use crate::judge::Percentile;
 use crate::judge::percentile::{name, needed};
+use crate::judge::{Drift, Effects, Percentile};
 use crate::stats::paired::Interval;
+use crate::stats::series::Series;
 
 /// One percentile of a cell, or how many I/Os it would have needed.
 pub(super) fn percentile(percentile: &Percentile) -> Value {
@@ -19,6 +20,47 @@ pub(super) fn percentile(percentile: &Percentile) -> Value {
         ("ns", number(value.map(|value| value.ns))),
         ("of_ios_ns", value.map(|value| ends(value.of_ios))),
         ("over_blocks_ns", value.and_then(|value| value.over_blocks).map(ends)),
+    ])
+}
+
+/// What moved a workload's figures over the run.
+pub(super) fn effects(effects: &Effects) -> Value {
+    let furthest =
+        object([("block", Some(effects.furthest.into())), ("change", number(Some(effects.furthest_by)))]);
+    object([
+        ("workload", Some(effects.workload.as_str().into())),
+        ("blocks", Some(effects.blocks.into())),
+        ("block_sd", number(Some(effects.spread))),
+        ("block_p", number(effects.blocks_p)),
+        ("furthest", Some(furthest)),
+        ("rest_sd", number(effects.rest)),
+        ("drift", effects.drift.map(drift)),
+    ])
+}
+
+fn drift(drift: Drift) -> Value {
+    object([
+        ("change", number(Some(drift.change))),
+        ("low", number(Some(drift.interval.low))),
+        ("high", number(Some(drift.interval.high))),
+        ("p", number(Some(drift.p))),
+    ])
+}
+
+/// What the intervals of a measurement say of it.
+pub(super) fn series(series: &Series) -> Value {
+    let warm_up = series.warm_up.map(|warm_up| {
+        object([
+            ("duration_s", number(Some(warm_up.ns as f64 / 1e9))),
+            ("ratio", number(Some(warm_up.ratio))),
+            ("unsettled", Some(warm_up.unsettled.into())),
+        ])
+    });
+    object([
+        ("intervals", Some(series.intervals.into())),
+        ("autocorrelation", number(Some(series.autocorrelation))),
+        ("effective", number(Some(series.effective))),
+        ("warm_up", warm_up),
     ])
 }
 

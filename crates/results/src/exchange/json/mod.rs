@@ -16,6 +16,7 @@ use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
 use crate::judge::{Comparison, Grade, Judgement, Standing};
 use crate::report::utc;
 use crate::stats::paired::Interval;
+use crate::stats::series::series;
 use crate::store::Run;
 
 /// The value of `schema`. Its number rises when a key changes its meaning or goes; new keys come with a new edition of
@@ -39,6 +40,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("comparisons", Some(judgement.comparisons.iter().map(comparison).collect())),
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
         ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
+        ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),
         ("conclusions", any(&judgement.conclusions)),
         ("warnings", any(&judgement.warnings)),
@@ -107,6 +109,7 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, judgement: &Judgement) 
                 ("host_ns_per_io", number(host_cpu_per_io(m))),
             ])),
         ),
+        ("series", series(&m.samples).as_ref().map(certainty::series)),
         ("errors", any(&m.outcome.errors)),
         ("notes", any(&m.outcome.notes)),
         ("grade", Some(grade.word().into())),

@@ -126,6 +126,7 @@ pub(super) fn of_run(
     found.extend(content::compressible(run));
     found.extend(buffered::known(run));
     found.extend(pace::over_the_run(run));
+    found.extend(super::outliers::outliers(run));
     found
 }
 

@@ -7,6 +7,7 @@ use iotax_model::{Warning, WarningKind};
 use super::step::{self, Step};
 use super::{Case, Finding};
 use crate::judge::figures::iops;
+use crate::judge::warm_up::warm_up;
 use crate::stats::median;
 use crate::stats::steady::steadiness;
 use crate::store::Run;
@@ -47,13 +48,18 @@ fn per_second(rate: f64) -> String {
 
 fn unsteady(case: &Case<'_>) -> Option<Finding> {
     let found = steadiness(&case.m.samples).filter(|found| !found.is_steady())?;
-    let evidence = format!(
+    let mut evidence = format!(
         "the rate spread over {:.0}% of its mean (steady: at most 20%) and moved by {:+.0}% from start to end (at most 10%)",
         found.range * 100.0,
         found.drift * 100.0
     );
-    let remedy = "let it settle with a longer ramp_time, and average more with a longer runtime";
-    Some(case.finding(WarningKind::Unsteady, evidence, remedy))
+    let mut remedy =
+        "let it settle with a longer ramp_time, and average more with a longer runtime".to_owned();
+    if let Some((seen, mended)) = warm_up(case.workload, case.m) {
+        evidence = format!("{evidence}; {seen}");
+        remedy = mended;
+    }
+    Some(case.finding(WarningKind::Unsteady, evidence, &remedy))
 }
 
 /// All measurements in their order fell once and stayed down, each held against the best of its own cell.

@@ -2,6 +2,7 @@
 
 use iotax_model::record::Tally;
 
+use crate::judge::Judgement;
 use crate::judge::percentile::{name, needed};
 use crate::report::figure::{grouped, listed};
 
@@ -16,4 +17,33 @@ pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<Str
         }));
     }
     (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
+}
+
+/// What moved a workload's figures over the run, if it is more than the margin and not chance.
+pub(super) fn over_the_run(
+    judgement: &Judgement,
+    workload: &str,
+    margin: f64,
+    compared: bool,
+) -> Option<String> {
+    let effects = judgement.effects.iter().find(|effects| effects.workload == workload)?;
+    let drift = effects.drifted(margin).map(|drift| {
+        let word = if drift.change > 0.0 { "rose" } else { "fell" };
+        let size = |share: f64| if drift.change > 0.0 { share * 100.0 } else { -share * 100.0 };
+        let (low, high) = (size(drift.interval.low), size(drift.interval.high));
+        format!(
+            "mean latency {word} by {:.1}% [{:.1}, {:.1}] from the first measurement to the last",
+            size(drift.change),
+            low.min(high),
+            low.max(high)
+        )
+    });
+    let blocks = effects.blocks_moved(margin).then(|| {
+        let word = if effects.furthest_by > 0.0 { "slower" } else { "faster" };
+        let by = effects.furthest_by.abs() * 100.0;
+        format!("block {} was {by:.1}% {word} than the blocks' mean", effects.furthest)
+    });
+    let found: Vec<String> = drift.into_iter().chain(blocks).collect();
+    let taken_out = if compared { " Comparisons are made within blocks, which takes this out." } else { "" };
+    (!found.is_empty()).then(|| format!("Over the run: {}.{taken_out}", found.join("; ")))
 }

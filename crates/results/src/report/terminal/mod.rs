@@ -56,6 +56,8 @@ pub fn render(run: &Run, judgement: &Judgement, width: usize, colour: bool) -> S
         let mut lines: Vec<String> =
             lines.iter().flat_map(|lines| lines(judgement, &workload.name)).collect();
         lines.extend(not_given(run, judgement, workload));
+        let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
+        lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));
         for line in &lines {
             for (i, line) in wrapped(line, width - 4).iter().enumerate() {
                 let _ = writeln!(text, "{}{line}", if i == 0 { "  " } else { "    " });
