@@ -1,6 +1,6 @@
 //! What people read: sentences, terminal tables, one HTML file.
 
-mod figure;
+pub(crate) mod figure;
 pub mod html;
 mod passed;
 mod remarks;

@@ -71,14 +71,14 @@ impl Decision {
 /// `alpha` bounds the chance of any false statement in the family; `margin` is a share, such as 0.02. The result has
 /// the family's order.
 #[must_use]
-pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
+pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
     decide_by(family, margin, |left| alpha / left as f64)
 }
 
 /// As [`decide`], with the level at which the next comparison is tested given by how many are left to be decided, it
 /// included. It must rise as fewer are left.
 #[must_use]
-pub fn decide_by<E: Estimate>(
+pub fn decide_by<E: Estimate + ?Sized>(
     family: &[(&E, bool)],
     margin: f64,
     mut level: impl FnMut(usize) -> f64,
@@ -111,7 +111,12 @@ fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
 
-fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f64, bool)>) -> Decision {
+fn decision(
+    d: &(impl Estimate + ?Sized),
+    more_is_better: bool,
+    edge: f64,
+    level: Option<(f64, bool)>,
+) -> Decision {
     let Some((alpha, decided)) = level else {
         return Decision::none();
     };
@@ -126,7 +131,7 @@ fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f
 }
 
 /// The smallest number of blocks above the present one at which the interval no longer holds the edge.
-fn needed(d: &impl Estimate, edge: f64, alpha: f64) -> Option<u32> {
+fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
     // Without variance more of the same decides nothing.
     d.half_width(d.blocks() + 1, alpha).filter(|half| *half > 0.0)?;
