@@ -5,6 +5,7 @@ use iotax_model::Workload;
 use super::account::{Account, Subject};
 use super::differences;
 use super::{CompareError, Side, Which};
+use crate::judge::Metric;
 
 /// Keys of a workload that say for how long and with what care it is done, not what is done: where they differ, that is named,
 /// and the workloads are one all the same. With every other key another workload is meant.
@@ -45,6 +46,8 @@ pub struct Missing {
     pub target: Option<String>,
     /// The workload's name on the side that has it; absent if no single workload is concerned.
     pub workload: Option<String>,
+    /// The figure that is not known; absent if it is all of them.
+    pub metric: Option<Metric>,
     /// What is said of it.
     pub reason: String,
 }
@@ -84,6 +87,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
         side,
         target: Some(subject.name.clone()),
         workload: None,
+        metric: None,
         reason: format!(
             "target {} of {} has no partner in {}",
             subject.name, has.account.label, lacking.account.label
@@ -200,6 +204,7 @@ fn lonely(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> M
         side,
         target: None,
         workload: Some(workload.name.clone()),
+        metric: None,
         reason: format!(
             "workload {} of {} has no partner in {}{}",
             workload.name,

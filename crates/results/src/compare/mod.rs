@@ -7,8 +7,9 @@
 pub mod account;
 pub mod differences;
 pub mod gate;
+pub mod history;
 mod matching;
-mod words;
+pub(crate) mod words;
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ use iotax_model::Workload;
 pub use account::{Account, Subject};
 pub use differences::Difference;
 pub use gate::{Direction, Gate, GateError};
+pub use history::{Change, History, Point, Track, history};
 pub use matching::{Matched, Missing};
 
 use account::Figures;
@@ -361,6 +363,7 @@ fn unmeasured(
         side,
         target: Some(target.into()),
         workload: Some(workload.into()),
+        metric: None,
         reason: format!("{target} on {workload} was not measured in {}", account.label),
     })
 }
@@ -384,6 +387,7 @@ fn unknown(
         side,
         target: Some(target.clone()),
         workload: Some(workload.clone()),
+        metric: Some(metric),
         reason: format!("{} of {target} on {workload} is not known in {label}", metric.word()),
     })
 }

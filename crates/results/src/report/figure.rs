@@ -27,6 +27,20 @@ pub(crate) fn signed_time(ns: f64) -> String {
 pub(super) fn tax(tax: &Tax) -> String {
     let estimate = signed_time(tax.ns);
     let Some(interval) = tax.interval else { return format!("{estimate} [no interval]") };
+    format!("{estimate} {}", bracketed(&estimate, interval))
+}
+
+/// `84.1 us [83.0, 85.2]`.
+pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
+    let estimate = human::time(ns);
+    match interval {
+        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval)),
+        None => format!("{estimate} [no interval]"),
+    }
+}
+
+/// An interval in nanoseconds in the unit of its estimate.
+fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = match estimate.rsplit(' ').next() {
         Some("us") => 1e3,
         Some("ms") => 1e6,
@@ -51,7 +65,7 @@ pub(super) fn tax(tax: &Tax) -> String {
             text
         }
     };
-    format!("{estimate} [{}, {}]", end(interval.low), end(interval.high))
+    format!("[{}, {}]", end(interval.low), end(interval.high))
 }
 
 /// `0.994 [0.981, 1.000]`: Jain's index with its interval.

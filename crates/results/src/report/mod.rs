@@ -2,6 +2,8 @@
 
 pub(crate) mod figure;
 pub mod html;
+pub mod markdown;
+pub mod page;
 mod passed;
 mod remarks;
 pub mod terminal;

@@ -18,6 +18,7 @@ pub const SCHEMA: &str = "iotax-compare/1";
 /// bytes per second. `needed_blocks` is a total for each side.
 #[must_use]
 pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
+    let is_asked = |m: &&Missing| m.metric.is_none_or(|metric| compared.metrics.contains(&metric));
     object([
         ("schema", Some(SCHEMA.into())),
         ("a", Some(side(a))),
@@ -28,7 +29,7 @@ pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
         ("machines", Some(differences(&compared.machines))),
         ("targets", Some(compared.targets.iter().map(target).collect())),
         ("workloads", Some(compared.workloads.iter().map(workload).collect())),
-        ("missing", Some(compared.missing.iter().map(missing).collect())),
+        ("missing", Some(compared.missing.iter().filter(is_asked).map(missing).collect())),
         ("cells", Some(compared.shown().map(|cell| told(compared, cell)).collect())),
         ("gates", filled(compared.gates.iter().map(|result| gate(compared, result)).collect())),
         ("conclusions", any(&compared.conclusions)),
@@ -46,7 +47,7 @@ fn side(side: &Side<'_>) -> Value {
     ])
 }
 
-fn differences(differences: &[Difference]) -> Value {
+pub(super) fn differences(differences: &[Difference]) -> Value {
     let told = |d: &Difference| {
         object([
             ("what", Some(d.what.as_str().into())),
@@ -79,6 +80,7 @@ fn missing(missing: &Missing) -> Value {
         ("side", Some(missing.side.word().into())),
         ("target", missing.target.clone().map(Value::from)),
         ("workload", missing.workload.clone().map(Value::from)),
+        ("metric", missing.metric.map(|metric| metric.word().into())),
         ("reason", Some(missing.reason.as_str().into())),
     ])
 }

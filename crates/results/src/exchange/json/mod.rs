@@ -5,6 +5,7 @@
 mod cell;
 mod certainty;
 pub mod comparison;
+pub mod history;
 mod parts;
 pub mod read;
 
