@@ -4,9 +4,10 @@
 //! strings and values, and writing them somewhere is the caller's.
 //!
 //! The way through: [`store`] keeps what was measured and loads it as a [`store::Run`]; [`mod@judge`] compares its
-//! targets by the rules of [`stats`] and checks how far the figures can be trusted; [`exchange`] and [`report`] say
-//! the outcome to programs and to people.
+//! targets by the rules of [`stats`] and checks how far the figures can be trusted; [`mod@compare`] holds two runs against one another;
+//! [`exchange`] and [`report`] say the outcome to programs and to people.
 
+pub mod compare;
 pub mod exchange;
 pub mod judge;
 pub mod report;

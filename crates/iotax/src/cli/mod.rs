@@ -4,6 +4,7 @@ mod args;
 mod ask;
 mod bench;
 mod clean;
+mod compare;
 mod flags;
 mod ladder;
 mod like;
@@ -12,11 +13,13 @@ mod output;
 mod plan;
 mod price;
 mod progress;
+mod report;
 mod resume;
 mod run;
 pub(crate) mod say;
+mod screen;
 mod session;
-mod show;
+mod sheets;
 mod verify;
 
 use std::process::ExitCode;
@@ -46,8 +49,11 @@ enum Command {
     Resume(resume::Args),
     /// List the runs in the store
     List(list::Args),
-    /// Show a run's results again
-    Show(show::Args),
+    /// Show runs' results again: one in full, several side by side
+    #[command(visible_alias = "show")]
+    Report(report::Args),
+    /// Compare two runs, or two targets of one
+    Compare(compare::Args),
     /// Compare a target with the journal of the writes that it acknowledged
     Verify(verify::Args),
     /// Undo what an interrupted run left behind
@@ -96,7 +102,8 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
         Command::List(args) => list::main(&args),
-        Command::Show(args) => show::main(&args),
+        Command::Report(args) => report::main(&args),
+        Command::Compare(args) => compare::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),
         Command::Completions { shell } => {

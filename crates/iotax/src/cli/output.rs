@@ -1,21 +1,22 @@
 //! Where results go: tables to the terminal, documents to files.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_results::judge::{Judgement, Timing, judge};
+use iotax_results::judge::{Judgement, judge};
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 
 use super::say::{print_line, say};
+use super::screen::Form;
 use super::{Failure, OrExit, args, usage};
 
-/// Columns when there is no terminal to ask.
-const DEFAULT_WIDTH: usize = 110;
+/// What documents of ours say of themselves.
+const OURS: [&str; 2] = [exchange::json::SCHEMA, exchange::json::history::SCHEMA];
 /// No result is larger than this; a larger file is somebody else's without a look.
 const LARGEST: u64 = 256 << 20;
 
@@ -34,7 +35,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    fn json_on_stdout(&self) -> bool {
+    /// Whether stdout carries a document and nothing else.
+    pub(super) fn json_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
@@ -73,44 +75,35 @@ impl Output {
         [self.json_file(), self.html.as_deref()].into_iter().flatten().try_for_each(check)
     }
 
-    /// Tables, JSON and HTML of a run, and what they rest on.
-    pub(super) fn report(&self, store: &Store, run: i64, html: Option<&Path>) -> Result<Judgement, Failure> {
+    /// Tables, JSON and HTML of a run; and the run with what they rest on.
+    pub(super) fn report(
+        &self,
+        store: &Store,
+        run: i64,
+        html: Option<&Path>,
+        form: Form,
+    ) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
-        self.print(&run, &judgement);
-        if let Some(path) = self.json_file() {
-            write(path, &format!("{:#}\n", exchange::json::document(&run, &judgement)))?;
+        form.show(&report::page::run(&run, &judgement), self.json_on_stdout());
+        if self.json.is_some() {
+            self.write_json(&exchange::json::document(&run, &judgement))?;
         }
         if let Some(path) = html {
             write(path, &report::html::render(&run, &judgement))?;
             say!("Report: {}", path.display());
         }
-        Ok(judgement)
+        Ok((run, judgement))
     }
 
-    /// The tables on stdout; or JSON on stdout and the tables on stderr.
-    fn print(&self, run: &Run, judgement: &Judgement) {
-        let json = self.json_on_stdout();
-        let terminal = if json { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
-        let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-        let width = if terminal && columns > 0 { columns } else { DEFAULT_WIDTH };
-        let tables = report::terminal::render(run, judgement, width, colour);
-        if json {
-            say!("{}", tables.trim_end());
-            print_line!("{:#}", exchange::json::document(run, judgement));
-        } else {
-            print_line!("{}", tables.trim_end());
-        }
-    }
-
-    /// Where the time went, beneath the tables.
-    pub(super) fn print_timing(&self, timing: Option<&Timing>) {
-        let text = report::terminal::timing(timing, DEFAULT_WIDTH);
+    /// Writes a document where it is asked for, if it is.
+    pub(super) fn write_json(&self, document: &serde_json::Value) -> Result<(), Failure> {
         if self.json_on_stdout() {
-            say!("\n{}", text.trim_end());
-        } else {
-            print_line!("\n{}", text.trim_end());
+            print_line!("{document:#}");
+        }
+        match self.json_file() {
+            Some(path) => write(path, &format!("{document:#}\n")),
+            None => Ok(()),
         }
     }
 }
@@ -130,7 +123,7 @@ pub(super) fn default_report(run: i64) -> Option<PathBuf> {
     match check(&path) {
         Ok(()) => Some(path),
         Err(failure) => {
-            say!("note: no report is written: {:#}; later: iotax show {run} --html FILE", failure.error);
+            say!("note: no report is written: {:#}; later: iotax report {run} --html FILE", failure.error);
             None
         }
     }
@@ -163,7 +156,7 @@ fn is_ours(path: &Path, length: u64) -> bool {
     let Ok(text) = fs::read_to_string(path) else { return false };
     text.contains(report::html::MARK)
         || serde_json::from_str::<serde_json::Value>(&text)
-            .is_ok_and(|document| document["schema"] == exchange::json::SCHEMA)
+            .is_ok_and(|document| OURS.iter().any(|schema| document["schema"] == *schema))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

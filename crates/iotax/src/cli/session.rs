@@ -25,6 +25,7 @@ use iotax_rig::target::preflight::{self, Needs};
 use super::output::{Output, default_report};
 use super::progress::Watcher;
 use super::say::say;
+use super::screen::Form;
 use super::{Failure, OrExit, args, ask, usage};
 use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
 
@@ -159,9 +160,9 @@ impl Session<'_> {
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
         let ended = conduct::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
-        let reported = self.output.report(store, run, html.as_deref());
+        let reported = self.output.report(store, run, html.as_deref(), Form::default());
         let ended = ended.or_exit(Exit::Environment)?;
-        let corrupt = reported?.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
+        let corrupt = reported?.1.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
         Ok(match conclude(ended, run, plan) {
             Exit::Fine if corrupt => Exit::Gate,
             exit => exit,
@@ -258,7 +259,7 @@ fn say_not_undone(failure: &NotUndone) {
 fn conclude(ended: Ended, run: i64, plan: &Plan) -> Exit {
     match ended {
         Ended::Complete => {
-            say!("Run {run} kept; show it again with: iotax show {run}");
+            say!("Run {run} kept; show it again with: iotax report {run}");
             Exit::Fine
         }
         Ended::Missing(cells) => {

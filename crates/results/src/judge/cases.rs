@@ -6,7 +6,7 @@ use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan};
 
 use super::looks::Said;
-use super::{Comparison, Edge, Metric, Tax, WIDEST};
+use super::{Comparison, Edge, Metric, Tax};
 use crate::stats::paired::Differences;
 use crate::stats::verdict::Decision;
 use crate::stats::{ALPHA, Estimate};
@@ -170,9 +170,7 @@ impl Case {
         let interval = interval.filter(|i| confidence.is_some() && i.high.is_finite());
         let tax = self.metric.is_time().then(|| {
             let baseline = figures.iter().map(|(.., b)| b.ln()).sum::<f64>() / figures.len() as f64;
-            let above = |ratio: f64| baseline.exp() * (ratio - 1.0);
-            let telling = interval.filter(|i| i.high <= i.low * WIDEST);
-            Tax { ns: above(ratio), interval: telling.map(|i| i.map(above)) }
+            Tax::of(baseline.exp(), ratio, interval)
         });
         let name = |target: usize| plan.targets[target].name.clone();
         Some(Comparison {

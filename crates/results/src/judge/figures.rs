@@ -1,10 +1,14 @@
 //! The figures of measurements and of cells.
 
+use std::str::FromStr;
+
 use iotax_model::Histogram;
 use std::collections::BTreeMap;
 
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
+use iotax_model::units::human;
+use iotax_model::workload::WordError;
 
 use super::percentile::{Percentile, QUANTILES, needed};
 use crate::stats::median;
@@ -59,6 +63,21 @@ impl Metric {
         }
     }
 
+    /// Its name in sentences and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Iops => "IOPS",
+            Self::BytesPerS => "bytes/s",
+            Self::LatencyMean => "mean latency",
+            Self::LatencyP50 => "p50",
+            Self::LatencyP90 => "p90",
+            Self::LatencyP99 => "p99",
+            Self::LatencyP999 => "p99.9",
+            Self::CpuPerIo => "host CPU/IO",
+        }
+    }
+
     /// Whether a larger figure is the better one.
     #[must_use]
     pub const fn more_is_better(self) -> bool {
@@ -69,6 +88,16 @@ impl Metric {
     #[must_use]
     pub const fn is_time(self) -> bool {
         !self.more_is_better()
+    }
+
+    /// Its figure in words and its unit.
+    #[must_use]
+    pub fn figure(self, value: f64) -> String {
+        match self {
+            Self::Iops => human::count(value),
+            Self::BytesPerS => human::rate(value),
+            _ => human::time(value),
+        }
     }
 
     /// Its figure for one measurement; absent if it is not known or not positive.
@@ -86,6 +115,18 @@ impl Metric {
             Self::CpuPerIo => host_cpu_per_io(measurement),
         };
         value.filter(|v| *v > 0.0 && v.is_finite())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let words = Self::ALL.map(Self::word);
+        Self::ALL
+            .into_iter()
+            .find(|metric| metric.word() == text)
+            .ok_or_else(|| WordError::new("metric", text, &words))
     }
 }
 

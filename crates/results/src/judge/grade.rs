@@ -18,6 +18,9 @@ pub enum Grade {
 }
 
 impl Grade {
+    /// All of them, the best first.
+    pub const ALL: [Self; 3] = [Self::Clean, Self::Remarks, Self::Unusable];
+
     /// The word for it in reports and documents.
     #[must_use]
     pub const fn word(self) -> &'static str {

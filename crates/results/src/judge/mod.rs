@@ -61,6 +61,15 @@ pub struct Tax {
 /// The widest interval of a ratio that is given in absolute terms too.
 const WIDEST: f64 = 100.0;
 
+impl Tax {
+    /// Of a ratio and its interval over a baseline of so many nanoseconds.
+    pub(crate) fn of(baseline_ns: f64, ratio: f64, interval: Option<Interval>) -> Self {
+        let above = |ratio: f64| baseline_ns * (ratio - 1.0);
+        let telling = interval.filter(|i| i.high <= i.low * WIDEST);
+        Self { ns: above(ratio), interval: telling.map(|i| i.map(above)) }
+    }
+}
+
 /// One target against another, on one workload, by one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
@@ -138,7 +147,7 @@ impl Comparison {
     /// What it comes to in one word: the verdict, or that none is given.
     #[must_use]
     pub const fn word(&self) -> &'static str {
-        if self.withheld.is_some() { "withheld" } else { self.verdict.word() }
+        self.verdict.word_or_withheld(self.withheld.is_some())
     }
 }
 

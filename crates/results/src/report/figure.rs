@@ -6,6 +6,7 @@ use iotax_model::workload::Distribution;
 
 use crate::judge::Tax;
 use crate::judge::crowd::Fairness;
+use crate::stats::paired::Interval;
 
 /// What stands where a figure is not known.
 pub(super) const UNKNOWN: &str = "-";
@@ -16,7 +17,7 @@ pub(super) fn or_unknown(value: Option<f64>, words: impl Fn(f64) -> String) -> S
 }
 
 /// `+35.2 us`, `-1.20 ms`.
-pub(super) fn signed_time(ns: f64) -> String {
+pub(crate) fn signed_time(ns: f64) -> String {
     let sign = if ns < 0.0 { '-' } else { '+' };
     format!("{sign}{}", human::time(ns.abs()))
 }
@@ -26,6 +27,20 @@ pub(super) fn signed_time(ns: f64) -> String {
 pub(super) fn tax(tax: &Tax) -> String {
     let estimate = signed_time(tax.ns);
     let Some(interval) = tax.interval else { return format!("{estimate} [no interval]") };
+    format!("{estimate} {}", bracketed(&estimate, interval))
+}
+
+/// `84.1 us [83.0, 85.2]`.
+pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
+    let estimate = human::time(ns);
+    match interval {
+        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval)),
+        None => format!("{estimate} [no interval]"),
+    }
+}
+
+/// An interval in nanoseconds in the unit of its estimate.
+fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = match estimate.rsplit(' ').next() {
         Some("us") => 1e3,
         Some("ms") => 1e6,
@@ -50,7 +65,7 @@ pub(super) fn tax(tax: &Tax) -> String {
             text
         }
     };
-    format!("{estimate} [{}, {}]", end(interval.low), end(interval.high))
+    format!("[{}, {}]", end(interval.low), end(interval.high))
 }
 
 /// `0.994 [0.981, 1.000]`: Jain's index with its interval.
@@ -69,6 +84,32 @@ pub(super) fn megabytes(bytes_per_s: f64) -> String {
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
         v => format!("{v:.2}"),
+    }
+}
+
+/// `+1.2%`, `-35%`, `+210%`; from a ratio of 10 on `12 times`.
+pub(crate) fn change(ratio: f64) -> String {
+    if ratio >= 10.0 {
+        return format!("{} times", human::count(ratio));
+    }
+    let percent = (ratio - 1.0) * 100.0;
+    let sign = if percent < 0.0 { '-' } else { '+' };
+    format!("{sign}{}%", hundredths(percent.abs()))
+}
+
+/// `+1.2% [+0.4, +2.0]`, in percent throughout; a missing interval is named.
+pub(crate) fn change_with(ratio: f64, interval: Option<Interval>) -> String {
+    let Some(interval) = interval else { return format!("{} [no interval]", change(ratio)) };
+    let end = |ratio: f64| if ratio >= 10.0 { "> +900".into() } else { change(ratio).replace('%', "") };
+    format!("{} [{}, {}]", change(ratio), end(interval.low), end(interval.high))
+}
+
+/// Two digits after the point below 1, one below 10, else none.
+fn hundredths(percent: f64) -> String {
+    match percent {
+        p if p >= 9.95 => format!("{p:.0}"),
+        p if p >= 0.995 => format!("{p:.1}"),
+        p => format!("{p:.2}"),
     }
 }
 
@@ -114,13 +155,13 @@ pub(super) fn grouped(n: u64) -> String {
 }
 
 /// `1 block`, `3 blocks`.
-pub(super) fn counted(n: impl Into<u64>, noun: &str) -> String {
+pub(crate) fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn listed(items: &[String]) -> String {
+pub(crate) fn listed(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
@@ -131,7 +172,6 @@ pub(super) fn listed(items: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::paired::Interval;
 
     #[test]
     fn an_interval_is_in_its_estimates_unit() {
@@ -141,6 +181,18 @@ mod tests {
         assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163, -0.3]");
         assert_eq!(with(1_230.0, -4.0, 2_000.0), "+1.23 us [0.00, 2.00]");
         assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns [no interval]");
+    }
+
+    #[test]
+    fn changes_are_in_percent() {
+        for (ratio, words) in
+            [(1.0, "+0.00%"), (1.0042, "+0.42%"), (0.65, "-35%"), (3.1, "+210%"), (12.0, "12.0 times")]
+        {
+            assert_eq!(change(ratio), words);
+        }
+        assert_eq!(change_with(1.012, Some(Interval { low: 0.994, high: 1.03 })), "+1.2% [-0.60, +3.0]");
+        assert_eq!(change_with(2.0, Some(Interval { low: 0.1, high: 90.0 })), "+100% [-90, > +900]");
+        assert_eq!(change_with(0.5, None), "-50% [no interval]");
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What people read: sentences, terminal tables, one HTML file.
 
-mod figure;
+pub(crate) mod figure;
 pub mod html;
+pub mod markdown;
+pub mod page;
 mod passed;
 mod remarks;
 pub mod terminal;

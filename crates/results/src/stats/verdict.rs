@@ -42,6 +42,12 @@ impl Verdict {
             Self::Undecided => "undecided",
         }
     }
+
+    /// The word for it, or that it is withheld because a measurement that it rests on cannot be used.
+    #[must_use]
+    pub const fn word_or_withheld(self, withheld: bool) -> &'static str {
+        if withheld { "withheld" } else { self.word() }
+    }
 }
 
 /// One comparison decided.
@@ -71,7 +77,7 @@ impl Decision {
 /// `alpha` bounds the chance of any false statement in the family; `margin` is a share, such as 0.02. The result has
 /// the family's order.
 #[must_use]
-pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
+pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
     let mut decided = decide_by(family, margin, |left| alpha / left as f64);
     for ((estimate, _), decision) in family.iter().zip(&mut decided) {
         decision.needed_blocks = needed_blocks(*estimate, margin, decision);
@@ -82,7 +88,7 @@ pub fn decide<E: Estimate>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Ve
 /// If a comparison is undecided: how many blocks in all would decide it at the level at which it was tested, were mean and
 /// variance to stay as they are.
 #[must_use]
-pub fn needed_blocks<E: Estimate>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
+pub fn needed_blocks<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
     let alpha = decision.alpha.filter(|_| decision.verdict == Verdict::Undecided)?;
     needed(estimate, margin.ln_1p(), alpha)
 }
@@ -90,7 +96,7 @@ pub fn needed_blocks<E: Estimate>(estimate: &E, margin: f64, decision: &Decision
 /// As [`decide`] but for the blocks that are needed, with the level at which the next comparison is tested given by how many are left to be decided, it
 /// included. It must rise as fewer are left.
 #[must_use]
-pub fn decide_by<E: Estimate>(
+pub fn decide_by<E: Estimate + ?Sized>(
     family: &[(&E, bool)],
     margin: f64,
     mut level: impl FnMut(usize) -> f64,
@@ -123,7 +129,12 @@ fn nearest_edge(mean: f64, edge: f64) -> f64 {
     edge.copysign(mean)
 }
 
-fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f64, bool)>) -> Decision {
+fn decision(
+    d: &(impl Estimate + ?Sized),
+    more_is_better: bool,
+    edge: f64,
+    level: Option<(f64, bool)>,
+) -> Decision {
     let Some((alpha, decided)) = level else {
         return Decision::none();
     };
@@ -137,7 +148,7 @@ fn decision(d: &impl Estimate, more_is_better: bool, edge: f64, level: Option<(f
 }
 
 /// The smallest number of blocks above the present one at which the interval no longer holds the edge.
-fn needed(d: &impl Estimate, edge: f64, alpha: f64) -> Option<u32> {
+fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
     // Without variance more of the same decides nothing.
     d.half_width(d.blocks() + 1, alpha).filter(|half| *half > 0.0)?;

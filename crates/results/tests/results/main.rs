@@ -1,6 +1,7 @@
 //! The crate from outside: synthetic runs in, answers out.
 
 mod browser;
+mod compare;
 mod conclusions;
 mod edges;
 mod flow;

@@ -4,16 +4,20 @@
 
 mod cell;
 mod certainty;
+pub mod comparison;
+pub mod history;
 mod parts;
+pub mod read;
 
 use iotax_model::record::Measurement;
-use iotax_model::{Nanos, Plan, Warning};
+use iotax_model::{Nanos, Plan};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::compare::account::{kinds, metrics};
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
-use crate::judge::{Comparison, Grade, Judgement, Standing};
+use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
 use crate::report::utc;
 use crate::stats::paired::Interval;
 use crate::stats::series::series;
@@ -28,6 +32,7 @@ pub const SCHEMA: &str = "iotax/1";
 /// `comparisons` are those with the baseline; `low` and `high` are the ends of the interval that the verdict rests on,
 /// at the `confidence` given (Holm's level), `low_95` and `high_95` those of the plain 95% interval. `needed_blocks` is
 /// a total, not an addition. `steps` have the same form and a name each: the layer or setting in which two targets differ.
+/// A measurement's `metrics` are the figures that comparing needs, by the words of [`Metric`]; [`read`] reads them back.
 /// `cells` hold what is said of all blocks of one target under one workload together.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
@@ -36,6 +41,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("run", Some(head(run, judgement))),
         ("targets", any(&run.targets)),
         ("workloads", any(&run.plan.workloads)),
+        ("plan", Some(plan(&run.plan))),
         ("measurements", Some(measurements(run, judgement))),
         ("comparisons", Some(judgement.comparisons.iter().map(comparison).collect())),
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
@@ -75,6 +81,14 @@ fn design(plan: &Plan, standing: Option<&Standing>) -> Value {
     ])
 }
 
+/// What the targets were planned to be: what tells two of them apart, beside what they turned out to be.
+fn plan(plan: &Plan) -> Value {
+    object([
+        ("targets", any(&plan.targets)),
+        ("neighbours", any(&plan.neighbours).filter(|_| !plan.neighbours.is_empty())),
+    ])
+}
+
 fn measurements(run: &Run, judgement: &Judgement) -> Value {
     run.measurements
         .iter()
@@ -85,11 +99,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Value {
 
 fn measurement(run: &Run, m: &Measurement, grade: Grade, judgement: &Judgement) -> Value {
     let duration_s = m.outcome.duration_ns as f64 / 1e9;
-    let about_it = |w: &&Warning| {
-        w.target.as_ref() == Some(&m.target)
-            && w.workload.as_ref() == Some(&m.workload)
-            && w.block == Some(m.block)
-    };
+    let figure = |(metric, value): (Metric, f64)| Some((metric.word().to_owned(), number(Some(value))?));
     let host = m.host.as_ref();
     let mut told = object([
         ("target", Some(m.target.as_str().into())),
@@ -117,7 +127,8 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, judgement: &Judgement) 
         ("page_cache", m.outcome.page_cache.as_ref().and_then(any)),
         ("watching_ns", host.and_then(|host| host.watching_ns).map(Value::from)),
         ("pace", host.and_then(|host| any(host.pace.as_ref()?))),
-        ("warnings", Some(judgement.warnings.iter().filter(about_it).map(|w| w.kind.word()).collect())),
+        ("warnings", Some(kinds(m, judgement).into())),
+        ("metrics", Some(Value::Object(metrics(m).into_iter().filter_map(figure).collect()))),
         ("shares", filled(m.shares.iter().map(parts::share).collect())),
         ("fairness", number(fairness(m))),
         ("neighbour", m.neighbour.as_ref().map(parts::share)),

@@ -1,39 +1,42 @@
 //! What each of several guests got, and what a neighbour did.
 
-use comfy_table::{Cell, Table};
 use iotax_model::units::human;
 
-use super::table::{plain, right};
-use crate::judge::{Crowd, Judgement};
+use super::{Field, Grid, figure, words};
+use crate::judge::Judgement;
 use crate::report::figure::{evenness, megabytes, or_unknown};
 
 /// One row per guest of targets with several, and one for all of them together; absent if there are none.
-pub(super) fn crowds(judgement: &Judgement, workload: &str) -> Option<Table> {
-    let mut table = plain(&["", "guest", "IOPS", "MB/s", "p50", "p99", "fairness"]);
-    let crowds: Vec<&Crowd> = judgement.crowds.iter().filter(|crowd| crowd.workload == workload).collect();
-    for crowd in &crowds {
+pub(super) fn crowds(judgement: &Judgement, workload: &str) -> Option<Grid> {
+    let mut grid = Grid::new(&["", "guest", "IOPS", "MB/s", "p50", "p99", "fairness"]);
+    for crowd in judgement.crowds.iter().filter(|crowd| crowd.workload == workload) {
+        let mut add = |figures: [String; 6]| {
+            let fields = [words(&crowd.target)].into_iter().chain(figures.map(figure));
+            grid.rows.push(fields.collect::<Vec<Field>>());
+        };
         for member in &crowd.members {
-            let figures = [
+            add([
                 member.name.clone(),
                 or_unknown(member.iops, human::count),
                 or_unknown(member.bytes_per_s, megabytes),
                 or_unknown(member.percentile(0.5), human::time),
                 or_unknown(member.percentile(0.99), human::time),
-            ];
-            table.add_row([Cell::new(&crowd.target)].into_iter().chain(figures.map(right)));
+                String::new(),
+            ]);
         }
         let Some(all) = judgement.summary(workload, &crowd.target) else { continue };
-        let figures = [
+        add([
             "all".into(),
             or_unknown(all.iops, human::count),
             or_unknown(all.bytes_per_s, megabytes),
             or_unknown(all.percentile(0.5), human::time),
             or_unknown(all.percentile(0.99), human::time),
             evenness(crowd.fairness),
-        ];
-        table.add_row([Cell::new(&crowd.target)].into_iter().chain(figures.map(right)));
+        ]);
     }
-    (!crowds.is_empty()).then_some(table)
+    // The last column holds figures here.
+    grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
+    grid.filled()
 }
 
 /// A line for each target that had a neighbour.

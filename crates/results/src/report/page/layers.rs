@@ -2,51 +2,29 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{Cell, Table};
 use iotax_model::units::human;
 
-use super::table::{coloured, plain, right, spaced, too_wide};
-use crate::judge::{Edge, Judgement, Metric};
+use super::{Field, Grid, figure, verdict, words};
+use crate::judge::{Judgement, Metric};
 use crate::report::figure::{UNKNOWN, or_unknown, signed_time, tax};
 use crate::report::passed;
 
-/// One row per edge of the ladder; absent if none was measured. Where the table would be wider than `width`, a row names its
-/// own target only.
-pub(super) fn steps(judgement: &Judgement, workload: &str, width: usize) -> Option<Table> {
-    let full = rows(judgement, workload, &|edge| format!("{} ({} - {})", edge.name, edge.to, edge.from))?;
-    // Tables that are too wide are set tighter first.
-    let mut tight = full.clone();
-    spaced(&mut tight, 1);
-    if too_wide(&tight, width) {
-        rows(judgement, workload, &|edge| format!("{} ({})", edge.name, edge.to))
-    } else {
-        Some(full)
-    }
-}
-
-fn rows(judgement: &Judgement, workload: &str, label: &dyn Fn(&Edge) -> String) -> Option<Table> {
-    let mut table = plain(&["", "mean latency", "CPU/IO", ""]);
-    table.set_header([
-        Cell::new("layer by layer"),
-        right("mean latency".into()),
-        right("CPU/IO".into()),
-        Cell::new(""),
-    ]);
-    spaced(&mut table, 2);
-    let mut measured = false;
+/// One row per edge of the ladder; absent if none was measured. Where room is short, a row names its own target only.
+pub(super) fn steps(judgement: &Judgement, workload: &str) -> Option<Grid> {
+    let mut grid = Grid::new(&["layer by layer", "mean latency", "CPU/IO", ""]);
     for edge in &judgement.edges {
         let Some(latency) = judgement.step(workload, edge, Metric::LatencyMean) else { continue };
         let cost = latency.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
         let cpu = judgement.step(workload, edge, Metric::CpuPerIo).and_then(|step| step.tax);
-        table.add_row(vec![
-            Cell::new(label(edge)),
-            right(cost),
-            right(or_unknown(cpu.map(|cpu| cpu.ns), signed_time)),
-            coloured(Cell::new(latency.word()), Some(latency.verdict)),
+        let name = words(format!("{} ({} - {})", edge.name, edge.to, edge.from));
+        grid.rows.push(vec![
+            Field { short: Some(format!("{} ({})", edge.name, edge.to)), ..name },
+            figure(cost),
+            figure(or_unknown(cpu.map(|cpu| cpu.ns), signed_time)),
+            verdict(latency.word(), Some(latency.verdict)),
         ]);
-        measured = true;
     }
-    measured.then_some(table)
+    grid.filled()
 }
 
 /// A line for each guest whose latency was seen from within.

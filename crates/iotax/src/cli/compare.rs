@@ -1,0 +1,145 @@
+//! `iotax compare`: two runs, or two targets of one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::plan::Margin;
+use iotax_results::compare::{Account, Compared, Gate, Question, Side, Which, compare};
+use iotax_results::exchange::json::{comparison, read};
+use iotax_results::judge;
+use iotax_results::judge::Metric;
+use iotax_results::report::page;
+
+use super::output::{Output, load};
+use super::say::{print_line, say};
+use super::screen::Form;
+use super::{Failure, OrExit, usage};
+
+/// Flags of `iotax compare`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// A run's number, RUN:TARGET for one target of it, or a file that --json wrote, FILE or FILE:TARGET
+    a: String,
+    /// What it is compared with, in the same form
+    b: String,
+    /// Which of the two the other is compared with: A or B
+    #[arg(long, value_name = "A|B", default_value = "A", value_parser = which)]
+    baseline: Which,
+    /// What to show: iops, bytes_per_s, latency_mean, latency_p50, latency_p90, latency_p99, latency_p99_9, cpu_per_io [default:
+    /// latency_mean, latency_p99, iops and cpu_per_io in tables, all of them in JSON]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    metric: Vec<Metric>,
+    /// Ratios closer to 1 than this count as the same
+    #[arg(long, value_name = "SHARE", default_value_t)]
+    margin: Margin,
+    /// End with exit code 1 if the intervals show it: [METRIC] slower|faster|different > N%; the metric is latency_mean if none is
+    /// named. May be given several times, or several apart by commas
+    #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
+    fail_if: Vec<Gate>,
+    /// Print as JSON; the tables go to stderr
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    form: Form,
+    /// Store of runs [default: iotax/iotax.db in the XDG data directory]
+    #[arg(long, value_name = "FILE")]
+    db: Option<PathBuf>,
+}
+
+fn which(text: &str) -> Result<Which, String> {
+    match text {
+        "A" | "a" => Ok(Which::A),
+        "B" | "b" => Ok(Which::B),
+        _ => Err("accepted: A or B".into()),
+    }
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let (a, b) = (Named::read(&args.a)?, Named::read(&args.b)?);
+    let output = Output { db: args.db.clone(), json: None, html: None };
+    let (one, other) = (a.account(&output)?, b.account(&output)?);
+    let (a, b) = (a.side(&one), b.side(&other));
+    let all = if args.metric.is_empty() { Metric::ALL.to_vec() } else { args.metric.clone() };
+    let shown = if args.metric.is_empty() { page::SHOWN.to_vec() } else { args.metric.clone() };
+    let question = Question {
+        baseline: args.baseline,
+        metrics: all,
+        margin: args.margin.share(),
+        gates: args.fail_if.clone(),
+    };
+    let compared = compare(&a, &b, &question).or_exit(Exit::Usage)?;
+    args.form.show(&page::compared(&a, &b, &compared, &shown), args.json);
+    if args.json {
+        print_line!("{:#}", comparison::document(&a, &b, &compared));
+    }
+    Ok(judged(&compared))
+}
+
+/// Says what the gates came to, and gives the exit code.
+fn judged(compared: &Compared) -> Exit {
+    for line in page::gates(compared) {
+        say!("gate {line}");
+    }
+    if compared.tripped() { Exit::Gate } else { Exit::Fine }
+}
+
+/// Where a side is.
+enum Place {
+    Run(i64),
+    File(PathBuf),
+}
+
+/// What the user called a side.
+struct Named {
+    place: Place,
+    target: Option<String>,
+}
+
+impl Named {
+    fn read(text: &str) -> Result<Self, Failure> {
+        let named = |place, target: Option<&str>| Ok(Self { place, target: target.map(str::to_owned) });
+        let (head, target) = match text.rsplit_once(':') {
+            Some((head, target)) if !target.is_empty() => (head, Some(target)),
+            _ => (text, None),
+        };
+        if let Ok(run) = head.parse() {
+            return named(Place::Run(run), target);
+        }
+        // A file's name may hold a colon.
+        if Path::new(text).is_file() {
+            return named(Place::File(text.into()), None);
+        }
+        if target.is_some() && Path::new(head).is_file() {
+            return named(Place::File(head.into()), target);
+        }
+        Err(usage(format!(
+            "{text:?} is neither a run's number nor a file; accepted: RUN, RUN:TARGET, FILE or FILE:TARGET, such as 12, 12:vm-raw \
+             or before.json"
+        )))
+    }
+
+    fn account(&self, output: &Output) -> Result<Account, Failure> {
+        match &self.place {
+            Place::Run(run) => {
+                let run = load(&output.existing_store()?, *run)?;
+                Ok(Account::of(&run, &judge(&run)))
+            }
+            Place::File(path) => {
+                let place = path.display();
+                let text = fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {place}"))
+                    .or_exit(Exit::Environment)?;
+                read::account(&text, &place.to_string())
+                    .with_context(|| format!("{place}"))
+                    .or_exit(Exit::Usage)
+            }
+        }
+    }
+
+    fn side<'a>(&'a self, account: &'a Account) -> Side<'a> {
+        Side { account, target: self.target.as_deref() }
+    }
+}

@@ -1,0 +1,92 @@
+//! `iotax report`: runs' results again.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_results::compare::{Account, history};
+use iotax_results::exchange::{csv, json};
+use iotax_results::judge;
+use iotax_results::report::page;
+use iotax_results::stats::MARGIN;
+use iotax_results::store::Store;
+
+use super::output::{Output, load};
+use super::screen::Form;
+use super::{Failure, OrExit, sheets, usage};
+
+/// Flags of `iotax report`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Numbers of the runs, as iotax list shows them; several are shown side by side [default: the newest]
+    #[arg(value_name = "RUN")]
+    runs: Vec<i64>,
+    /// Show where the run's wall time went as well
+    #[arg(long)]
+    timing: bool,
+    /// Write measurements, comparisons, cells, samples and disks as CSV files into this directory; of several runs their history
+    /// too
+    #[arg(long, value_name = "DIR")]
+    csv: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let store = args.output.existing_store()?;
+    args.output.check()?;
+    match args.runs.as_slice() {
+        [] => {
+            let newest = store.latest().or_exit(Exit::Environment)?;
+            one(args, &store, newest.context("the store has no run yet").or_exit(Exit::Usage)?)
+        }
+        [run] => one(args, &store, *run),
+        runs => several(args, &store, runs),
+    }
+}
+
+fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
+    let (run, judgement) = args.output.report(store, run, args.output.html.as_deref(), args.form)?;
+    if args.timing {
+        args.form.show(&page::timing(judgement.timing.as_ref()), args.output.json_on_stdout());
+    }
+    if let Some(dir) = &args.csv {
+        sheets::write(dir, &csv::sheets(&[(run, judgement)]))?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
+    if let Some(twice) = runs.iter().enumerate().find_map(|(i, run)| runs[..i].contains(run).then_some(run)) {
+        return Err(usage(format!("run {twice} is named twice; a history has each run once")));
+    }
+    if args.output.html.is_some() {
+        return Err(usage(
+            "--html takes one run; of several, --json and --csv have everything that the tables have",
+        ));
+    }
+    if args.timing {
+        return Err(usage("--timing takes one run"));
+    }
+    let runs = runs
+        .iter()
+        .map(|run| {
+            let run = load(store, *run)?;
+            let judgement = judge(&run);
+            Ok((run, judgement))
+        })
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let accounts: Vec<Account> = runs.iter().map(|(run, judgement)| Account::of(run, judgement)).collect();
+    let history = history(&accounts, MARGIN);
+    args.form.show(&page::history(&accounts, &history), args.output.json_on_stdout());
+    args.output.write_json(&json::history::document(&accounts, &history))?;
+    if let Some(dir) = &args.csv {
+        let mut all = csv::sheets(&runs);
+        all.push(csv::history(&accounts, &history));
+        sheets::write(dir, &all)?;
+    }
+    Ok(Exit::Fine)
+}

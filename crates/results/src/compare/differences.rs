@@ -1,0 +1,214 @@
+//! What differs between two runs beside what was measured.
+
+use std::collections::BTreeSet;
+
+use iotax_model::Workload;
+use iotax_model::record::{Environment, TargetRecord};
+use iotax_model::target::Layer;
+use iotax_model::units::human;
+
+use super::account::{Settings, Subject, flat};
+
+/// The engine's floor is measured: a difference below this share is noise.
+const FLOOR: f64 = 0.25;
+
+/// A fact that is not the same on both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What it is: `kernel`, `guest.cache`, `device`.
+    pub what: String,
+    /// On side A; absent: not there, or not known.
+    pub a: Option<String>,
+    /// On side B.
+    pub b: Option<String>,
+}
+
+impl Difference {
+    fn between(what: impl Into<String>, a: Option<String>, b: Option<String>) -> Option<Self> {
+        (a != b).then(|| Self { what: what.into(), a, b })
+    }
+}
+
+/// What differs between two machines, in the order in which it matters.
+#[must_use]
+pub fn machines(a: &Environment, b: &Environment) -> Vec<Difference> {
+    let text = |what, of: fn(&Environment) -> Option<String>| Difference::between(what, of(a), of(b));
+    let mut found: Vec<Difference> = [
+        text("CPU", |e| e.cpu_model.clone()),
+        text("CPUs", |e| e.cpus.map(|n| n.to_string())),
+        text("memory", |e| e.memory_bytes.map(human::bytes)),
+        text("hypervisor", |e| e.hypervisor.clone()),
+        text("kernel", |e| e.kernel.clone()),
+        text("system", |e| e.os.clone()),
+        text("governor", |e| e.governor.clone()),
+        text("clocksource", |e| e.clocksource.clone()),
+        text("QEMU", |e| e.qemu.clone()),
+        text("accel", |e| e.accel.clone()),
+        text("iotax", |e| e.tool.clone()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let names: BTreeSet<&String> = a.mitigations.keys().chain(b.mitigations.keys()).collect();
+    found.extend(names.into_iter().filter_map(|name| {
+        let of = |e: &Environment| e.mitigations.get(name).cloned();
+        Difference::between(format!("mitigation {name}"), of(a), of(b))
+    }));
+    let floor = |e: &Environment| e.floor_ns_per_io.map(|ns| human::time(ns as f64));
+    let near = matches!((a.floor_ns_per_io, b.floor_ns_per_io), (Some(one), Some(other))
+        if one.abs_diff(other) as f64 <= FLOOR * one.max(other) as f64);
+    if !near {
+        found.extend(Difference::between("engine's CPU per I/O", floor(a), floor(b)));
+    }
+    found
+}
+
+/// What differs between two targets: what they were planned to be, then what they turned out to be.
+#[must_use]
+pub fn targets(a: &Subject, b: &Subject) -> Vec<Difference> {
+    let mut found = settings(&a.settings, &b.settings);
+    let (Some(one), Some(other)) = (&a.record, &b.record) else { return found };
+    let text = |what, of: fn(&TargetRecord) -> Option<String>| Difference::between(what, of(one), of(other));
+    found.extend(text("CPU emulated", |r| Some(if r.emulated { "yes" } else { "no" }.into())));
+    found.extend(text("guest's kernel", |r| r.guest_kernel.clone()));
+    found.extend(text("guest's clocksource", |r| r.guest_clocksource.clone()));
+    found.extend(layers(&one.layers, &other.layers));
+    if found.is_empty() {
+        found.extend(command_lines(one.command_line.as_deref(), other.command_line.as_deref()));
+    }
+    found
+}
+
+/// Keys with other values, or that only one side has.
+fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
+    let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    keys.into_iter()
+        .filter_map(|key| Difference::between(key.clone(), a.get(key).cloned(), b.get(key).cloned()))
+        .collect()
+}
+
+/// Layers of one kind are held against one another in their order.
+fn layers(a: &[Layer], b: &[Layer]) -> Vec<Difference> {
+    let text = |layer: &&Layer| match layer.detail.as_str() {
+        "" => layer.name.clone(),
+        detail => format!("{} ({detail})", layer.name),
+    };
+    let mut kinds = Vec::new();
+    for layer in a.iter().chain(b) {
+        if !kinds.contains(&layer.kind) {
+            kinds.push(layer.kind);
+        }
+    }
+    let mut found = Vec::new();
+    for kind in kinds {
+        let of = |layers: &[Layer]| {
+            layers.iter().filter(|layer| layer.kind == kind).map(|layer| text(&layer)).collect::<Vec<_>>()
+        };
+        let (one, other) = (of(a), of(b));
+        for i in 0..one.len().max(other.len()) {
+            found.extend(Difference::between(
+                format!("layer {}", kind.word()),
+                one.get(i).cloned(),
+                other.get(i).cloned(),
+            ));
+        }
+    }
+    found
+}
+
+/// The arguments that only one side has. Names and places are another run's by themselves and are passed over.
+fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
+    let words = |line: &str| {
+        let apart = |c: char| c.is_whitespace() || c == ',';
+        let telling = |word: &&str| !word.is_empty() && !word.contains('/') && !word.contains("iotax");
+        line.split(apart).filter(telling).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (one, other) = (words(a?), words(b?));
+    let only = |here: &[String], there: &[String]| {
+        let mut rest = there.to_vec();
+        let mut left = Vec::new();
+        for word in here {
+            match rest.iter().position(|known| known == word) {
+                Some(place) => drop(rest.remove(place)),
+                None => left.push(word.clone()),
+            }
+        }
+        (!left.is_empty()).then(|| left.join(" "))
+    };
+    Difference::between("QEMU's arguments", only(&one, &other), only(&other, &one))
+}
+
+/// What differs between two workloads, the names aside.
+#[must_use]
+pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
+    let keys = |workload: &Workload| {
+        let mut keys = flat(&serde_json::to_value(workload).unwrap_or_default());
+        keys.remove("name");
+        keys
+    };
+    settings(&keys(a), &keys(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::target::LayerKind;
+
+    fn named(differences: &[Difference]) -> Vec<String> {
+        let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".into());
+        differences.iter().map(|d| format!("{}: {} | {}", d.what, side(&d.a), side(&d.b))).collect()
+    }
+
+    #[test]
+    fn every_fact_of_a_machine_is_held_against_the_others() {
+        let one = Environment {
+            kernel: Some("6.1".into()),
+            cpus: Some(2),
+            floor_ns_per_io: Some(20),
+            mitigations: [("mds".to_owned(), "Not affected".to_owned())].into(),
+            ..Environment::default()
+        };
+        assert_eq!(machines(&one, &one), vec![]);
+        let other = Environment {
+            kernel: Some("6.2".into()),
+            governor: Some("powersave".into()),
+            floor_ns_per_io: Some(24),
+            mitigations: [("mds".to_owned(), "Vulnerable".to_owned())].into(),
+            ..one.clone()
+        };
+        assert_eq!(
+            named(&machines(&one, &other)),
+            ["kernel: 6.1 | 6.2", "governor: - | powersave", "mitigation mds: Not affected | Vulnerable"]
+        );
+        let slow = Environment { floor_ns_per_io: Some(40), ..one.clone() };
+        assert_eq!(named(&machines(&one, &slow)), ["engine's CPU per I/O: 20.0 ns | 40.0 ns"]);
+        let unknown = Environment { floor_ns_per_io: None, ..one.clone() };
+        assert_eq!(named(&machines(&one, &unknown)), ["engine's CPU per I/O: 20.0 ns | -"]);
+    }
+
+    #[test]
+    fn layers_of_one_kind_are_held_against_one_another() {
+        let device = |detail: &str| Layer::new(LayerKind::Device, "vda", detail);
+        let ext4 = Layer::new(LayerKind::Filesystem, "ext4", "rw,noatime");
+        let one = [device("scheduler none"), ext4.clone()];
+        let other = [device("scheduler mq-deadline")];
+        assert_eq!(
+            named(&layers(&one, &other)),
+            [
+                "layer device: vda (scheduler none) | vda (scheduler mq-deadline)",
+                "layer filesystem: ext4 (rw,noatime) | -"
+            ]
+        );
+    }
+
+    #[test]
+    fn of_command_lines_only_what_another_run_would_not_change_is_named() {
+        let line = |tag: &str, rest: &str| {
+            format!("qemu -name iotax-{tag} -qmp unix:/run/iotax-{tag}/qmp.sock,server=on {rest}")
+        };
+        let same = command_lines(Some(&line("1", "-smp 2")), Some(&line("2", "-smp 2")));
+        assert_eq!(same, None);
+        let found = command_lines(Some(&line("1", "-cpu host -smp 2")), Some(&line("2", "-smp 2 -cpu max")));
+        assert_eq!(found.map(|d| named(&[d])), Some(vec!["QEMU's arguments: host | max".into()]));
+    }
+}

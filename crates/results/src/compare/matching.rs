@@ -1,0 +1,216 @@
+//! Which cell is held against which: by what they are, never by their place.
+
+use iotax_model::Workload;
+
+use super::account::{Account, Subject};
+use super::differences;
+use super::{CompareError, Side, Which};
+use crate::judge::Metric;
+
+/// Keys of a workload that say for how long and with what care it is done, not what is done: where they differ, that is named,
+/// and the workloads are one all the same. With every other key another workload is meant.
+const HOW_LONG: [&str; 5] = ["runtime", "ramp_time", "stall_timeout", "max_errors", "write_journal"];
+
+/// Why two targets are held against one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matched {
+    /// The user named both.
+    Asked,
+    /// They have one name.
+    Name,
+    /// They are made of the same under two names.
+    Settings,
+    /// Each is the only one of its run.
+    Only,
+}
+
+impl Matched {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Name => "name",
+            Self::Settings => "settings",
+            Self::Only => "only",
+        }
+    }
+}
+
+/// What one side has and the other has not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The side that lacks it.
+    pub side: Which,
+    /// The target's name on the side that has it; absent if no single target is concerned.
+    pub target: Option<String>,
+    /// The workload's name on the side that has it; absent if no single workload is concerned.
+    pub workload: Option<String>,
+    /// The figure that is not known; absent if it is all of them.
+    pub metric: Option<Metric>,
+    /// What is said of it.
+    pub reason: String,
+}
+
+/// Two targets, A's first, and why these two.
+type Pair<'a> = (&'a Subject, &'a Subject, Matched);
+
+/// Whether two workloads may be held against one another.
+type Fits<'a> = &'a dyn Fn(&Workload, &Workload) -> bool;
+
+/// The pairs of targets in the order of A, and what has no partner.
+pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, Vec<Missing>), CompareError> {
+    let named = |side: &Side<'a>| {
+        side.target
+            .map(|name| side.account.subject(name).ok_or_else(|| unknown(side.account, name)))
+            .transpose()
+    };
+    let (one, other) = (named(a)?, named(b)?);
+    if a.account.is_same_run(b.account) && (one.is_none() || other.is_none() || one == other) {
+        return Err(CompareError::SameRun { label: a.account.label.clone(), accepted: names(a.account) });
+    }
+    if let (Some(one), Some(other)) = (one, other) {
+        return Ok((vec![(one, other, Matched::Asked)], vec![]));
+    }
+    let ours: Vec<&Subject> = one.map_or_else(|| a.account.subjects.iter().collect(), |one| vec![one]);
+    let theirs: Vec<&Subject> =
+        other.map_or_else(|| b.account.subjects.iter().collect(), |other| vec![other]);
+    let (pairs, left_a, left_b) = match (ours.as_slice(), theirs.as_slice()) {
+        // Where there is nothing to choose from, nothing can be mistaken.
+        (&[x], &[y]) if x.name != y.name && x.settings != y.settings => {
+            (vec![(x, y, Matched::Only)], vec![], vec![])
+        }
+        _ => match_up(&ours, &theirs),
+    };
+    let mut missing = Vec::new();
+    let lacks = |side, has: &Side<'_>, lacking: &Side<'_>, subject: &Subject| Missing {
+        side,
+        target: Some(subject.name.clone()),
+        workload: None,
+        metric: None,
+        reason: format!(
+            "target {} of {} has no partner in {}",
+            subject.name, has.account.label, lacking.account.label
+        ),
+    };
+    // Who names a target asks for that one alone.
+    if other.is_none() || one.is_some() {
+        missing.extend(left_a.iter().map(|subject| lacks(Which::B, a, b, subject)));
+    }
+    if one.is_none() || other.is_some() {
+        missing.extend(left_b.iter().map(|subject| lacks(Which::A, b, a, subject)));
+    }
+    if pairs.is_empty() {
+        return Err(CompareError::NothingInCommon {
+            what: "target",
+            a: format!("{}: {}", a.account.label, names(a.account)),
+            b: format!("{}: {}", b.account.label, names(b.account)),
+        });
+    }
+    Ok((pairs, missing))
+}
+
+type MatchedUp<'a> = (Vec<Pair<'a>>, Vec<&'a Subject>, Vec<&'a Subject>);
+
+/// By name first, then by what they are made of; and what is left of each.
+fn match_up<'a>(ours: &[&'a Subject], theirs: &[&'a Subject]) -> MatchedUp<'a> {
+    let mut free: Vec<&Subject> = theirs.to_vec();
+    let mut partners: Vec<Option<(&Subject, Matched)>> = vec![None; ours.len()];
+    let mut pass = |matched, fits: fn(&Subject, &Subject) -> bool| {
+        for (subject, partner) in ours.iter().zip(&mut partners) {
+            if partner.is_none()
+                && let Some(place) = free.iter().position(|other| fits(subject, other))
+            {
+                *partner = Some((free.remove(place), matched));
+            }
+        }
+    };
+    pass(Matched::Name, |one, other| one.name == other.name);
+    pass(Matched::Settings, |one, other| one.settings == other.settings);
+    let mut pairs = Vec::new();
+    let mut left = Vec::new();
+    for (subject, partner) in ours.iter().zip(partners) {
+        match partner {
+            Some((other, matched)) => pairs.push((*subject, other, matched)),
+            None => left.push(*subject),
+        }
+    }
+    (pairs, left, free)
+}
+
+fn unknown(account: &Account, name: &str) -> CompareError {
+    CompareError::UnknownTarget {
+        label: account.label.clone(),
+        target: name.to_owned(),
+        accepted: names(account),
+    }
+}
+
+fn names(account: &Account) -> String {
+    account.subjects.iter().map(|subject| subject.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The pairs of workloads, A's first, in the order of A; and those without a partner, with the reason.
+pub(super) fn workloads<'a>(
+    a: &'a Account,
+    b: &'a Account,
+) -> (Vec<(&'a Workload, &'a Workload)>, Vec<Missing>) {
+    let mut free: Vec<&Workload> = b.workloads.iter().collect();
+    let mut partners: Vec<Option<&Workload>> = vec![None; a.workloads.len()];
+    let alike = |one: &Workload, other: &Workload| {
+        differences::workloads(one, other)
+            .iter()
+            .all(|difference| HOW_LONG.contains(&difference.what.as_str()))
+    };
+    // Of several that fit, the one of the same name, then the one that is as long.
+    let fits: [Fits<'_>; 3] = [
+        &|one, other| one.name == other.name && alike(one, other),
+        &|one, other| differences::workloads(one, other).is_empty(),
+        &alike,
+    ];
+    for fits in fits {
+        for (workload, partner) in a.workloads.iter().zip(&mut partners) {
+            if partner.is_none()
+                && let Some(place) = free.iter().position(|other| fits(workload, other))
+            {
+                *partner = Some(free.remove(place));
+            }
+        }
+    }
+    let mut pairs = Vec::new();
+    let mut missing = Vec::new();
+    for (workload, partner) in a.workloads.iter().zip(partners) {
+        match partner {
+            Some(partner) => pairs.push((workload, partner)),
+            None => missing.push(lonely(workload, Which::B, a, b)),
+        }
+    }
+    missing.extend(free.iter().map(|workload| lonely(workload, Which::A, b, a)));
+    (pairs, missing)
+}
+
+fn lonely(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> Missing {
+    let namesake = lacks.workloads.iter().find(|other| other.name == workload.name);
+    let why = namesake.map(|other| {
+        let given = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
+        let keys: Vec<String> = differences::workloads(workload, other)
+            .iter()
+            .filter(|difference| !HOW_LONG.contains(&difference.what.as_str()))
+            .map(|d| format!("{} = {} instead of {}", d.what, given(&d.b), given(&d.a)))
+            .collect();
+        format!(": the one of that name there has {}", keys.join(", "))
+    });
+    Missing {
+        side,
+        target: None,
+        workload: Some(workload.name.clone()),
+        metric: None,
+        reason: format!(
+            "workload {} of {} has no partner in {}{}",
+            workload.name,
+            has.label,
+            lacks.label,
+            why.unwrap_or_default()
+        ),
+    }
+}

@@ -1,0 +1,340 @@
+//! Tables for spreadsheets and scripts: one header line, units in the names, what is not known is empty.
+
+use iotax_model::IoEngine;
+use iotax_model::record::{Measurement, Tallies};
+
+use crate::compare::account::{kinds, metrics};
+use crate::compare::{Account, Change, History};
+use crate::judge::figures::{engine_cpu_per_io, percentile};
+use crate::judge::{Comparison, Judgement, Metric};
+use crate::report::utc;
+use crate::stats::paired::Interval;
+use crate::store::Run;
+
+/// A file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sheet {
+    /// Its name, such as `measurements.csv`.
+    pub name: &'static str,
+    /// Its first line, by which a file is known as one of ours.
+    pub header: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// One row per measurement.
+const MEASUREMENTS: &[&str] = &[
+    "run",
+    "target",
+    "workload",
+    "block",
+    "order",
+    "started_at",
+    "duration_s",
+    "iops",
+    "bytes_per_s",
+    "latency_mean_ns",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p99_9_ns",
+    "host_cpu_ns_per_io",
+    "engine_cpu_ns_per_io",
+    "read_ios",
+    "write_ios",
+    "trim_ios",
+    "sync_ios",
+    "errors",
+    "ioengine",
+    "grade",
+    "warnings",
+];
+
+/// One row per comparison with the baseline and per step of the ladder, which has a name.
+const COMPARISONS: &[&str] = &[
+    "run",
+    "step",
+    "workload",
+    "metric",
+    "target",
+    "baseline",
+    "ratio",
+    "low",
+    "high",
+    "confidence",
+    "low_95",
+    "high_95",
+    "sign_flip_p",
+    "tax_ns",
+    "tax_low_ns",
+    "tax_high_ns",
+    "verdict",
+    "blocks",
+    "needed_blocks",
+    "withheld",
+];
+
+/// One row per target and workload, over all blocks.
+const CELLS: &[&str] = &[
+    "run",
+    "target",
+    "workload",
+    "blocks",
+    "iops",
+    "bytes_per_s",
+    "latency_mean_ns",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p99_9_ns",
+    "latency_max_ns",
+    "host_cpu_ns_per_io",
+];
+
+/// One row per interval of a measurement.
+const SAMPLES: &[&str] = &[
+    "run",
+    "target",
+    "workload",
+    "block",
+    "at_s",
+    "duration_s",
+    "read_ios",
+    "write_ios",
+    "trim_ios",
+    "sync_ios",
+    "bytes",
+    "latency_mean_ns",
+    "latency_p50_ns",
+    "latency_p99_ns",
+    "oldest_ns",
+];
+
+/// One row per interval of a measurement and block layer beneath the target.
+const DISKS: &[&str] = &[
+    "run",
+    "target",
+    "workload",
+    "block",
+    "at_s",
+    "duration_s",
+    "device",
+    "reads",
+    "read_bytes",
+    "writes",
+    "write_bytes",
+    "busy",
+    "mean_wait_ns",
+];
+
+/// One row per cell, metric and run. The mean is in the metric's unit: I/Os or bytes per second, else nanoseconds.
+const HISTORY: &[&str] = &[
+    "target",
+    "workload",
+    "metric",
+    "run",
+    "started_at",
+    "blocks",
+    "mean",
+    "low_95",
+    "high_95",
+    "against_first_ratio",
+    "against_first_low",
+    "against_first_high",
+    "against_first_verdict",
+    "against_previous_ratio",
+    "against_previous_low",
+    "against_previous_high",
+    "against_previous_verdict",
+];
+
+/// Everything that there is of these runs; what they do not have gives a file with its header alone.
+#[must_use]
+pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
+    let each = |rows: fn(&Run, &Judgement) -> Vec<Row>| {
+        runs.iter().flat_map(move |(run, judgement)| rows(run, judgement)).collect::<Vec<_>>()
+    };
+    vec![
+        sheet("measurements.csv", MEASUREMENTS, each(measurements)),
+        sheet("comparisons.csv", COMPARISONS, each(comparisons)),
+        sheet("cells.csv", CELLS, each(cells)),
+        sheet("samples.csv", SAMPLES, each(|run, _| samples(run))),
+        sheet("disks.csv", DISKS, each(|run, _| disks(run))),
+    ]
+}
+
+/// Every cell over several runs.
+#[must_use]
+pub fn history(accounts: &[Account], history: &History) -> Sheet {
+    let rows = history.tracks.iter().flat_map(|track| {
+        track.points.iter().map(|point| {
+            let account = &accounts[point.run];
+            let mut row = vec![
+                track.target.clone(),
+                track.workload.clone(),
+                track.metric.word().to_owned(),
+                account.id.to_string(),
+                account.started_at.clone(),
+                point.blocks.to_string(),
+                point.mean.to_string(),
+                low(point.band),
+                high(point.band),
+            ];
+            row.extend(change(point.since_first.as_ref()));
+            row.extend(change(point.since_previous.as_ref()));
+            row
+        })
+    });
+    sheet("history.csv", HISTORY, rows)
+}
+
+type Row = Vec<String>;
+
+/// A comma or a quote in a field is quoted (RFC 4180).
+fn sheet(name: &'static str, header: &[&str], rows: impl IntoIterator<Item = Row>) -> Sheet {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let written = writer
+        .write_record(header)
+        .and_then(|()| rows.into_iter().try_for_each(|row| writer.write_record(row)))
+        .map_err(|error| error.to_string())
+        .and_then(|()| writer.into_inner().map_err(|error| error.to_string()));
+    let text = written.expect("memory takes everything, and every row has a field for each name");
+    Sheet { name, header: header.join(","), text: String::from_utf8(text).expect("made of strings") }
+}
+
+/// Empty if it is not known.
+fn known(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn seconds(ns: u64) -> String {
+    (ns as f64 / 1e9).to_string()
+}
+
+fn low(interval: Option<Interval>) -> String {
+    known(interval.map(|i| i.low))
+}
+
+fn high(interval: Option<Interval>) -> String {
+    known(interval.map(|i| i.high))
+}
+
+/// I/Os by direction, in the order of [`Tallies::WORDS`].
+fn by_direction(tallies: &Tallies) -> impl Iterator<Item = String> {
+    tallies.each().map(|(_, tally)| known(tally.map(|tally| tally.ios)))
+}
+
+fn place(run: &Run, m: &Measurement) -> Row {
+    vec![run.id.to_string(), m.target.clone(), m.workload.clone(), m.block.to_string()]
+}
+
+fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
+    let row = |(i, m): (usize, &Measurement)| {
+        let figures = metrics(m);
+        let mut row = place(run, m);
+        row.extend([m.order.to_string(), utc(m.started_at_ms), seconds(m.outcome.duration_ns)]);
+        row.extend(Metric::ALL.map(|metric| {
+            known(figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value))
+        }));
+        row.push(known(engine_cpu_per_io(m)));
+        row.extend(by_direction(&m.outcome.tallies));
+        row.extend([
+            m.outcome.errors.iter().map(|error| error.count).sum::<u64>().to_string(),
+            known(m.outcome.ioengine.map(IoEngine::word)),
+            known(judgement.grades.get(i).map(|grade| grade.word())),
+            kinds(m, judgement).join(" "),
+        ]);
+        row
+    };
+    run.measurements.iter().enumerate().map(row).collect()
+}
+
+fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
+    let row = |step: String, c: &Comparison| {
+        let tax = c.tax.and_then(|tax| tax.interval);
+        vec![
+            run.id.to_string(),
+            step,
+            c.workload.clone(),
+            c.metric.word().to_owned(),
+            c.target.clone(),
+            c.baseline.clone(),
+            c.ratio.to_string(),
+            low(c.interval),
+            high(c.interval),
+            known(c.confidence),
+            low(c.interval_95),
+            high(c.interval_95),
+            known(c.sign_flip_p),
+            known(c.tax.map(|tax| tax.ns)),
+            low(tax),
+            high(tax),
+            c.verdict.word().to_owned(),
+            c.blocks.to_string(),
+            known(c.needed_blocks),
+            known(c.withheld.as_ref()),
+        ]
+    };
+    let steps = judgement.steps.iter().map(|c| row(known(judgement.edge(c).map(|edge| &edge.name)), c));
+    judgement.comparisons.iter().map(|c| row(String::new(), c)).chain(steps).collect()
+}
+
+fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
+    let row = |s: &crate::judge::Summary| {
+        let mut row = vec![
+            run.id.to_string(),
+            s.target.clone(),
+            s.workload.clone(),
+            s.blocks.to_string(),
+            known(s.iops),
+            known(s.bytes_per_s),
+            known(s.latency.mean()),
+        ];
+        row.extend([0.5, 0.9, 0.99, 0.999].map(|q| known(s.percentile(q))));
+        row.extend([known(s.latency.max()), known(s.host_cpu_per_io)]);
+        row
+    };
+    judgement.summaries.iter().map(row).collect()
+}
+
+fn samples(run: &Run) -> Vec<Row> {
+    let of = |m: &Measurement| {
+        let place = place(run, m);
+        let rows = m.samples.iter().map(move |sample| {
+            let latency = sample.tallies.latency();
+            let mut row = place.clone();
+            row.extend([seconds(sample.at_ns), seconds(sample.duration_ns)]);
+            row.extend(by_direction(&sample.tallies));
+            row.push(sample.tallies.bytes().to_string());
+            row.extend([known(latency.mean()), known(percentile(&latency, 0.5))]);
+            row.extend([known(percentile(&latency, 0.99)), known(sample.oldest_ns)]);
+            row
+        });
+        rows.collect::<Vec<_>>()
+    };
+    run.measurements.iter().flat_map(of).collect()
+}
+
+fn disks(run: &Run) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for m in &run.measurements {
+        for activity in &m.host_samples {
+            for (device, disk) in &activity.disks {
+                let mut row = place(run, m);
+                row.extend([seconds(activity.at_ns), seconds(activity.duration_ns), device.clone()]);
+                row.extend(
+                    [disk.reads, disk.read_bytes, disk.writes, disk.write_bytes].map(|n| n.to_string()),
+                );
+                row.extend([disk.busy.to_string(), known(disk.mean_wait_ns)]);
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn change(change: Option<&Change>) -> [String; 4] {
+    let Some(change) = change else { return Default::default() };
+    let verdict = if change.withheld.is_some() { "withheld" } else { change.verdict.word() };
+    [change.ratio.to_string(), low(change.interval), high(change.interval), verdict.to_owned()]
+}

@@ -1,0 +1,97 @@
+//! Several runs side by side.
+
+use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::compare::{Account, Change, Compared, History, Point};
+use crate::judge::Metric;
+use crate::report::figure::{UNKNOWN, change, time_with, title};
+
+/// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the blocks,
+/// against the first run that has it and against the one before.
+#[must_use]
+pub fn history(accounts: &[Account], history: &History) -> Page {
+    let mut page = Page::default();
+    page.add(Part::Table(runs(accounts)));
+    let differing = history.neighbours.iter().zip(accounts.windows(2));
+    page.add_list("What differs", differing.flat_map(|(found, two)| changed(found.as_ref(), two)).collect());
+    let of_metric = |metric: Metric| history.tracks.iter().filter(move |track| track.metric == metric);
+    for track in of_metric(Metric::LatencyMean) {
+        let workload = accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
+        let does = workload.map(title).unwrap_or_default();
+        page.add(Part::Head(format!("{}, {does} ({})", track.target, track.workload)));
+        let mut grid = Grid::new(&[
+            "run",
+            "blocks",
+            "mean latency",
+            "IOPS",
+            "against first",
+            "",
+            "against previous",
+            "",
+        ]);
+        grid.head[5].is_figure = false;
+        let iops = of_metric(Metric::Iops)
+            .find(|other| (&other.target, &other.workload) == (&track.target, &track.workload));
+        for point in &track.points {
+            let also = iops.and_then(|track| track.points.iter().find(|other| other.run == point.run));
+            grid.rows.push(row(&accounts[point.run], point, also));
+        }
+        page.add(Part::Table(grid));
+    }
+    page.add(Part::Sentence(
+        "In brackets the 95% interval over the blocks. Changes are of the mean latency; runs have no blocks in common and are \
+         compared as two samples (Welch's t)."
+            .into(),
+    ));
+    page
+}
+
+fn runs(accounts: &[Account]) -> Grid {
+    let mut grid = Grid::new(&["run", "began", "what"]);
+    grid.head[1].is_figure = false;
+    let row = |a: &Account| vec![words(&a.label), words(&a.started_at), words(&a.name)];
+    grid.rows = accounts.iter().map(row).collect();
+    grid
+}
+
+/// What differs between a run and the one before, in one line.
+fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
+    let (before, after) = (&two[0].label, &two[1].label);
+    let Some(compared) = found else {
+        return vec![format!("{after} has no cell in common with {before}.")];
+    };
+    let places = compared.targets.iter().flat_map(|t| t.differences.iter().map(|d| (t.name(), d)));
+    let places =
+        places.chain(compared.workloads.iter().flat_map(|w| w.differences.iter().map(|d| (w.name(), d))));
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| UNKNOWN.into());
+    let machines = compared.machines.iter().map(|d| (String::new(), d));
+    let mut lines = Vec::new();
+    for (place, d) in machines.chain(places) {
+        let place = if place.is_empty() { place } else { format!("{place}, ") };
+        lines.push(format!(
+            "{after} against {before}: {place}{}: {} instead of {}",
+            d.what,
+            side(&d.b),
+            side(&d.a)
+        ));
+    }
+    lines
+}
+
+fn row(account: &Account, point: &Point, iops: Option<&Point>) -> Vec<Field> {
+    let mut fields = vec![
+        words(&account.label),
+        figure(point.blocks.to_string()),
+        figure(time_with(point.mean, point.band)),
+        figure(iops.map_or_else(|| UNKNOWN.into(), |point| Metric::Iops.figure(point.mean))),
+    ];
+    for change in [&point.since_first, &point.since_previous] {
+        fields.extend(told(change.as_ref()));
+    }
+    fields
+}
+
+fn told(found: Option<&Change>) -> [Field; 2] {
+    let Some(found) = found else { return [figure(""), words("")] };
+    let word = found.verdict.word_or_withheld(found.withheld.is_some());
+    [figure(change(found.ratio)), verdict(word, Some(found.verdict))]
+}

@@ -1,0 +1,157 @@
+//! A run: for each workload what every target gives, and what it means.
+
+use iotax_model::record::Tally;
+use iotax_model::units::human;
+use iotax_model::{Histogram, Workload};
+
+use super::{Field, Grid, Page, Part, certainty, figure, guests, layers, verdict, words};
+use crate::judge::figures::percentile;
+use crate::judge::{Comparison, Judgement, Metric};
+use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
+use crate::report::remarks::{engine, notes, remarks};
+use crate::store::Run;
+
+/// The whole report: for each workload a table, what each layer costs, what each guest got and where its latency arises; then what
+/// it means, and remarks.
+///
+/// A run of a single target has nothing to compare and shows its figures in full instead.
+#[must_use]
+pub fn run(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    for workload in &run.plan.workloads {
+        let grid = if run.plan.targets.len() > 1 {
+            comparison_table(run, judgement, workload)
+        } else {
+            figures_table(run, judgement, workload)
+        };
+        let Some(grid) = grid else { continue };
+        page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
+        page.add(Part::Table(grid));
+        let more = [layers::steps(judgement, &workload.name), guests::crowds(judgement, &workload.name)];
+        more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
+        let lines = [guests::noises, layers::insides, layers::flows];
+        let mut lines: Vec<String> =
+            lines.iter().flat_map(|lines| lines(judgement, &workload.name)).collect();
+        lines.extend(not_given(run, judgement, workload));
+        let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
+        lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));
+        page.add_lines(lines);
+    }
+    if page.parts.is_empty() {
+        page.add(Part::Sentence("Nothing was measured.".into()));
+    }
+    page.add_list("What it means", judgement.conclusions.clone());
+    page.add_list("Remarks", remark_lines(run, judgement));
+    page
+}
+
+/// One row per target; absent if none was measured.
+fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
+    for target in &run.plan.targets {
+        let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };
+        let latency = judgement.comparison(&workload.name, &target.name, Metric::LatencyMean);
+        let cost = match latency {
+            _ if target.name == run.plan.baseline => "baseline".into(),
+            Some(comparison) => comparison.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
+            None => UNKNOWN.into(),
+        };
+        let emulated = run.targets.iter().any(|t| t.name == target.name && t.emulated);
+        let said: Vec<&str> =
+            latency.map(Comparison::word).into_iter().chain(emulated.then_some("emulated")).collect();
+        let mut row = vec![words(&target.name)];
+        row.extend(
+            [
+                or_unknown(summary.iops, human::count),
+                or_unknown(summary.bytes_per_s, megabytes),
+                or_unknown(summary.percentile(0.5), human::time),
+                or_unknown(summary.percentile(0.99), human::time),
+                cost,
+                or_unknown(summary.host_cpu_per_io, human::time),
+            ]
+            .map(figure),
+        );
+        row.push(verdict(said.join(", "), latency.map(|c| c.verdict)));
+        grid.rows.push(row);
+    }
+    grid.filled()
+}
+
+/// One row per direction, and one for all together if there are several; absent if nothing was measured. In an open loop
+/// each is followed by its response times.
+fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
+    let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
+    let directions: Vec<(&str, &Tally)> =
+        summary.tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
+    let moving: Vec<&Tally> =
+        directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
+    for (name, tally) in &directions {
+        let cpu = if moving.len() == 1 && *name != "sync" { summary.host_cpu_per_io } else { None };
+        add_figures(&mut grid, name, tally, summary.duration_ns, cpu);
+    }
+    if moving.len() > 1 {
+        let mut all = Tally::default();
+        moving.iter().for_each(|tally| all.merge(tally));
+        add_figures(&mut grid, "all", &all, summary.duration_ns, summary.host_cpu_per_io);
+    }
+    // The last column holds figures here.
+    grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
+    grid.filled()
+}
+
+/// The percentiles that a table of one target's figures leaves out.
+fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
+    let [target] = run.plan.targets.as_slice() else { return None };
+    let tallies = &judgement.summary(&workload.name, &target.name)?.tallies;
+    let rows: Vec<_> = tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
+    certainty::left_out(&rows, &SHOWN)
+}
+
+fn add_figures(grid: &mut Grid, name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) {
+    let per_second = |count: u64| (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9));
+    let bytes = (tally.bytes > 0).then_some(tally.bytes).and_then(per_second);
+    let mut row = vec![
+        words(name),
+        figure(or_unknown(per_second(tally.ios), human::count)),
+        figure(or_unknown(bytes, megabytes)),
+    ];
+    row.extend(times(&tally.latency));
+    row.push(figure(or_unknown(cpu, human::time)));
+    grid.rows.push(row);
+    if let Some(response) = &tally.response {
+        let mut row = vec![words(format!("{name}, response")), figure(""), figure("")];
+        row.extend(times(response));
+        row.push(figure(""));
+        grid.rows.push(row);
+    }
+}
+
+/// The percentiles of a table of one target's figures.
+const SHOWN: [f64; 3] = [0.5, 0.99, 0.999];
+
+/// Mean, percentiles and maximum.
+fn times(latency: &Histogram) -> impl Iterator<Item = Field> {
+    let percentiles = SHOWN.map(|q| percentile(latency, q));
+    let max = latency.max().map(|max| max as f64);
+    let figures = [latency.mean()].into_iter().chain(percentiles).chain([max]);
+    figures.map(|ns| figure(or_unknown(ns, human::time)))
+}
+
+fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut lines: Vec<String> = remarks(run, &judgement.warnings)
+        .into_iter()
+        .map(|r| {
+            let place: Vec<String> =
+                [r.kind.word().replace('_', " "), r.place].into_iter().filter(|p| !p.is_empty()).collect();
+            format!("{}: {}. Remedy: {}.", place.join(", "), r.evidence, r.remedy)
+        })
+        .collect();
+    lines.extend(notes(run));
+    if lines.is_empty() && !run.measurements.is_empty() {
+        let checks = ["caches", "clocks", "the load generator", "steadiness", "errors"].map(str::to_owned);
+        lines.push(format!("clean: the checks of {} found nothing.", listed(&checks)));
+    }
+    lines.extend(engine(run));
+    lines
+}

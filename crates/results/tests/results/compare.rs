@@ -1,0 +1,409 @@
+//! Two runs whose difference is known, held against one another.
+
+use iotax_model::Nanos;
+use iotax_model::units::Bytes;
+use iotax_results::compare::{
+    Account, Compared, Difference, Direction, Gate, Matched, Question, Side, Which, compare,
+};
+use iotax_results::exchange::json::comparison;
+use iotax_results::exchange::json::{document, read};
+use iotax_results::judge::Metric;
+use iotax_results::stats::verdict::Verdict;
+use iotax_results::{Judgement, Run, judge};
+use serde_json::Value;
+
+use crate::synthetic::{HOST, Truth, ladder, run};
+
+const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
+
+/// A later run of the same plan, in which everything takes so many times as long.
+fn later(slowdown: f64, noise: f64, blocks: u32) -> Run {
+    let host = Truth { slowdown, noise, ..HOST };
+    let mut later =
+        run(&[("host-file", host), ("vm-raw", vm(1.4 * slowdown, noise))], &WORKLOADS, blocks, false);
+    later.id = 18;
+    later.seed = 5;
+    later.started_at_ms += 86_400_000;
+    later
+}
+
+fn earlier() -> Run {
+    run(&[("host-file", HOST), ("vm-raw", vm(1.4, 0.004))], &WORKLOADS, 5, false)
+}
+
+fn vm(slowdown: f64, noise: f64) -> Truth {
+    Truth { slowdown, noise, cpu_ns: 9_800.0 }
+}
+
+fn account(run: &Run) -> Account {
+    Account::of(run, &judge(run))
+}
+
+fn question() -> Question {
+    Question { baseline: Which::A, metrics: Metric::ALL.into(), margin: 0.02, gates: vec![] }
+}
+
+fn side<'a>(account: &'a Account, target: Option<&'a str>) -> Side<'a> {
+    Side { account, target }
+}
+
+fn two(a: &Run, b: &Run) -> Compared {
+    asked(a, b, &question())
+}
+
+fn asked(a: &Run, b: &Run, question: &Question) -> Compared {
+    let (a, b) = (account(a), account(b));
+    compare(&side(&a, None), &side(&b, None), question).expect("comparable")
+}
+
+fn verdicts(compared: &Compared, metric: Metric) -> Vec<Verdict> {
+    compared.cells.iter().filter(|cell| cell.metric == metric).map(|cell| cell.verdict).collect()
+}
+
+#[test]
+fn a_slower_second_run_is_found_by_every_metric() {
+    let compared = two(&earlier(), &later(1.1, 0.004, 5));
+    assert!(!compared.paired);
+    assert_eq!(compared.targets.iter().map(|t| t.matched).collect::<Vec<_>>(), [Matched::Name; 2]);
+    for metric in
+        [Metric::Iops, Metric::BytesPerS, Metric::LatencyMean, Metric::LatencyP50, Metric::LatencyP99]
+    {
+        assert_eq!(verdicts(&compared, metric), [Verdict::Slower; 4], "{metric:?}");
+    }
+    assert_eq!(verdicts(&compared, Metric::CpuPerIo), [Verdict::Same; 4]);
+    let cell = compared.cell(1, 0, Metric::LatencyMean).expect("compared");
+    let interval = cell.interval.expect("five blocks");
+    assert!(interval.low < 1.1 && 1.1 < interval.high, "{interval:?}");
+    assert!((cell.b / cell.a - cell.ratio).abs() < 1e-9);
+    let tax = cell.tax.expect("a time");
+    assert!((tax.ns - (cell.b - cell.a)).abs() < 1e-6 * cell.a && tax.interval.is_some());
+    assert_eq!((cell.blocks, compared.missing.len()), ((5, 5), 0));
+    assert!(compared.machines.is_empty() && compared.targets.iter().all(|t| t.differences.is_empty()));
+}
+
+#[test]
+fn the_baseline_decides_which_way_a_ratio_points() {
+    let question = Question { baseline: Which::B, ..question() };
+    let compared = asked(&earlier(), &later(1.1, 0.004, 5), &question);
+    assert_eq!(verdicts(&compared, Metric::LatencyMean), [Verdict::Faster; 4]);
+    let cell = compared.cell(0, 0, Metric::LatencyMean).expect("compared");
+    assert!((cell.a / cell.b - cell.ratio).abs() < 1e-9 && cell.ratio < 1.0);
+}
+
+#[test]
+fn the_same_twice_is_the_same_and_noise_decides_nothing() {
+    let same = two(&earlier(), &later(1.001, 0.004, 5));
+    assert_eq!(verdicts(&same, Metric::LatencyMean), [Verdict::Same; 4]);
+    let noisy = two(&earlier(), &later(1.05, 0.08, 4));
+    let cell = noisy.cell(0, 0, Metric::LatencyMean).expect("compared");
+    assert_eq!((cell.verdict, cell.blocks), (Verdict::Undecided, (5, 4)));
+    assert!(cell.needed_blocks.is_some_and(|needed| needed > 4));
+    let once = two(&earlier(), &later(1.5, 0.004, 1));
+    let cell = once.cell(0, 0, Metric::LatencyMean).expect("compared");
+    assert_eq!((cell.verdict, cell.interval, cell.needed_blocks), (Verdict::Undecided, None, None));
+    assert!(once.conclusions[0].contains("one block alone has no interval"), "{:?}", once.conclusions);
+}
+
+#[test]
+fn two_targets_of_one_run_are_compared_within_blocks_as_the_report_does() {
+    let run = ladder(false);
+    let account = account(&run);
+    let compared = compare(&side(&account, Some("host-file")), &side(&account, Some("vm-raw")), &question())
+        .expect("two");
+    assert!(compared.paired && compared.machines.is_empty());
+    assert_eq!(compared.targets[0].matched, Matched::Asked);
+    assert!(compared.targets[0].differences.iter().any(|d| d.what == "guest.cache" && d.a.is_none()));
+    let judgement: Judgement = judge(&run);
+    for (w, workload) in run.plan.workloads.iter().enumerate() {
+        let theirs = judgement.comparison(&workload.name, "vm-raw", Metric::LatencyMean).expect("judged");
+        let ours = compared.cell(0, w, Metric::LatencyMean).expect("compared");
+        assert!((ours.ratio - theirs.ratio).abs() < 1e-12);
+        assert_eq!(ours.interval_95, theirs.interval_95);
+        assert_eq!(ours.verdict, theirs.verdict);
+    }
+    assert!(
+        compared.conclusions[0].starts_with("vm-raw against host-file: slower on"),
+        "{:?}",
+        compared.conclusions
+    );
+}
+
+#[test]
+fn within_a_run_only_common_blocks_count() {
+    let mut run = ladder(false);
+    run.measurements.retain(|m| m.target != "vm-raw" || m.block >= 3);
+    let account = account(&run);
+    let compared = compare(&side(&account, Some("host-file")), &side(&account, Some("vm-raw")), &question())
+        .expect("two");
+    assert!(compared.cells.iter().all(|cell| cell.blocks == (3, 3)));
+}
+
+#[test]
+fn what_differs_is_named() {
+    let mut b = later(1.0, 0.004, 5);
+    b.environment.kernel = Some("6.19.1".into());
+    let guest = b.plan.targets[1].guest.as_mut().expect("a guest");
+    guest.vcpus = 2;
+    b.targets[1].layers[0].detail = "64 GiB, scheduler mq-deadline".into();
+    b.targets[1].emulated = true;
+    b.plan.workloads[0].runtime = Nanos::from_secs(60);
+    let compared = two(&earlier(), &b);
+    let difference =
+        |what: &str, a: &str, b: &str| Difference { what: what.into(), a: Some(a.into()), b: Some(b.into()) };
+    assert_eq!(compared.machines, [difference("kernel", "6.18.5", "6.19.1")]);
+    assert_eq!(
+        compared.targets[1].differences,
+        [
+            difference("guest.vcpus", "1", "2"),
+            difference("CPU emulated", "no", "yes"),
+            difference("layer device", "vda (64 GiB, scheduler none)", "vda (64 GiB, scheduler mq-deadline)"),
+        ]
+    );
+    assert_eq!(compared.workloads[0].differences, [difference("runtime", "6s", "1m")]);
+    assert!(compared.targets[0].differences.is_empty() && compared.workloads[1].differences.is_empty());
+}
+
+#[test]
+fn cells_are_matched_by_what_they_are_and_never_by_their_place() {
+    let a = earlier();
+    let mut b = later(1.1, 0.004, 5);
+    // Another order, and another name for the same guest.
+    b.plan.targets.reverse();
+    b.plan.workloads.reverse();
+    for name in [&mut b.plan.targets[0].name, &mut b.targets[1].name] {
+        *name = "guest".into();
+    }
+    b.measurements.iter_mut().filter(|m| m.target == "vm-raw").for_each(|m| m.target = "guest".into());
+    for m in b.measurements.iter_mut().filter(|m| m.workload == WORKLOADS[1]) {
+        m.workload = "stream".into();
+    }
+    b.plan.workloads[0].name = "stream".into();
+    let compared = two(&a, &b);
+    let pairs: Vec<_> = compared.targets.iter().map(|t| (t.name(), t.matched)).collect();
+    assert_eq!(pairs, [("host-file".into(), Matched::Name), ("vm-raw / guest".into(), Matched::Settings)]);
+    assert_eq!(compared.workloads[1].name(), "seqwrite-1m / stream");
+    assert_eq!(verdicts(&compared, Metric::LatencyMean), [Verdict::Slower; 4]);
+    assert!(compared.missing.is_empty(), "{:?}", compared.missing);
+}
+
+#[test]
+fn missing_partners_are_named_both_ways() {
+    let mut a = earlier();
+    let mut b = later(1.0, 0.004, 5);
+    // A has a target more, B another workload under a name of A's and a cell less.
+    a.plan.targets.push(crate::synthetic::target("vm-qcow2"));
+    b.plan.workloads[1].iodepth = 4;
+    b.measurements.retain(|m| m.target != "vm-raw" || m.workload != WORKLOADS[0]);
+    let compared = two(&a, &b);
+    let reasons: Vec<(Which, &str)> = compared.missing.iter().map(|m| (m.side, m.reason.as_str())).collect();
+    assert_eq!(
+        reasons,
+        [
+            (Which::B, "target vm-qcow2 of run 17 has no partner in run 18"),
+            (
+                Which::B,
+                "workload seqwrite-1m of run 17 has no partner in run 18: the one of that name there has iodepth = 4 \
+                 instead of 8"
+            ),
+            (
+                Which::A,
+                "workload seqwrite-1m of run 18 has no partner in run 17: the one of that name there has iodepth = 8 \
+                 instead of 4"
+            ),
+            (Which::B, "vm-raw on randread-4k-qd1 was not measured in run 18"),
+        ]
+    );
+    assert_eq!(verdicts(&compared, Metric::LatencyMean), [Verdict::Same]);
+    b.plan.workloads[0].bs = Bytes(8192);
+    let error =
+        compare(&side(&account(&a), None), &side(&account(&b), None), &question()).expect_err("nothing fits");
+    assert!(error.to_string().contains("no workload of the one has a partner"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_what_is_accepted() {
+    let (a, b) = (account(&earlier()), account(&later(1.0, 0.004, 5)));
+    let refused =
+        |one: Side<'_>, other: Side<'_>| compare(&one, &other, &question()).expect_err("refused").to_string();
+    let unknown = refused(side(&a, Some("vm-row")), side(&b, None));
+    assert_eq!(unknown, "run 17 has no target \"vm-row\"; accepted: host-file, vm-raw");
+    let same = refused(side(&a, None), side(&a, None));
+    assert!(same.contains("both are run 17") || same.contains("17:TARGET with 17:OTHER"), "{same}");
+    assert!(refused(side(&a, Some("vm-raw")), side(&a, Some("vm-raw"))).contains("TARGET"));
+    let strangers = account(&run(&[("x", HOST), ("vm-qcow2", HOST), ("z", HOST)], &WORKLOADS, 3, false));
+    let strangers = Account { seed: 1, ..strangers };
+    let nothing = refused(side(&a, Some("vm-raw")), side(&strangers, None));
+    assert!(
+        nothing.contains("no target of the one has a partner") && nothing.contains("vm-qcow2"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn a_target_named_on_one_side_leaves_the_others_out() {
+    let (a, b) = (account(&earlier()), account(&later(1.1, 0.004, 5)));
+    let compared = compare(&side(&a, Some("vm-raw")), &side(&b, None), &question()).expect("comparable");
+    assert_eq!(compared.targets.len(), 1);
+    assert_eq!((compared.targets[0].a.as_str(), compared.targets[0].matched), ("vm-raw", Matched::Name));
+    assert!(compared.missing.is_empty(), "{:?}", compared.missing);
+}
+
+#[test]
+fn an_unusable_measurement_withholds_its_verdict_and_leaves_the_family() {
+    let (mut a, b) = (account(&earlier()), account(&later(1.1, 0.004, 5)));
+    let spoilt = a.figures.iter_mut().find(|f| f.target == "vm-raw" && f.block == 2).expect("measured");
+    spoilt.unusable = Some("cache lie".into());
+    let workload = spoilt.workload.clone();
+    let compared = compare(&side(&a, None), &side(&b, None), &question()).expect("comparable");
+    let cell = compared.cell(1, 0, Metric::LatencyMean).expect("compared");
+    assert_eq!((cell.verdict, cell.interval), (Verdict::Undecided, None));
+    let why = format!("A: block 2 of vm-raw on {workload} cannot be used (cache lie)");
+    assert_eq!(cell.withheld.as_deref(), Some(why.as_str()));
+    assert!(compared.conclusions.iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
+    let other = compared.cell(0, 0, Metric::LatencyMean).expect("compared");
+    assert_eq!(other.verdict, Verdict::Slower);
+    // Three are left, of which the last decided is tested at the whole of alpha.
+    let widest =
+        compared.cells.iter().filter(|c| c.metric == Metric::LatencyMean).filter_map(|c| c.confidence);
+    assert!((widest.fold(0.0, f64::max) - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
+}
+
+fn gates(text: &str) -> Vec<Gate> {
+    Gate::list(text).expect(text)
+}
+
+#[test]
+fn a_gate_trips_when_the_interval_shows_it_and_not_before() {
+    let slow = later(1.1, 0.004, 5);
+    let gated = |b: &Run, text: &str| {
+        let mut compared = asked(&earlier(), b, &Question { gates: gates(text), ..question() });
+        let result = compared.gates.remove(0);
+        (result.tripped.len(), result.open.len(), result.cells)
+    };
+    assert_eq!(gated(&slow, "slower > 5%"), (4, 0, 4));
+    assert_eq!(gated(&slow, "iops slower > 5%"), (4, 0, 4));
+    assert_eq!(gated(&slow, "different > 5%"), (4, 0, 4));
+    assert_eq!(gated(&slow, "slower > 20%"), (0, 0, 4));
+    assert_eq!(gated(&slow, "faster > 5%"), (0, 0, 4));
+    // The truth is the limit: nothing is shown.
+    assert_eq!(gated(&slow, "slower > 10%"), (0, 4, 4));
+    assert_eq!(gated(&later(1.0, 0.004, 5), "slower > 5%"), (0, 0, 4));
+    // Not decided never trips.
+    assert_eq!(gated(&later(1.1, 0.2, 3), "slower > 5%"), (0, 4, 4));
+    assert_eq!(gated(&later(2.0, 0.004, 1), "slower > 5%"), (0, 4, 4));
+    assert_eq!(gated(&later(0.8, 0.004, 5), "faster > 5%"), (4, 0, 4));
+    assert_eq!(gates("slower > 5%")[0].direction, Direction::Slower);
+}
+
+/// A against A under noise of 5%: whatever trips a gate at 0% is false.
+#[test]
+fn a_gate_trips_without_cause_no_more_often_than_stated() {
+    let mut trips = 0;
+    let rounds = 300;
+    let (mut a, mut b) = (account(&earlier()), account(&later(1.0, 0.004, 5)));
+    let mut state = 9_u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let question = Question { gates: gates("different > 0%"), ..question() };
+    for _ in 0..rounds {
+        for figures in a.figures.iter_mut().chain(&mut b.figures) {
+            let normal: f64 = (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+            figures.metrics = vec![(Metric::LatencyMean, 1e5 * (0.05 * normal).exp())];
+        }
+        trips +=
+            u32::from(compare(&side(&a, None), &side(&b, None), &question).expect("comparable").tripped());
+    }
+    // Five standard errors above a share of 5%.
+    let most = f64::from(rounds) * (0.05 + 5.0 * (0.05_f64 * 0.95 / f64::from(rounds)).sqrt());
+    assert!(f64::from(trips) <= most && trips > 0, "{trips} of {rounds}");
+}
+
+fn from_json(run: &Run, label: &str) -> Account {
+    let text = document(run, &judge(run)).to_string();
+    let account = read::account(&text, label).expect("reads back");
+    Account { label: format!("run {}", run.id), ..account }
+}
+
+#[test]
+fn a_store_and_its_document_give_the_same_comparison() {
+    for (a, b) in [
+        (earlier(), later(1.1, 0.02, 4)),
+        (ladder(true), Run { seed: 3, ..ladder(false) }),
+        (crate::observed::both_ladders(), Run { seed: 3, ..crate::observed::crowd() }),
+    ] {
+        assert_eq!(from_json(&a, "x"), account(&a));
+        let (one, other) = (account(&a), account(&b));
+        let stored = compare(&side(&one, None), &side(&other, None), &question());
+        let (one, other) = (from_json(&a, "a.json"), from_json(&b, "b.json"));
+        let read = compare(&side(&one, None), &side(&other, None), &question());
+        assert_eq!(stored, read);
+    }
+}
+
+#[test]
+fn a_document_that_cannot_be_read_says_what_to_do() {
+    let good = document(&ladder(false), &judge(&ladder(false)));
+    let refused = |change: &dyn Fn(&mut Value)| {
+        let mut document = good.clone();
+        change(&mut document);
+        read::account(&document.to_string(), "x.json").expect_err("refused").to_string()
+    };
+    assert!(read::account("{", "x").expect_err("cut off").to_string().contains("not JSON"));
+    assert!(refused(&|d| d["schema"] = "fio/3".into()).contains("schema is \"fio/3\", not \"iotax/1\""));
+    assert!(refused(&|d| *d = Value::Array(vec![])).contains("schema is not given"));
+    let older = refused(&|d| {
+        d["measurements"][3].as_object_mut().expect("one").remove("metrics");
+    });
+    assert!(older.contains("iotax report 17 --json FILE"), "{older}");
+    let older = refused(&|d| {
+        d.as_object_mut().expect("one").remove("plan");
+    });
+    assert!(older.contains("iotax report 17 --json FILE"), "{older}");
+    assert!(
+        refused(&|d| d["measurements"][0]["grade"] = "fine".into()).contains("grade \"fine\" is not known")
+    );
+    assert!(
+        refused(&|d| d["measurements"][0]["metrics"]["iops"] = (-1).into())
+            .contains("iops = -1 is not above 0")
+    );
+    assert!(refused(&|d| d["run"]["seed"] = "x".into()).starts_with("run: "));
+    let newer = |d: &mut Value| d["measurements"][0]["metrics"]["watts"] = 3.into();
+    let mut document = good.clone();
+    newer(&mut document);
+    assert!(read::account(&document.to_string(), "x").is_ok(), "a metric that is not known here");
+}
+
+#[test]
+fn the_document_holds_to_its_schema() {
+    let schema: Value =
+        serde_json::from_str(include_str!("../../schema/iotax-compare-1.schema.json")).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("a JSON Schema");
+    let mut b = later(1.1, 0.004, 5);
+    b.environment.kernel = None;
+    b.plan.workloads[1].iodepth = 4;
+    let (mut one, other) = (account(&earlier()), account(&b));
+    one.figures[0].unusable = Some("unusable".into());
+    for question in [
+        question(),
+        Question {
+            metrics: vec![Metric::Iops],
+            gates: gates("slower > 5%, iops slower > 90%"),
+            ..question()
+        },
+    ] {
+        let (a, b) = (side(&one, None), side(&other, None));
+        let compared = compare(&a, &b, &question).expect("comparable");
+        let document = comparison::document(&a, &b, &compared);
+        let errors: Vec<String> =
+            schema.iter_errors(&document).map(|e| format!("{e} at {}", e.instance_path())).collect();
+        assert_eq!(errors, Vec::<String>::new(), "{document:#}");
+        let mut broken = document.clone();
+        broken["cells"][0]["verdict"] = "maybe".into();
+        assert!(!schema.is_valid(&broken));
+        assert!(document["cells"].as_array().is_some_and(|cells| {
+            cells.iter().all(|c| question.metrics.iter().any(|m| c["metric"] == m.word()))
+        }));
+    }
+}
