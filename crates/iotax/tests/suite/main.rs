@@ -9,6 +9,7 @@ mod faults;
 mod fio;
 mod ground_truth;
 mod guests;
+mod honesty;
 mod lab;
 mod lab_guest;
 mod ladder;

@@ -7,6 +7,7 @@ use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, Lay
 use iotax_model::units::Bytes;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::judge::{Grade, Metric};
+use iotax_results::report::{html, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 
@@ -452,4 +453,30 @@ fn an_area_that_is_known_lets_less_show_that_i_o_was_buffered() {
     let cache = PageCache { looked_at: GIB, before: 0, after: moved / 1024 };
     run.measurements[0].outcome.page_cache = Some(cache);
     assert_eq!(found(&run).len(), 1);
+}
+
+#[test]
+fn every_report_says_what_is_withheld_and_what_iotax_itself_costs() {
+    let mut run = ladder(false);
+    for m in &mut run.measurements {
+        m.host.as_mut().expect("observed").watching_ns = Some(18_000_000);
+    }
+    let honest = judge(&run);
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.workload == QD1) {
+        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
+    }
+    let judgement = judge(&run);
+    // Without the breaks between lines.
+    let lines = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let reports = |judgement| {
+        [lines(&terminal::render(&run, judgement, 100, false)), lines(&html::render(&run, judgement))]
+    };
+    let (before, after) = (reports(&honest), reports(&judgement));
+    for (before, after) in before.iter().zip(&after) {
+        for report in [before, after] {
+            assert!(report.contains("the engine itself takes 20 ns of CPU per I/O"), "{report}");
+            assert!(report.contains("watching cost 0.3% of one CPU"), "{report}");
+        }
+        assert!(!before.contains("withheld") && after.contains("withheld"), "{after}");
+    }
 }

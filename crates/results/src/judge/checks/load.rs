@@ -2,7 +2,7 @@
 
 use iotax_model::WarningKind;
 use iotax_model::record::{DiskActivity, Measurement};
-use iotax_model::target::{LayerKind, Preallocation};
+use iotax_model::target::{LayerKind, LvKind};
 use iotax_model::units::human;
 
 use super::{Case, Finding};
@@ -76,16 +76,15 @@ impl Case<'_> {
                 || layer.kind == LayerKind::Filesystem && copies(&layer.name)
         });
         let Some(spec) = self.spec else { return true };
-        let file = spec.file.as_ref();
-        let thin =
-            file.is_some_and(|file| file.snapshot.is_some() || file.preallocation == Preallocation::Falloc);
+        let snapshot = spec.file.as_ref().is_some_and(|file| file.snapshot.is_some())
+            || spec.lvm.as_ref().is_some_and(|lvm| lvm.snapshot || lvm.kind == LvKind::Thin);
         let shared = self
             .record
             .and_then(|record| record.allocation)
             .is_some_and(|allocation| allocation.shared + allocation.holes + allocation.unwritten > 0);
         // What waits in a cache since the fill is written while something else is measured.
         let late = spec.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
-        stack || thin || late || spec.lvm.is_some() || shared && self.workload.rw.modifies()
+        stack || snapshot || late || shared && self.workload.rw.modifies()
     }
 }
 

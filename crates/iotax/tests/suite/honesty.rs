@@ -1,0 +1,187 @@
+//! Honesty checks on real storage: each with a case that it must see, beside one in which it must be silent.
+//!
+//! Others use this machine too while tests run, so each test looks at the kind of warning that it is about.
+
+use std::fs;
+use std::path::Path;
+
+use iotax_model::units::Bytes;
+use serde_json::Value;
+
+use crate::disk::Disk;
+use crate::lab::{GUESTS, Lab, assert_valid, needs};
+use crate::lab_guest::{Extras, LabGuest};
+
+/// The evidence of every warning of a kind, with the target and workload that it names.
+fn warned(json: &Value, kind: &str) -> Vec<(String, String, String)> {
+    assert_valid(json);
+    let warnings = json["warnings"].as_array().expect("warnings").iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    warnings
+        .filter(|warning| warning["kind"] == kind)
+        .map(|warning| (text(&warning["target"]), text(&warning["workload"]), text(&warning["evidence"])))
+        .collect()
+}
+
+fn measurements<'a>(json: &'a Value, target: &str) -> Vec<&'a Value> {
+    json["measurements"].as_array().expect("measurements").iter().filter(|m| m["target"] == target).collect()
+}
+
+#[test]
+fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    // Warm: what the fill wrote is still cached where there is a cache.
+    let plan = lab.plan(
+        r#"
+        repeat = 1
+        [defaults]
+        size = "16m"
+        bs = "64k"
+        runtime = "1s"
+        ramp_time = "0s"
+        invalidate = false
+        [[target]]
+        name = "none"
+        file = { dir = "WORK" }
+        guest = { cache = "none", aio = "threads", memory = "256m" }
+        [[target]]
+        name = "writeback"
+        file = { dir = "WORK" }
+        guest = { cache = "writeback", aio = "threads", memory = "256m" }
+        [[workload]]
+        name = "reads"
+        rw = "randread"
+        [[workload]]
+        name = "writes"
+        rw = "randwrite"
+        "#,
+    );
+    let json = lab.json(&["run", plan.to_str().expect("utf-8"), "--accel", "tcg", "--yes", "--json", "-"]);
+    let lies = warned(&json, "cache_lie");
+    let named: Vec<_> =
+        lies.iter().map(|(target, workload, _)| (target.as_str(), workload.as_str())).collect();
+    assert!(named.iter().all(|(target, _)| *target == "writeback"), "{lies:?}");
+    assert!(named.contains(&("writeback", "reads")) && named.contains(&("writeback", "writes")), "{lies:?}");
+    for (_, workload, evidence) in &lies {
+        println!("{workload}: {evidence}");
+        assert!(evidence.ends_with("this measured host memory"), "{evidence}");
+    }
+    let flushed = |target| -> (u64, u64) {
+        let writes: Vec<_> =
+            measurements(&json, target).into_iter().filter(|m| m["workload"] == "writes").collect();
+        let flush = &writes[0]["flush"];
+        (flush["duration_ns"].as_u64().expect("flushed"), flush["device_bytes"].as_u64().expect("watched"))
+    };
+    let (writeback, none) = (flushed("writeback"), flushed("none"));
+    assert!(
+        writeback.1 > 4 << 20,
+        "the flush brought what was put off to the device: {writeback:?}, {none:?}"
+    );
+    assert!(measurements(&json, "none").iter().all(|m| m["grade"] != "unusable"), "{json}");
+    assert!(measurements(&json, "writeback").iter().all(|m| m["grade"] == "unusable"));
+    for comparison in json["comparisons"].as_array().expect("a list") {
+        let why = comparison["withheld"].as_str().expect("withheld");
+        assert!(why.starts_with("writeback, block 1: cache_lie: "), "{why}");
+        assert_eq!(comparison["verdict"], "undecided");
+    }
+    for target in json["targets"].as_array().expect("targets") {
+        assert_eq!(target["allocation"]["written"], 16 << 20, "filled: {target}");
+    }
+    assert_eq!(warned(&json, "holes"), []);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_sparse_file_is_told_from_a_full_one() {
+    let lab = Lab::new();
+    let (sparse, full) = (lab.path("sparse"), lab.path("full"));
+    fs::File::create(&sparse).and_then(|file| file.set_len(16 << 20)).expect("made");
+    let noise = fs::read("/proc/self/exe").expect("this test");
+    fs::write(&full, noise.iter().cycle().take(16 << 20).copied().collect::<Vec<u8>>()).expect("written");
+    let short = ["--runtime", "200ms", "--ramp-time", "0s", "--json", "-"];
+    let bench = |path: &Path| lab.json(&[&["bench", path.to_str().expect("utf-8")][..], &short].concat());
+    let json = bench(&sparse);
+    let holes = warned(&json, "holes");
+    let [(_, _, evidence)] = holes.as_slice() else { panic!("{holes:?}") };
+    assert!(evidence.starts_with("16.0 MiB of 16.0 MiB (100%) have no data behind them"), "{evidence}");
+    let zeros = warned(&json, "compressible");
+    assert!(zeros.len() == 1 && zeros[0].2.starts_with("100% of the"), "{zeros:?}");
+    let lies = warned(&json, "cache_lie");
+    assert!(lies.len() == 1 && lies[0].2.ends_with("this measured holes, or memory"), "{lies:?}");
+    let json = bench(&full);
+    assert_eq!((warned(&json, "holes"), warned(&json, "cache_lie")), (vec![], vec![]));
+    assert!(json["measurements"][0].get("flush").is_none(), "reads flush nothing");
+    let watching = json["measurements"][0]["watching_ns"].as_u64().expect("known");
+    println!("watching took {watching} ns of 200 ms");
+    // A file of its own is filled, whatever is asked of it.
+    let own = bench(&lab.work().join("new"));
+    assert_eq!((warned(&own, "holes"), warned(&own, "compressible")), (vec![], vec![]));
+}
+
+#[test]
+fn writes_are_followed_by_a_flush_and_what_was_to_be_cached_is_no_lie() {
+    let lab = Lab::new();
+    let path = lab.work().join("new");
+    let bench =
+        ["bench", path.to_str().expect("utf-8"), "--rw", "randwrite", "--size", "16m", "--direct", "false"];
+    let short = ["--runtime", "300ms", "--ramp-time", "0s", "--json", "-"];
+    let json = lab.json(&[&bench[..], &short].concat());
+    assert_eq!(warned(&json, "cache_lie"), []);
+    let flush = &json["measurements"][0]["flush"];
+    assert!(flush["duration_ns"].as_u64() > Some(0), "{json}");
+    assert!(json["measurements"][0].get("page_cache").is_none(), "through the cache is as asked");
+    let null = lab.json(&[&bench[..], &["--ioengine", "null"], &short].concat());
+    assert!(null["measurements"][0].get("flush").is_none(), "nothing was written");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_filesystem_that_journals_data_is_seen_to_buffer_direct_i_o() {
+    if !needs(&["mkfs.ext4", "losetup"]) {
+        return;
+    }
+    for (options, buffers) in [("data=journal", true), ("data=ordered", false)] {
+        let Some(disk) = Disk::new(64 << 20) else { return };
+        let lab = Lab::new();
+        lab.plan(&format!(
+            "repeat = 1\n[[workload]]\nrw = 'randread'\nsize = '16m'\nruntime = '300ms'\nramp_time = '0s'\n[[target]]\nname = 't'\n\
+             device = '{}'\nfilesystem = {{ type = 'ext4', mount_options = '{options}' }}\nfile = {{}}\n",
+            disk.name()
+        ));
+        let json = lab.json(&["run", "plan.toml", "--yes", "--overwrite", disk.name(), "--json", "-"]);
+        let found = warned(&json, "buffered_direct");
+        println!("{options}: {found:?}, {}", json["measurements"][0]["page_cache"]);
+        assert_eq!(!found.is_empty(), buffers, "{options}: {json}");
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn what_another_program_reads_beside_a_measurement_is_seen_at_the_device() {
+    let extras = Extras { disks: &[Bytes(256 << 20)], ..Extras::default() };
+    let Some(mut lab) = LabGuest::boot_with(&extras) else { return };
+    lab.sh("mkdir -p /tmp /etc && mount -t tmpfs tmpfs /tmp && mkdir /tmp/home && export HOME=/tmp/home");
+    let at_the_device = |json: &Value| -> Vec<String> {
+        let loads = warned(json, "other_load").into_iter().map(|(_, _, evidence)| evidence);
+        loads.filter(|evidence| evidence.starts_with("vda ")).collect()
+    };
+    let alone = bench_in(&mut lab);
+    assert_eq!(at_the_device(&alone), Vec::<String>::new());
+    lab.sh("touch /tmp/go");
+    lab.sh(
+        "(while [ -e /tmp/go ]; do dd if=/dev/vda of=/dev/null bs=1M; echo 1 > /proc/sys/vm/drop_caches; done) > /dev/null 2>&1 &",
+    );
+    let beside = at_the_device(&bench_in(&mut lab));
+    println!("{beside:?}");
+    assert!(beside.len() == 1 && beside[0].contains("are not its own"), "{beside:?}");
+}
+
+/// The document of a measurement of the laboratory's first disk, made in it.
+fn bench_in(lab: &mut LabGuest) -> Value {
+    let run = "iotax bench /dev/vda --runtime 2s --ramp-time 0s --json /tmp/result.json";
+    let (_, said) = lab.try_sh(&format!("rm -f /tmp/result.json; {run} 2>&1"));
+    serde_json::from_str(&lab.sh("cat /tmp/result.json")).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
