@@ -19,4 +19,5 @@ mod ssh;
 mod sshd;
 mod throttle;
 mod undo;
+mod until;
 mod verify;
