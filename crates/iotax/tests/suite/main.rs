@@ -20,4 +20,5 @@ mod ssh;
 mod sshd;
 mod throttle;
 mod undo;
+mod until;
 mod verify;

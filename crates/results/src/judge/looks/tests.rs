@@ -13,15 +13,12 @@ const WORKLOADS: usize = 2;
 const NOISE: f64 = 0.01;
 
 fn plan(targets: usize, margin: &str) -> Plan {
-    let mut text = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_blocks = {MAX_BLOCKS}\n");
-    for target in 0..=targets {
-        text += &format!("[[target]]\nname = \"t{target}\"\nfile = {{ dir = \"/srv\" }}\n");
-    }
+    let target = |n| format!("[[target]]\nname = \"t{n}\"\nfile = {{ dir = \"/srv\" }}\n");
     // Of an open loop only the latency is waited for: one comparison for each pair and workload.
-    for workload in 0..WORKLOADS {
-        text += &format!("[[workload]]\nname = \"w{workload}\"\nrate_iops = 100\n");
-    }
-    Plan::from_toml(&text).expect("a plan")
+    let workload = |n| format!("[[workload]]\nname = \"w{n}\"\nrate_iops = 100\n");
+    let head = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_blocks = {MAX_BLOCKS}\n");
+    let tables = (0..=targets).map(target).chain((0..WORKLOADS).map(workload)).collect::<String>();
+    Plan::from_toml(&(head + &tables)).expect("a plan")
 }
 
 /// Standard normal by the polar method.

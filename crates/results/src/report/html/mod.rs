@@ -96,13 +96,23 @@ fn is_emulated(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.emulated)
 }
 
+/// How many blocks; of a run that adds them, how many there are of how many at most.
+fn blocks(run: &Run) -> String {
+    let all = counted(run.plan.most_blocks(), "block");
+    if run.plan.until_decided.is_none() {
+        return all;
+    }
+    let there = run.measurements.iter().map(|m| m.block).max().unwrap_or_default();
+    format!("{there} of at most {all}")
+}
+
 fn head(run: &Run) -> Markup {
     html! {
         header {
             h1 { (run.plan.name) }
             p.about {
                 "iotax run " (run.id) " \u{b7} " (utc(run.started_at_ms)) " \u{b7} " (run.state) " \u{b7} "
-                (counted(run.plan.repeat, "block")) " \u{b7} seed " (run.seed)
+                (blocks(run)) " \u{b7} seed " (run.seed)
             }
             ul.legend {
                 @for target in &run.plan.targets {
