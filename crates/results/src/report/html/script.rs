@@ -32,6 +32,8 @@ pub(super) fn policy() -> String {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::HEXLOWER;
+
     use super::*;
 
     #[test]
@@ -44,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_library_is_the_one_that_its_notes_name() {
-        let sum: String = Sha256::digest(PLOTLY).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum = HEXLOWER.encode(&Sha256::digest(PLOTLY));
         assert!(include_str!("plotly/README.md").contains(&sum), "{sum}");
         assert!(PLOTLY.contains("plotly.js (cartesian - minified) v4.1.1"));
     }
