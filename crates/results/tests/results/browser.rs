@@ -57,7 +57,10 @@ fn open(browser: &Path, page: &str, fragment: &str, as_picture: bool) -> Shown {
     let mut child = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .args(["--enable-logging=stderr", "--window-size=1200,4000"])
+        .args([
+            "--enable-logging=stderr",
+            if as_picture { "--window-size=1200,4000" } else { "--window-size=1280,900" },
+        ])
         .arg(format!("--user-data-dir={}", dir.path().join("profile").display()))
         .arg(what)
         .arg(format!("file://{}{fragment}", file.display()))
@@ -129,15 +132,15 @@ fn five_hundred_measurements_are_small_and_soon_there() {
     assert_eq!(run.measurements.len(), 500);
     let page = page(&run);
     assert!(page.len() < LARGEST, "{} bytes", page.len());
-    // Other programs run here too: the best of three.
-    let ready = (0..3).map(|_| {
+    let ready = || {
         let document = open(&browser, &page, "", false).document();
         assert_eq!(attribute(&document, "data-trouble"), None);
         attribute(&document, "data-ready").expect("ready").parse::<u64>().expect("milliseconds")
-    });
-    let ready: Vec<u64> = ready.collect();
-    println!("{} bytes, ready after {ready:?} ms", page.len());
-    assert!(ready.iter().any(|ms| *ms < SOON_MS), "{ready:?} ms");
+    };
+    // Other programs may run here too: the best of a few.
+    let best = (0..6).map(|_| ready()).find(|ms| *ms < SOON_MS);
+    println!("{} bytes, ready after {best:?} ms", page.len());
+    assert!(best.is_some(), "never ready within {SOON_MS} ms");
 }
 
 #[test]
@@ -167,11 +170,12 @@ fn what_the_library_would_take_for_markup_is_text() {
     let document = open(&browser, &page(&run), "#all", false).document();
     assert_eq!(attribute(&document, "data-trouble"), None);
     assert!(!document.contains("<a href=\"javascript:") && !document.contains("<a xlink:href"));
-    // In a picture's own words.
-    let written = document.match_indices("<tspan").filter(|(at, _)| {
-        document[*at..].split("</tspan>").next().is_some_and(|text| text.contains("&lt;a href="))
+    // In the pictures' own words.
+    let in_pictures = document.match_indices("<tspan").filter(|(at, _)| {
+        let text = document[*at..].split("</tspan>").next().unwrap_or_default();
+        text.ends_with("&gt;x&lt;/a&gt;&lt;b&gt;&amp;amp;&lt;/b&gt;&lt;/script&gt;")
     });
-    assert!(written.count() > 0 || document.matches(">&lt;a href=").count() > 0);
+    assert!(in_pictures.count() >= 3, "one ladder each of three workloads");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::synthetic::{bench, ladder, large};
 fn page(run: &Run) -> String {
     let whole = html::render(run, &judge(run));
     let (page, programs) = whole.split_once("<script>").expect("programs");
-    assert_eq!(programs.matches("<script>").count(), 1, "two of them, at the end");
+    assert_eq!(programs.matches("<script>").count(), 2, "three of them, at the end");
     format!("{page}</html>")
 }
 

@@ -7,20 +7,23 @@ use sha2::{Digest, Sha256};
 /// The plotting library, as it was published.
 const PLOTLY: &str = include_str!("plotly/plotly-cartesian.min.js");
 
-/// Draws the charts.
-const REPORT: &str = include_str!("report.js");
+/// From tables to what the library draws; and when to draw what.
+const OURS: [&str; 2] = [include_str!("draw.js"), include_str!("report.js")];
 
-/// Both, at the end of the page: what can be read does not wait for them.
+/// All of them, in the order in which they need one another.
+fn all() -> impl Iterator<Item = &'static str> {
+    [PLOTLY].into_iter().chain(OURS)
+}
+
+/// At the end of the page: what can be read does not wait for them.
 pub(super) fn scripts() -> Markup {
-    html! {
-        script { (PreEscaped(PLOTLY)) }
-        script { (PreEscaped(REPORT)) }
-    }
+    html! { @for text in all() { script { (PreEscaped(text)) } } }
 }
 
 /// A content security policy under which only these scripts run and nothing is ever loaded.
 pub(super) fn policy() -> String {
-    let hashes = [PLOTLY, REPORT].map(|text| format!("'sha256-{}'", BASE64.encode(&Sha256::digest(text))));
+    let hashes: Vec<String> =
+        all().map(|text| format!("'sha256-{}'", BASE64.encode(&Sha256::digest(text)))).collect();
     format!(
         "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         hashes.join(" ")
@@ -29,11 +32,13 @@ pub(super) fn policy() -> String {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::HEXLOWER;
+
     use super::*;
 
     #[test]
     fn no_script_ends_its_own_element() {
-        for text in [PLOTLY, REPORT] {
+        for text in all() {
             assert!(!text.to_lowercase().contains("</script") && !text.contains("<!--"));
             assert!(!text.contains('\r'), "a browser would hash other bytes");
         }
@@ -41,7 +46,7 @@ mod tests {
 
     #[test]
     fn the_library_is_the_one_that_its_notes_name() {
-        let sum: String = Sha256::digest(PLOTLY).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sum = HEXLOWER.encode(&Sha256::digest(PLOTLY));
         assert!(include_str!("plotly/README.md").contains(&sum), "{sum}");
         assert!(PLOTLY.contains("plotly.js (cartesian - minified) v4.1.1"));
     }

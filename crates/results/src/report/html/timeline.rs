@@ -14,6 +14,9 @@ use crate::store::Run;
 /// Columns that say which interval it is: target, block, beginning, end.
 const WHEN: usize = 4;
 
+/// What the host did in an interval in which a target was measured.
+type Of<'a> = Box<dyn Fn(&str, &HostActivity) -> Option<f64> + 'a>;
+
 /// A figure of the host, interval by interval.
 struct Layer<'a> {
     column: String,
@@ -22,8 +25,8 @@ struct Layer<'a> {
     /// Its axis reaches at least this far.
     at_least: f64,
     height: u32,
-    /// Its mean over an interval in which a target was measured; absent if it is not known.
-    of: Box<dyn Fn(&str, &HostActivity) -> Option<f64> + 'a>,
+    /// Its mean over the interval; absent if it is not known.
+    of: Of<'a>,
 }
 
 /// The picture; without rows if there are no intervals.
@@ -112,16 +115,19 @@ fn mean(activities: &[HostActivity], figure: &dyn Fn(&HostActivity) -> Option<f6
     (ns > 0).then(|| sum / ns as f64)
 }
 
-fn layers(run: &Run) -> Vec<Layer<'_>> {
-    let share = |ns: u64, h: &HostActivity| 100.0 * ns as f64 / h.duration_ns as f64;
-    let layer = |column: &str, label: &str, unit, of| Layer {
+fn layer<'a>(column: &str, label: &str, unit: Unit, of: Of<'a>) -> Layer<'a> {
+    Layer {
         column: column.into(),
         label: label.into(),
         unit,
         at_least: if unit == Unit::Percent { 100.0 } else { 0.0 },
         height: 64,
         of,
-    };
+    }
+}
+
+fn layers(run: &Run) -> Vec<Layer<'_>> {
+    let share = |ns: u64, h: &HostActivity| 100.0 * ns as f64 / h.duration_ns as f64;
     let mut layers = vec![
         layer(
             "device_busy_percent",
