@@ -137,12 +137,9 @@ fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
     let json: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
     assert_valid(&json);
     eprintln!("{}", guest.sh("cat /tmp/said"));
-    let of = |target: &str| {
-        let all = json["comparisons"].as_array().expect("compared").iter();
-        all.clone()
-            .find(|c| c["metric"] == "latency_mean" && c["target"] == target)
-            .expect("compared")
-            .clone()
+    let of = |target: &str, metric: &str| {
+        let mut all = json["comparisons"].as_array().expect("compared").iter();
+        all.find(|c| c["metric"] == metric && c["target"] == target).expect("compared").clone()
     };
     let account = |guest: &mut LabGuest, device: &str| {
         let stat = guest.sh(&format!("cat /sys/block/{device}/stat"));

@@ -7,7 +7,7 @@ use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, Lay
 use iotax_model::units::Bytes;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::judge::{Grade, Metric};
-use iotax_results::report::{html, terminal};
+use iotax_results::report::{html, page, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 
@@ -469,7 +469,10 @@ fn every_report_says_what_is_withheld_and_what_iotax_itself_costs() {
     // Without the breaks between lines.
     let lines = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let reports = |judgement| {
-        [lines(&terminal::render(&run, judgement, 100, false)), lines(&html::render(&run, judgement))]
+        [
+            lines(&terminal::set(&page::run(&run, judgement), 100, false)),
+            lines(&html::render(&run, judgement)),
+        ]
     };
     let (before, after) = (reports(&honest), reports(&judgement));
     for (before, after) in before.iter().zip(&after) {
