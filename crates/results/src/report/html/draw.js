@@ -103,6 +103,16 @@ const Draw = (() => {
     text: plain(text), xref: "paper", yref: "paper", x: 0, y, xanchor: "left", yanchor: "bottom", showarrow: false, font: font("ink"),
   });
 
+  // The intervals of a panel's figures; unknown ones are not drawn.
+  const interval = (rows, panel, colour) => {
+    if (!panel.ends) return {};
+    const [array, arrayminus] = panel.ends.map((end) => rows.map((row) => {
+      const far = number(row[end]);
+      return far === null ? null : Math.abs(far - number(row[panel.column]));
+    })).reverse();
+    return { error_y: { type: "data", symmetric: false, array, arrayminus, color: colour, thickness: 1.2, width: 4 } };
+  };
+
   const lines = (spec, rows) => {
     const layout = base();
     const across = spec.across;
@@ -135,7 +145,7 @@ const Draw = (() => {
         const alone = blocks && own.length <= new Set(own.map((row) => row[across.block])).size;
         return {
           x, y, text, yaxis: `y${nth(index)}`, name: plain(name), mode: spec.marks || alone ? "lines+markers" : "lines",
-          line: { color: colour, width: 1.7 }, marker: { color: colour, size: 7 }, hovertemplate: "%{text}<extra></extra>",
+          ...interval(own, panel, colour), line: { color: colour, width: 1.7 }, marker: { color: colour, size: 7 }, hovertemplate: "%{text}<extra></extra>",
         };
       });
     });
