@@ -90,6 +90,8 @@ fn layers_guests_and_time_have_their_place() {
             "QEMU p99",
             "steal",
             "18.7% outside the measured windows",
+            "What each layer passed on",
+            "<td>vda in the guest</td><td class=\"left\">read</td>",
         ],
     );
     let several = [
@@ -157,6 +159,28 @@ fn every_figure_has_a_message_a_place_and_a_table() {
     // Nothing is compared, so no ladder is drawn; nobody saw threads, so nothing is told apart.
     let alone: Vec<String> = figures(&page(&bench())).into_iter().map(|(place, ..)| place).collect();
     assert_eq!(alone, ["w1-percentiles", "w1-distribution", "w1-heat", "w1-over-time"]);
+}
+
+#[test]
+fn what_cannot_be_used_or_is_not_known_is_named() {
+    let mut run = ladder(false);
+    // The device served a tenth of what the program read: a cache answered.
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw") {
+        for disk in m.host.iter_mut().flat_map(|host| host.disks.values_mut()) {
+            disk.read_bytes /= 20;
+        }
+    }
+    for m in &mut run.measurements {
+        m.outcome.tallies.read.iter_mut().for_each(|tally| {
+            let mut few = iotax_model::Histogram::new();
+            few.add_many(100_000, 500);
+            (tally.ios, tally.latency) = (500, few);
+        });
+    }
+    let page = page(&run);
+    for part in ["Not given: p99.9 of host-file (2,500 I/Os, 10,000 are needed)", "cannot be used"] {
+        assert!(page.contains(part), "{part}");
+    }
 }
 
 #[test]

@@ -130,6 +130,8 @@ pub(super) struct Panel {
     pub(super) axis: Axis,
     /// In pixels.
     pub(super) height: u32,
+    /// The columns of where intervals begin and end.
+    pub(super) ends: Option<(usize, usize)>,
 }
 
 /// What stands above a bar.
@@ -298,7 +300,7 @@ mod tests {
             plot: Plot::Lines {
                 series: 0,
                 across: Across::Words { column: 0, label: String::new() },
-                panels: vec![Panel { column: 1, axis, height: 100 }],
+                panels: vec![Panel { column: 1, axis, height: 100, ends: None }],
                 marks: true,
             },
         }

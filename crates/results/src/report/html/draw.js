@@ -68,15 +68,15 @@ const Draw = (() => {
   };
 
   // Where the seconds of blocks lie side by side.
-  const clock = (spec) => {
+  const clock = (spec, width) => {
     const start = new Map(spec.order.map((block, index) => [String(block), index * spec.pitch]));
     const place = (row, column) => start.get(row[spec.block]) + Number(row[column]);
     const [from, to] = [(row) => place(row, spec.from), (row) => place(row, spec.to)];
     const says = (row) => `block ${row[spec.block]}, ${Number(row[spec.to]).toFixed(1)} s`;
-    const step = Math.ceil(spec.order.length / 10);
+    const step = Math.ceil((spec.order.length * 66) / (width - 140));
     const shown = spec.order.filter((_, index) => index % step === 0);
     const middle = (block) => start.get(String(block)) + spec.pitch / 2.1;
-    const named = { tickvals: shown.map(middle), ticktext: shown.map((block) => `block ${block}`), showgrid: false };
+    const named = { tickvals: shown.map(middle), ticktext: shown.map((block) => `block ${block}`), showgrid: false, tickangle: 0 };
     const ticks = spec.order.length > 1 ? named : { ticksuffix: " s", nticks: 8 };
     const notches = spec.order.slice(1, 60).map((block) => {
       const x = start.get(String(block)) - spec.pitch * 0.024;
@@ -103,10 +103,20 @@ const Draw = (() => {
     text: plain(text), xref: "paper", yref: "paper", x: 0, y, xanchor: "left", yanchor: "bottom", showarrow: false, font: font("ink"),
   });
 
-  const lines = (spec, rows) => {
+  // The intervals of a panel's figures; unknown ones are not drawn.
+  const interval = (rows, panel, colour) => {
+    if (!panel.ends) return {};
+    const [array, arrayminus] = panel.ends.map((end) => rows.map((row) => {
+      const far = number(row[end]);
+      return far === null ? null : Math.abs(far - number(row[panel.column]));
+    })).reverse();
+    return { error_y: { type: "data", symmetric: false, array, arrayminus, color: colour, thickness: 1.2, width: 4 } };
+  };
+
+  const lines = (spec, rows, width) => {
     const layout = base();
     const across = spec.across;
-    const blocks = across.kind === "blocks" ? clock(across) : null;
+    const blocks = across.kind === "blocks" ? clock(across, width) : null;
     const at = {
       blocks: (row) => (blocks.from(row) + blocks.to(row)) / 2, figures: (row) => number(row[across.column]), words: (row) => row[across.column],
     }[across.kind];
@@ -135,7 +145,7 @@ const Draw = (() => {
         const alone = blocks && own.length <= new Set(own.map((row) => row[across.block])).size;
         return {
           x, y, text, yaxis: `y${nth(index)}`, name: plain(name), mode: spec.marks || alone ? "lines+markers" : "lines",
-          line: { color: colour, width: 1.7 }, marker: { color: colour, size: 7 }, hovertemplate: "%{text}<extra></extra>",
+          ...interval(own, panel, colour), line: { color: colour, width: 1.7 }, marker: { color: colour, size: 7 }, hovertemplate: "%{text}<extra></extra>",
         };
       });
     });
@@ -203,9 +213,9 @@ const Draw = (() => {
     return { traces, layout };
   };
 
-  const heat = (spec, rows) => {
+  const heat = (spec, rows, width) => {
     const layout = base();
-    const blocks = clock(spec.across);
+    const blocks = clock(spec.across, width);
     const logs = spec.edges.map(Math.log10);
     const counted = (row, bin) => number(row[spec.first + bin]);
     const all = rows.flatMap((row) => known(row.slice(spec.first).map(number)));

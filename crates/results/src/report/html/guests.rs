@@ -102,7 +102,7 @@ fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
         plot: Plot::Lines {
             series: 0,
             across: Across::Words { column: 1, label: "guests at once".into() },
-            panels: vec![Panel { column: 2, axis: logarithmic(""), height: 200 }],
+            panels: vec![Panel { column: 2, axis: logarithmic(""), height: 200, ends: None }],
             marks: true,
         },
     }

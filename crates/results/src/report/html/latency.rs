@@ -6,11 +6,9 @@ use iotax_model::units::human;
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
 use super::colours;
 use crate::judge::Summary;
+use crate::judge::percentile::{Value, name, needed};
+use crate::report::figure::{grouped, listed};
 use crate::store::Run;
-
-/// The percentiles of the picture.
-const SHOWN: [(f64, &str); 6] =
-    [(0.5, "p50"), (0.9, "p90"), (0.95, "p95"), (0.99, "p99"), (0.999, "p99.9"), (0.9999, "p99.99")];
 
 /// The distribution has a point at least so often, as a share of all I/Os.
 const STEP: f64 = 0.02;
@@ -25,40 +23,70 @@ pub(super) fn logarithmic(label: &str) -> Axis {
 
 /// The picture of the percentiles; without rows if none is known.
 pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
-    let known = |s: &Summary| {
-        SHOWN
-            .into_iter()
-            .filter_map(|(q, name)| Some((name, s.percentile(q).filter(|ns| *ns > 0.0)?)))
-            .collect()
+    let known = |s: &Summary| -> Vec<(String, Value)> {
+        let values = s.percentiles.iter().filter_map(|p| Some((name(p.q), p.value.filter(|v| v.ns > 0.0)?)));
+        values.collect()
     };
-    let all: Vec<(&str, Vec<(&str, f64)>)> =
+    let all: Vec<(&str, Vec<(String, Value)>)> =
         summaries.iter().map(|s| (s.target.as_str(), known(s))).collect();
-    let words = |(target, found): &(&str, Vec<(&str, f64)>)| {
+    let words = |(target, found): &(&str, Vec<(String, Value)>)| {
         let found: Vec<String> =
-            found.iter().map(|(name, ns)| format!("{name} {}", human::time(*ns))).collect();
+            found.iter().map(|(name, value)| format!("{name} {}", human::time(value.ns))).collect();
         format!("{target}: {}", found.join(", "))
+    };
+    let row = |target: &str, name: &str, value: &Value| {
+        let blocks = value.over_blocks;
+        vec![
+            target.into(),
+            name.into(),
+            (value.ns / 1e3).into(),
+            blocks.map(|ends| ends.low / 1e3).into(),
+            blocks.map(|ends| ends.high / 1e3).into(),
+            (value.of_ios.low / 1e3).into(),
+            (value.of_ios.high / 1e3).into(),
+        ]
     };
     let rows: Vec<_> = all
         .iter()
-        .flat_map(|(target, found)| {
-            found.iter().map(|(name, ns)| vec![(*target).into(), (*name).into(), (ns / 1e3).into()])
-        })
+        .flat_map(|(target, found)| found.iter().map(|(name, value)| row(target, name, value)))
         .collect();
+    let columns = [
+        "target",
+        "percentile",
+        "latency_us",
+        "blocks_low_us",
+        "blocks_high_us",
+        "ios_low_us",
+        "ios_high_us",
+    ];
     Chart {
         key: "percentiles".into(),
         title: "Latency by percentile".into(),
-        note: "all blocks together, logarithmic".into(),
+        note: "all blocks together, logarithmic, with 95% intervals over the blocks".into(),
         message: all.iter().map(words).collect::<Vec<_>>().join("; "),
-        columns: ["target", "percentile", "latency_us"].map(Into::into).into(),
+        columns: columns.map(Into::into).into(),
         colours: colours(run, &rows),
         rows,
         plot: Plot::Lines {
             series: 0,
             across: Across::Words { column: 1, label: String::new() },
-            panels: vec![Panel { column: 2, axis: logarithmic(""), height: 230 }],
+            panels: vec![Panel { column: 2, axis: logarithmic(""), height: 230, ends: Some((3, 4)) }],
             marks: true,
         },
     }
+}
+
+/// Names the percentiles that too few I/Os stand behind; absent if all are there.
+pub(super) fn not_given(summaries: &[&Summary]) -> Option<String> {
+    let missing: Vec<String> = summaries
+        .iter()
+        .flat_map(|s| s.percentiles.iter().filter(|p| p.value.is_none() && p.ios > 0).map(move |p| (s, p)))
+        .map(|(s, p)| {
+            let (ios, needed) = (grouped(p.ios), grouped(needed(p.q)));
+            format!("{} of {} ({ios} I/Os, {needed} are needed)", name(p.q), s.target)
+        })
+        .collect();
+    (!missing.is_empty()).then(|| format!("Not given: {}.", listed(&missing)))
 }
 
 /// The picture of the distribution; without rows if nothing was measured.
@@ -87,7 +115,7 @@ pub(super) fn distribution(run: &Run, summaries: &[&Summary]) -> Chart {
         plot: Plot::Lines {
             series: 0,
             across: Across::Figures { column: 1, axis: logarithmic("") },
-            panels: vec![Panel { column: 2, axis: shares, height: 230 }],
+            panels: vec![Panel { column: 2, axis: shares, height: 230, ends: None }],
             marks: false,
         },
     }

@@ -7,6 +7,7 @@ mod guests;
 mod heat;
 mod latency;
 mod layers;
+mod passed;
 mod script;
 mod taxes;
 mod timeline;
@@ -23,6 +24,7 @@ use super::figure::counted;
 use super::remarks::{engine, notes, remarks};
 use super::{plan_toml, utc};
 use crate::judge::Judgement;
+use crate::judge::grade::Grade;
 use crate::store::Run;
 
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
@@ -171,6 +173,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                     }
                 }
                 @for note in &noted { li { (note) } }
+                @if let Some(trust) = trust(judgement) { li { (trust) } }
                 @if found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
                     li { "Clean: the checks of caches, clocks, the load generator, steadiness and errors found nothing." }
                 }
@@ -178,6 +181,16 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
             }
         }
     }
+}
+
+/// How many measurements have which grade; absent if all are clean.
+fn trust(judgement: &Judgement) -> Option<String> {
+    let of = |grade: Grade| judgement.grades.iter().filter(|found| **found == grade).count() as u64;
+    let (clean, remarks, unusable) = (of(Grade::Clean), of(Grade::Remarks), of(Grade::Unusable));
+    let all = counted(judgement.grades.len() as u64, "measurement");
+    (remarks + unusable > 0).then(|| {
+        format!("Of {all} {clean} are clean, {remarks} are to be read with the remarks, {unusable} cannot be used.")
+    })
 }
 
 fn targets(run: &Run) -> Markup {

@@ -112,7 +112,8 @@ pub(super) fn tax_in_words(cost: &Tax) -> Markup {
 pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
     let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
     html! {
-        b class=(c.verdict.word()) title=[c.withheld.as_deref()] { (c.word()) }
+        b class=(c.verdict.word()) { (c.word()) }
+        @if let Some(reason) = &c.withheld { span.range { " (" (reason) ")" } }
         @match (c.verdict, more) {
             (Verdict::Same, _) => span.range { " (" (margin(run)) ")" },
             (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more block")) ")" },

@@ -35,14 +35,14 @@ pub(super) fn timeline(run: &Run, clock: &Clock<'_>) -> Chart {
     let mut rows = rows(clock, &layers);
     let io = Axis { label: "I/Os per second".into(), unit: Unit::Count, log: false, at_least: 0.0 };
     let mut columns: Vec<String> = ["target", "block", "from_s", "to_s", "ios_per_s"].map(Into::into).into();
-    let mut panels = vec![Panel { column: WHEN, axis: io, height: 140 }];
+    let mut panels = vec![Panel { column: WHEN, axis: io, height: 140, ends: None }];
     let mut known = vec![true; WHEN + 1];
     for (index, layer) in layers.into_iter().enumerate() {
         // What nobody knows has no panel.
         known.push(rows.iter().any(|row| row[WHEN + 1 + index] != Cell::Unknown));
         if known.last() == Some(&true) {
             let axis = Axis { label: layer.label, unit: layer.unit, log: false, at_least: layer.at_least };
-            panels.push(Panel { column: columns.len(), axis, height: layer.height });
+            panels.push(Panel { column: columns.len(), axis, height: layer.height, ends: None });
             columns.push(layer.column);
         }
     }

@@ -5,9 +5,10 @@ use iotax_model::record::Measurement;
 use maud::{Markup, html};
 
 use super::clock::Clock;
-use super::{guests, heat, latency, place, timeline, within};
+use super::{guests, heat, latency, passed, place, timeline, within};
 use crate::judge::{Judgement, Summary};
 use crate::report::figure::title;
+use crate::report::page::certainty::over_the_run;
 use crate::store::Run;
 
 /// Intervals that the pictures over time of all workloads have together: more would be most of the file, and no eye
@@ -26,6 +27,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
         || -> Vec<&Measurement> { run.measurements.iter().filter(|m| m.workload == workload.name).collect() };
     let here = place(run, &workload.name);
     let clock = |most: usize| Clock::new(measurements(), &targets, most / run.plan.workloads.len().max(1));
+    let moved = over_the_run(judgement, &workload.name, run.plan.margin.share(), targets.len() > 1);
     html! {
         @if !summaries.is_empty() {
             section id=(format!("w{}", here.number)) {
@@ -34,8 +36,11 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                     (latency::percentiles(run, &summaries).figure(here))
                     (latency::distribution(run, &summaries).figure(here))
                 }
+                @if let Some(missing) = latency::not_given(&summaries) { p.note { (missing) } }
                 (guests::several(run, judgement, here))
                 (within::within(judgement, here))
+                (passed::passed(run, judgement, &workload.name))
+                @if let Some(moved) = moved { p.note { (moved) } }
                 @if let Some(map) = heat::heat(run, &clock(COLUMNS)) { (map.figure(here)) }
                 (timeline::timeline(run, &clock(INTERVALS)).figure(here))
             }

@@ -20,7 +20,7 @@ pub(super) fn left_out(rows: &[(&str, &Tally)], quantiles: &[f64]) -> Option<Str
 }
 
 /// What moved a workload's figures over the run, if it is more than the margin and not chance.
-pub(super) fn over_the_run(
+pub(in crate::report) fn over_the_run(
     judgement: &Judgement,
     workload: &str,
     margin: f64,

@@ -1,6 +1,6 @@
 //! What people read, before it is set for a terminal or a ticket: headings, tables and sentences.
 
-mod certainty;
+pub(super) mod certainty;
 mod compared;
 mod guests;
 mod history;
