@@ -6,7 +6,7 @@ use iotax_results::stats::{ALPHA, MARGIN};
 use crate::page;
 use crate::simulate::{Design, Model, Noise, compared, percent, seeded, standard_error};
 
-const RUNS: u32 = 2_000;
+const RUNS: u32 = 1_500;
 
 const NOISES: [(&str, Noise); 3] = [
     ("lognormal", Noise::Normal),

@@ -11,6 +11,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// What random numbers are drawn from.
 pub(crate) type Random = Xoshiro256PlusPlus;
 
+/// By block, target and workload.
+pub(crate) type ByCell<T> = Vec<Vec<Vec<T>>>;
+
 pub(crate) fn seeded(seed: u64) -> Random {
     Random::seed_from_u64(seed)
 }
@@ -88,13 +91,7 @@ impl Design {
     }
 
     /// The logarithms of a whole run's figures: by block, target and workload. `effects` are the targets' logarithms.
-    pub(crate) fn run(
-        &self,
-        model: Model,
-        effects: &[f64],
-        blocks: u32,
-        random: &mut Random,
-    ) -> Vec<Vec<Vec<f64>>> {
+    pub(crate) fn run(&self, model: Model, effects: &[f64], blocks: u32, random: &mut Random) -> ByCell<f64> {
         self.run_in_order(model, effects, blocks, random).0
     }
 
@@ -105,7 +102,7 @@ impl Design {
         effects: &[f64],
         blocks: u32,
         random: &mut Random,
-    ) -> (Vec<Vec<Vec<f64>>>, Vec<Vec<Vec<u32>>>) {
+    ) -> (ByCell<f64>, ByCell<u32>) {
         let seed = random.random();
         let mut order = 0;
         let last = f64::from(blocks) * (self.targets * self.workloads) as f64 - 1.0;
