@@ -125,7 +125,7 @@ fn runs_are_compared_gated_and_told_again() {
     assert_eq!(history["tracks"][0]["points"].as_array().map(Vec::len), Some(2));
     assert!(history["tracks"][0]["points"][1]["against_first"]["verdict"].is_string());
     let both = lab.run(&["report", "1", "2", "--csv", "sheets"]);
-    assert!(succeeded(&both).contains("against first"));
+    assert!(succeeded(&both).contains("vs first"));
     for name in ["measurements", "comparisons", "cells", "samples", "disks", "history"] {
         assert!(lab.path(&format!("sheets/{name}.csv")).is_file(), "{name}");
     }

@@ -114,7 +114,7 @@ fn two_targets_of_one_run_are_compared_within_blocks_as_the_report_does() {
         .expect("two");
     assert!(compared.paired && compared.machines.is_empty());
     assert_eq!(compared.targets[0].matched, Matched::Asked);
-    assert!(compared.targets[0].differences.iter().any(|d| d.what == "guest.cache" && d.a.is_none()));
+    assert!(compared.targets[0].differences.iter().any(|d| d.what == "guest" && d.a.is_none()));
     let judgement: Judgement = judge(&run);
     for (w, workload) in run.plan.workloads.iter().enumerate() {
         let theirs = judgement.comparison(&workload.name, "vm-raw", Metric::LatencyMean).expect("judged");

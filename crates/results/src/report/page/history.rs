@@ -23,9 +23,9 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
             "blocks",
             "mean latency",
             "IOPS",
-            "against first",
+            "vs first",
             "",
-            "against previous",
+            "vs previous",
             "",
         ]);
         grid.head[5].is_figure = false;
