@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod cli;
+mod compare;
 mod device;
 mod disk;
 mod fallback;

@@ -25,6 +25,14 @@ pub struct Subject {
     pub record: Option<TargetRecord>,
 }
 
+impl Subject {
+    /// Whether its CPU was emulated.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.emulated)
+    }
+}
+
 /// What one measurement comes to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figures {

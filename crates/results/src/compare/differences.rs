@@ -79,12 +79,31 @@ pub fn targets(a: &Subject, b: &Subject) -> Vec<Difference> {
     found
 }
 
-/// Keys with other values, or that only one side has.
+/// Keys with other values, or that only one side has; a table that only one side has is one difference.
 fn settings(a: &Settings, b: &Settings) -> Vec<Difference> {
+    let (a, b) = (gathered(a, b), gathered(b, a));
     let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     keys.into_iter()
         .filter_map(|key| Difference::between(key.clone(), a.get(key).cloned(), b.get(key).cloned()))
         .collect()
+}
+
+/// The settings, each table that the other side lacks as one: `guest` with `aio=io_uring bus=virtio-blk ...`.
+fn gathered(settings: &Settings, other: &Settings) -> Settings {
+    let mut found = Settings::new();
+    for (key, value) in settings {
+        match key.split_once('.') {
+            Some((table, rest)) if !other.keys().any(|k| k.split('.').next() == Some(table)) => {
+                let all: &mut String = found.entry(table.to_owned()).or_default();
+                let apart = if all.is_empty() { "" } else { " " };
+                *all = format!("{all}{apart}{rest}={value}");
+            }
+            _ => {
+                found.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    found
 }
 
 /// Layers of one kind are held against one another in their order.
@@ -184,6 +203,18 @@ mod tests {
         assert_eq!(named(&machines(&one, &slow)), ["engine's CPU per I/O: 20.0 ns | 40.0 ns"]);
         let unknown = Environment { floor_ns_per_io: None, ..one.clone() };
         assert_eq!(named(&machines(&one, &unknown)), ["engine's CPU per I/O: 20.0 ns | -"]);
+    }
+
+    #[test]
+    fn a_table_that_one_side_lacks_is_one_difference() {
+        let of = |pairs: &[(&str, &str)]| -> Settings {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let host = of(&[("file.dir", "/srv")]);
+        let guest = of(&[("file.dir", "/srv"), ("guest.bus", "nvme"), ("guest.vcpus", "2")]);
+        assert_eq!(named(&settings(&host, &guest)), ["guest: - | bus=nvme vcpus=2"]);
+        let other = of(&[("file.dir", "/srv"), ("guest.bus", "nvme"), ("guest.iothread", "true")]);
+        assert_eq!(named(&settings(&guest, &other)), ["guest.iothread: - | true", "guest.vcpus: 2 | -"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A cell over several runs.
 
-use super::account::Account;
+use super::account::{Account, Subject};
 use super::{Cell, Compared, Question, Side, Which, compare};
 use crate::judge::Metric;
 use crate::stats::paired::{Differences, Interval};
@@ -12,6 +12,8 @@ use crate::stats::{ALPHA, Estimate};
 pub struct Point {
     /// Index of the run.
     pub run: usize,
+    /// Whether the target's CPU was emulated.
+    pub emulated: bool,
     /// Blocks that it rests on.
     pub blocks: u32,
     /// Geometric mean over the blocks.
@@ -146,6 +148,7 @@ impl Followed {
             let sample = place.sample(metric, accounts)?;
             Some(Point {
                 run: place.run,
+                emulated: accounts[place.run].subject(&place.target).is_some_and(Subject::is_emulated),
                 blocks: u32::try_from(sample.n()).unwrap_or(u32::MAX),
                 mean: sample.mean().exp(),
                 band: sample.interval(ALPHA).map(|i| i.map(f64::exp)),

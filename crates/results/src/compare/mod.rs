@@ -64,6 +64,15 @@ pub struct Side<'a> {
     pub target: Option<&'a str>,
 }
 
+impl Side<'_> {
+    /// How it is called in headings: `run 12`, `run 12:vm-raw`.
+    #[must_use]
+    pub fn called(&self) -> String {
+        let label = &self.account.label;
+        self.target.map_or_else(|| label.clone(), |target| format!("{label}:{target}"))
+    }
+}
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -130,9 +139,22 @@ pub struct TargetPair {
     pub matched: Matched,
     /// What differs between them.
     pub differences: Vec<Difference>,
+    /// Whether A's and B's CPUs were emulated.
+    pub emulated: (bool, bool),
 }
 
 impl TargetPair {
+    /// What must be said of it wherever its figures stand: `emulated`, `A emulated`; absent if neither was.
+    #[must_use]
+    pub const fn label(&self) -> Option<&'static str> {
+        match self.emulated {
+            (false, false) => None,
+            (true, true) => Some("emulated"),
+            (true, false) => Some("A emulated"),
+            (false, true) => Some("B emulated"),
+        }
+    }
+
     /// `vm-raw`, or `vm-raw / vm-old` if they have two names.
     #[must_use]
     pub fn name(&self) -> String {
@@ -213,9 +235,9 @@ pub struct GateResult {
 /// Everything that can be said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// How A is called in sentences: `run 12`, `run 12:vm-raw`.
+    /// How A's run is called in sentences: `run 12`, `before.json`.
     pub a: String,
-    /// How B is.
+    /// How B's is.
     pub b: String,
     /// The side that the other is compared with.
     pub baseline: Which,
@@ -284,6 +306,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
             b: other.name.clone(),
             matched,
             differences: differences::targets(one, other),
+            emulated: (one.is_emulated(), other.is_emulated()),
         })
         .collect();
     let workloads: Vec<WorkloadPair> = same
@@ -322,8 +345,8 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     let gates = question.gates.iter().map(|gate| judged(gate, &cases)).collect();
     decide_all(&mut cases, question.margin);
     let mut compared = Compared {
-        a: called(a),
-        b: called(b),
+        a: a.account.label.clone(),
+        b: b.account.label.clone(),
         baseline: question.baseline,
         paired,
         margin: question.margin,
@@ -338,13 +361,6 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     };
     compared.conclusions = words::conclusions(&compared);
     Ok(compared)
-}
-
-fn called(side: &Side<'_>) -> String {
-    match side.target {
-        Some(target) => format!("{}:{target}", side.account.label),
-        None => side.account.label.clone(),
-    }
 }
 
 /// A cell that one side planned and never measured.
@@ -443,7 +459,7 @@ impl Case {
             ratio,
             interval: None,
             confidence: None,
-            interval_95: sample.interval(ALPHA).map(|i| i.map(f64::exp)),
+            interval_95: sample.interval(ALPHA).and_then(as_ratios),
             verdict: Verdict::Undecided,
             blocks: (count(a.len()), count(b.len())),
             needed_blocks: None,
@@ -455,12 +471,17 @@ impl Case {
 
     fn decide(&mut self, decision: &Decision) {
         let cell = &mut self.cell;
-        cell.interval = decision.interval.map(|i| i.map(f64::exp));
-        cell.confidence = decision.alpha.map(|alpha| 1.0 - alpha);
+        cell.interval = decision.interval.and_then(as_ratios);
+        cell.confidence = decision.alpha.filter(|_| cell.interval.is_some()).map(|alpha| 1.0 - alpha);
         cell.verdict = decision.verdict;
         cell.needed_blocks = decision.needed_blocks;
         cell.tax = cell.tax.map(|_| Tax::of(self.base, cell.ratio, cell.interval));
     }
+}
+
+/// Absent where two blocks so far apart leave a degree of freedom or less that the upper end is no number.
+fn as_ratios(logs: Interval) -> Option<Interval> {
+    Some(logs.map(f64::exp)).filter(|ratios| ratios.high.is_finite())
 }
 
 fn geometric_mean(values: &[f64]) -> f64 {
@@ -498,7 +519,7 @@ fn judged(gate: &Gate, cases: &[Case]) -> GateResult {
     let decided = family(cases, gate.metric, gate.threshold);
     for i in (0..cases.len()).filter(of_metric) {
         let decision = decided.iter().find(|(member, _)| *member == i).map(|(_, decision)| decision);
-        let interval = decision.and_then(|d| d.interval).map(|interval| interval.map(f64::exp));
+        let interval = decision.and_then(|d| d.interval).and_then(as_ratios);
         let Some(interval) = interval else {
             result.open.push(i);
             continue;

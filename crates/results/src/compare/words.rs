@@ -38,12 +38,12 @@ fn head(compared: &Compared, target: usize) -> String {
         Which::A => ((&pair.b, &compared.b), (&pair.a, &compared.a)),
         Which::B => ((&pair.a, &compared.a), (&pair.b, &compared.b)),
     };
-    let run = |called: &str| called.split_once(':').map_or(called.to_owned(), |(run, _)| run.to_owned());
-    match (compared.paired, over.0 == under.0) {
+    let said = match (compared.paired, over.0 == under.0) {
         (true, _) => format!("{} against {}", over.0, under.0),
-        (false, true) => format!("{} in {} against {}", over.0, run(over.1), run(under.1)),
-        (false, false) => format!("{} in {} against {} in {}", over.0, run(over.1), under.0, run(under.1)),
-    }
+        (false, true) => format!("{} in {} against {}", over.0, over.1, under.1),
+        (false, false) => format!("{} in {} against {} in {}", over.0, over.1, under.0, under.1),
+    };
+    pair.label().map_or(said.clone(), |label| format!("{said} ({label})"))
 }
 
 fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) -> Option<String> {

@@ -46,6 +46,7 @@ const MEASUREMENTS: &[&str] = &[
     "sync_ios",
     "errors",
     "ioengine",
+    "emulated",
     "grade",
     "warnings",
 ];
@@ -72,6 +73,7 @@ const COMPARISONS: &[&str] = &[
     "blocks",
     "needed_blocks",
     "withheld",
+    "emulated",
 ];
 
 /// One row per target and workload, over all blocks.
@@ -89,6 +91,7 @@ const CELLS: &[&str] = &[
     "latency_p99_9_ns",
     "latency_max_ns",
     "host_cpu_ns_per_io",
+    "emulated",
 ];
 
 /// One row per interval of a measurement.
@@ -134,6 +137,7 @@ const HISTORY: &[&str] = &[
     "metric",
     "run",
     "started_at",
+    "emulated",
     "blocks",
     "mean",
     "low_95",
@@ -175,6 +179,7 @@ pub fn history(accounts: &[Account], history: &History) -> Sheet {
                 track.metric.word().to_owned(),
                 account.id.to_string(),
                 account.started_at.clone(),
+                point.emulated.to_string(),
                 point.blocks.to_string(),
                 point.mean.to_string(),
                 low(point.band),
@@ -228,6 +233,11 @@ fn place(run: &Run, m: &Measurement) -> Row {
     vec![run.id.to_string(), m.target.clone(), m.workload.clone(), m.block.to_string()]
 }
 
+/// Whether the target's CPU was emulated: its figures are then those of emulation. Empty if the target was never built.
+fn emulated(run: &Run, target: &str) -> String {
+    known(run.targets.iter().find(|record| record.name == target).map(|record| record.emulated))
+}
+
 fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
     let row = |(i, m): (usize, &Measurement)| {
         let figures = metrics(m);
@@ -241,6 +251,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
         row.extend([
             m.outcome.errors.iter().map(|error| error.count).sum::<u64>().to_string(),
             known(m.outcome.ioengine.map(IoEngine::word)),
+            emulated(run, &m.target),
             known(judgement.grades.get(i).map(|grade| grade.word())),
             kinds(m, judgement).join(" "),
         ]);
@@ -273,6 +284,7 @@ fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
             c.blocks.to_string(),
             known(c.needed_blocks),
             known(c.withheld.as_ref()),
+            emulated(run, &c.target),
         ]
     };
     let steps = judgement.steps.iter().map(|c| row(known(judgement.edge(c).map(|edge| &edge.name)), c));
@@ -291,7 +303,7 @@ fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
             known(s.latency.mean()),
         ];
         row.extend([0.5, 0.9, 0.99, 0.999].map(|q| known(s.percentile(q))));
-        row.extend([known(s.latency.max()), known(s.host_cpu_per_io)]);
+        row.extend([known(s.latency.max()), known(s.host_cpu_per_io), emulated(run, &s.target)]);
         row
     };
     judgement.summaries.iter().map(row).collect()

@@ -3,11 +3,13 @@
 use iotax_model::Nanos;
 use iotax_model::units::Bytes;
 use iotax_results::compare::{
-    Account, Compared, Difference, Direction, Gate, Matched, Question, Side, Which, compare,
+    Account, Compared, Difference, Direction, Gate, Matched, Question, Side, Which, compare, history,
 };
+use iotax_results::exchange::csv;
 use iotax_results::exchange::json::comparison;
 use iotax_results::exchange::json::{document, read};
 use iotax_results::judge::Metric;
+use iotax_results::report::{markdown, page, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Judgement, Run, judge};
 use serde_json::Value;
@@ -112,7 +114,7 @@ fn two_targets_of_one_run_are_compared_within_blocks_as_the_report_does() {
         .expect("two");
     assert!(compared.paired && compared.machines.is_empty());
     assert_eq!(compared.targets[0].matched, Matched::Asked);
-    assert!(compared.targets[0].differences.iter().any(|d| d.what == "guest.cache" && d.a.is_none()));
+    assert!(compared.targets[0].differences.iter().any(|d| d.what == "guest" && d.a.is_none()));
     let judgement: Judgement = judge(&run);
     for (w, workload) in run.plan.workloads.iter().enumerate() {
         let theirs = judgement.comparison(&workload.name, "vm-raw", Metric::LatencyMean).expect("judged");
@@ -406,4 +408,127 @@ fn the_document_holds_to_its_schema() {
             cells.iter().all(|c| question.metrics.iter().any(|m| c["metric"] == m.word()))
         }));
     }
+}
+
+fn text_of(a: &Run, b: &Run, question: &Question) -> String {
+    let (a, b) = (account(a), account(b));
+    let (a, b) = (side(&a, None), side(&b, None));
+    let compared = compare(&a, &b, question).expect("comparable");
+    let text = terminal::set(&page::compared(&a, &b, &compared, &page::SHOWN), 80, false);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    text
+}
+
+#[test]
+fn two_runs_as_people_read_them() {
+    let mut b = later(1.1, 0.004, 5);
+    b.environment.kernel = Some("6.19.1".into());
+    b.plan.targets[1].guest.as_mut().expect("a guest").vcpus = 2;
+    b.measurements.retain(|m| m.target != "vm-raw" || m.workload != WORKLOADS[1]);
+    let question = Question { gates: gates("slower > 5%, iops different > 10%"), ..question() };
+    insta::assert_snapshot!(text_of(&earlier(), &b, &question));
+}
+
+#[test]
+fn noise_as_people_read_it() {
+    insta::assert_snapshot!(text_of(&earlier(), &later(1.05, 0.08, 4), &question()));
+}
+
+#[test]
+fn two_targets_as_people_read_them() {
+    let account = account(&ladder(true));
+    let (a, b) = (side(&account, Some("host-file")), side(&account, Some("vm-raw")));
+    let compared = compare(&a, &b, &question()).expect("two");
+    let page = page::compared(&a, &b, &compared, &page::SHOWN);
+    insta::assert_snapshot!(terminal::set(&page, 80, false));
+}
+
+#[test]
+fn a_ticket_of_two_runs() {
+    let (a, b) = (account(&earlier()), account(&later(1.1, 0.004, 5)));
+    let (a, b) = (side(&a, None), side(&b, None));
+    let compared = compare(&a, &b, &question()).expect("comparable");
+    insta::assert_snapshot!(markdown::set(&page::compared(&a, &b, &compared, &page::SHOWN)));
+}
+
+fn three() -> Vec<Account> {
+    let mut third = later(1.3, 0.004, 3);
+    third.id = 19;
+    third.seed = 6;
+    third.environment.qemu = Some("11.0.0".into());
+    // A name that the first two do not have, for what they have.
+    third.plan.targets[1].name = "guest".into();
+    third.targets[1].name = "guest".into();
+    third.measurements.iter_mut().filter(|m| m.target == "vm-raw").for_each(|m| m.target = "guest".into());
+    [earlier(), later(1.1, 0.004, 5), third].iter().map(account).collect()
+}
+
+#[test]
+fn a_cell_is_followed_through_runs() {
+    let accounts = three();
+    let history = history(&accounts, 0.02);
+    let track = history.tracks.iter().find(|t| t.target == "vm-raw" && t.metric == Metric::LatencyMean);
+    let track = track.expect("followed");
+    assert_eq!(track.points.iter().map(|p| (p.run, p.blocks)).collect::<Vec<_>>(), [(0, 5), (1, 5), (2, 3)]);
+    let [first, second, third] = track.points.as_slice() else { panic!("{track:?}") };
+    assert!(first.since_first.is_none() && first.since_previous.is_none());
+    assert!(first.band.is_some_and(|band| band.low < first.mean && first.mean < band.high));
+    assert_eq!(second.since_first, second.since_previous);
+    let (since_first, since_previous) = (third.since_first.as_ref(), third.since_previous.as_ref());
+    let (since_first, since_previous) = (since_first.expect("compared"), since_previous.expect("compared"));
+    assert!((since_first.ratio - 1.3).abs() < 0.02 && since_first.verdict == Verdict::Slower);
+    assert!((since_previous.ratio - 1.3 / 1.1).abs() < 0.02 && since_previous.verdict == Verdict::Slower);
+    assert_eq!(history.tracks.len(), 4 * 8, "no cell is followed twice");
+    insta::assert_snapshot!(terminal::set(&page::history(&accounts, &history), 80, false));
+
+    let schema: Value =
+        serde_json::from_str(include_str!("../../schema/iotax-history-1.schema.json")).expect("JSON");
+    let schema = jsonschema::validator_for(&schema).expect("a JSON Schema");
+    let document = iotax_results::exchange::json::history::document(&accounts, &history);
+    let errors: Vec<String> = schema.iter_errors(&document).map(|e| e.to_string()).collect();
+    assert_eq!(errors, Vec::<String>::new());
+
+    let sheet = csv::history(&accounts, &history);
+    assert_eq!(sheet.text.lines().count(), 1 + 3 * 4 * 8);
+    assert!(sheet.text.contains("\nvm-raw,randread-4k-qd1,latency_mean,19,"), "{}", sheet.text);
+}
+
+#[test]
+fn runs_with_nothing_in_common_have_a_history_each() {
+    let strangers = run(&[("x", HOST), ("z", HOST)], &["randwrite-4k-qd32"], 3, false);
+    let accounts = [account(&earlier()), Account { seed: 1, ..account(&strangers) }];
+    let history = history(&accounts, 0.02);
+    assert_eq!(history.neighbours, [None]);
+    assert!(history.tracks.iter().all(|track| track.points.len() == 1));
+    let text = terminal::set(&page::history(&accounts, &history), 80, false);
+    assert!(text.contains("has no cell in common with"), "{text}");
+}
+
+#[test]
+fn sheets_have_one_header_and_nothing_where_nothing_is_known() {
+    let mut bare = earlier();
+    bare.measurements[0].host = None;
+    bare.measurements[0].outcome.tallies.read = None;
+    let judgement = judge(&bare);
+    let measured = bare.measurements.len();
+    let sheets = csv::sheets(&[(bare, judgement)]);
+    for sheet in &sheets {
+        let mut lines = sheet.text.lines();
+        assert_eq!(lines.next(), Some(sheet.header.as_str()), "{}", sheet.name);
+        let fields = sheet.header.split(',').count();
+        assert!(lines.clone().count() > 0, "{}", sheet.name);
+        // No name here holds a comma.
+        if sheet.name != "comparisons.csv" {
+            assert!(lines.all(|line| line.split(',').count() == fields), "{}", sheet.name);
+        }
+        assert!(!sheet.text.contains("NaN") && !sheet.text.contains("inf"), "{}", sheet.name);
+    }
+    let measurements = &sheets[0];
+    assert_eq!((measurements.name, measurements.text.lines().count()), ("measurements.csv", 1 + measured));
+    let row: Vec<&str> = measurements.text.lines().nth(1).expect("a row").split(',').collect();
+    let column = |name: &str| measurements.header.split(',').position(|known| known == name).expect(name);
+    for unknown in ["latency_mean_ns", "host_cpu_ns_per_io", "read_ios", "ioengine"] {
+        assert_eq!(row[column(unknown)], "", "{unknown}");
+    }
+    assert_eq!((row[column("target")], row[column("duration_s")]), ("host-file", "6"));
 }

@@ -1,7 +1,7 @@
 //! What people read in a terminal.
 
-use iotax_results::report::page;
 use iotax_results::report::terminal::set;
+use iotax_results::report::{markdown, page};
 use iotax_results::{Run, judge};
 
 use crate::observed::{both_ladders, crowd};
@@ -149,4 +149,9 @@ fn colour_is_on_verdicts_alone() {
     let text = set(&page::run(&run, &judge(&run)), 80, true);
     let coloured: Vec<&str> = text.lines().filter(|line| line.contains('\u{1b}')).collect();
     assert!(coloured.iter().all(|line| line.contains("slower")) && coloured.len() == 4, "{text}");
+}
+
+#[test]
+fn a_ticket_of_a_run() {
+    insta::assert_snapshot!(markdown::set(&page::run(&ladder(true), &judge(&ladder(true)))));
 }

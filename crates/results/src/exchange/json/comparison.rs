@@ -64,6 +64,8 @@ fn target(pair: &TargetPair) -> Value {
         ("b", Some(pair.b.as_str().into())),
         ("matched", Some(pair.matched.word().into())),
         ("differences", Some(differences(&pair.differences))),
+        ("emulated_a", Some(pair.emulated.0.into())),
+        ("emulated_b", Some(pair.emulated.1.into())),
     ])
 }
 

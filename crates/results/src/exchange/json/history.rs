@@ -51,6 +51,7 @@ fn track(track: &Track) -> Value {
 fn point(point: &Point) -> Value {
     object([
         ("run", Some(point.run.into())),
+        ("emulated", Some(point.emulated.into())),
         ("blocks", Some(point.blocks.into())),
         ("mean", number(Some(point.mean))),
         ("low_95", number(point.band.map(|band| band.low))),

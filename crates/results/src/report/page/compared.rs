@@ -13,11 +13,8 @@ pub const SHOWN: [Metric; 4] = [Metric::LatencyMean, Metric::LatencyP99, Metric:
 #[must_use]
 pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metric]) -> Page {
     let mut page = Page::default();
-    page.add(Part::Head(format!(
-        "{} against {}",
-        of(compared, other(compared.baseline)),
-        of(compared, compared.baseline)
-    )));
+    let (over, under) = if compared.baseline == Which::A { (b, a) } else { (a, b) };
+    page.add(Part::Head(format!("{} against {}", over.called(), under.called())));
     page.add_lines(
         [(a, Which::A), (b, Which::B)].map(|(side, which)| introduced(side, which, compared)).into(),
     );
@@ -51,19 +48,12 @@ const fn other(which: Which) -> Which {
     }
 }
 
-fn of(compared: &Compared, which: Which) -> &str {
-    match which {
-        Which::A => &compared.a,
-        Which::B => &compared.b,
-    }
-}
-
 /// `A: run 12, which disk format for our VMs, 2026-09-21T14:13:20Z (baseline)`.
 fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     let account = side.account;
     let role = if compared.baseline == which { " (baseline)" } else { "" };
     let run = if account.label.starts_with("run ") { String::new() } else { format!("run {}, ", account.id) };
-    format!("{which}: {}, {run}{}, {}{role}", of(compared, which), account.name, account.started_at)
+    format!("{which}: {}, {run}{}, {}{role}", side.called(), account.name, account.started_at)
 }
 
 /// `kernel: 6.1 in A, 6.2 in B`; what holds for all targets is said once.
@@ -110,13 +100,13 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
         let cells = metrics.iter().filter_map(|metric| compared.cell(target, workload, *metric));
         for (i, cell) in cells.enumerate() {
             let name = if i == 0 { compared.targets[target].name() } else { String::new() };
-            grid.rows.push(row(name, cell));
+            grid.rows.push(row(name, cell, compared.targets[target].label()));
         }
     }
     grid
 }
 
-fn row(name: String, cell: &Cell) -> Vec<Field> {
+fn row(name: String, cell: &Cell, label: Option<&str>) -> Vec<Field> {
     let word = cell.verdict.word_or_withheld(cell.withheld.is_some());
     vec![
         words(name),
@@ -124,7 +114,7 @@ fn row(name: String, cell: &Cell) -> Vec<Field> {
         figure(cell.metric.figure(cell.a)),
         figure(cell.metric.figure(cell.b)),
         figure(change_with(cell.ratio, cell.interval)),
-        verdict(word, Some(cell.verdict)),
+        verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.verdict)),
     ]
 }
 

@@ -23,9 +23,9 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
             "blocks",
             "mean latency",
             "IOPS",
-            "against first",
+            "vs first",
             "",
-            "against previous",
+            "vs previous",
             "",
         ]);
         grid.head[5].is_figure = false;
@@ -78,8 +78,9 @@ fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
 }
 
 fn row(account: &Account, point: &Point, iops: Option<&Point>) -> Vec<Field> {
+    let note = if point.emulated { ", emulated" } else { "" };
     let mut fields = vec![
-        words(&account.label),
+        words(format!("{}{note}", account.label)),
         figure(point.blocks.to_string()),
         figure(time_with(point.mean, point.band)),
         figure(iops.map_or_else(|| UNKNOWN.into(), |point| Metric::Iops.figure(point.mean))),
