@@ -18,16 +18,8 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
         let workload = accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
         let does = workload.map(title).unwrap_or_default();
         page.add(Part::Head(format!("{}, {does} ({})", track.target, track.workload)));
-        let mut grid = Grid::new(&[
-            "run",
-            "blocks",
-            "mean latency",
-            "IOPS",
-            "vs first",
-            "",
-            "vs previous",
-            "",
-        ]);
+        let mut grid =
+            Grid::new(&["run", "blocks", "mean latency", "IOPS", "vs first", "", "vs previous", ""]);
         grid.head[5].is_figure = false;
         let iops = of_metric(Metric::Iops)
             .find(|other| (&other.target, &other.workload) == (&track.target, &track.workload));
