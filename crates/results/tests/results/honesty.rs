@@ -398,12 +398,18 @@ fn stacks_that_copy_or_put_off_are_not_taken_for_others_load() {
 
 #[test]
 fn a_clock_that_is_far_off_makes_figures_unusable() {
-    for (host_ns, grade) in
-        [(6_050_000_000, Grade::Clean), (5_800_000_000, Grade::Remarks), (5_000_000_000, Grade::Unusable)]
-    {
+    for (host_ns, interval_ns, grade) in [
+        (6_050_000_000, 1_008_000_000, Grade::Clean),
+        (5_800_000_000, 966_000_000, Grade::Remarks),
+        (5_000_000_000, 833_000_000, Grade::Unusable),
+        // The last message was late, the clock is right.
+        (7_000_000_000, 1_000_000_000, Grade::Remarks),
+    ] {
         let mut run = ladder(false);
         let place = run.measurements.iter().position(|m| m.target == "vm-raw").expect("measured");
-        run.measurements[place].host_duration_ns = Some(host_ns);
+        let m = &mut run.measurements[place];
+        m.host_duration_ns = Some(host_ns);
+        m.host_samples.iter_mut().for_each(|interval| interval.duration_ns = interval_ns);
         assert_eq!(judge(&run).grades[place], grade, "{host_ns}");
     }
 }

@@ -1,10 +1,11 @@
 //! Clocks that disagree or are slow, and time that was taken away.
 
-use iotax_model::record::HostCpu;
+use iotax_model::record::{HostActivity, HostCpu, Measurement, Sample};
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
 use super::{Case, Finding, about_target};
+use crate::stats::median;
 use crate::store::Run;
 
 /// The agent's clock may differ from the host's by this share.
@@ -48,9 +49,20 @@ pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
             off * 100.0
         );
         let remedy = "rates and latencies are off by as much; give the guest a paravirtual clocksource such as kvm-clock";
-        let wrong = (agent - host).abs() > WRONG * host + MESSAGES_NS;
+        let wrong = by_interval(m).is_some_and(|off| off.abs() > WRONG);
         case.finding(WarningKind::Clock, evidence, remedy).unusable_if(wrong)
     })
+}
+
+/// How far the agent's clock is off by the median interval: a message that is late makes one longer and the next one shorter.
+/// Absent for fewer than three.
+fn by_interval(m: &Measurement) -> Option<f64> {
+    let intervals = m.samples.iter().zip(&m.host_samples);
+    let ratio = |(sample, host): (&Sample, &HostActivity)| {
+        (host.duration_ns > 0).then(|| sample.duration_ns as f64 / host.duration_ns as f64)
+    };
+    let ratios: Vec<f64> = intervals.filter_map(ratio).collect();
+    median(&ratios).filter(|_| ratios.len() >= 3).map(|ratio| ratio - 1.0)
 }
 
 /// Where time is told by a slow clock: in guests and on other machines, and on this one.
