@@ -136,7 +136,6 @@ fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
         guest.sh("iotax run /tmp/plan.toml --yes --json - 2> /tmp/said || { cat /tmp/said; false; }");
     let json: Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
     assert_valid(&json);
-    eprintln!("{}", guest.sh("cat /tmp/said"));
     let of = |target: &str, metric: &str| {
         let mut all = json["comparisons"].as_array().expect("compared").iter();
         all.find(|c| c["metric"] == metric && c["target"] == target).expect("compared").clone()
