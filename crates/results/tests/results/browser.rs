@@ -186,8 +186,9 @@ fn a_download_says_what_the_table_says() {
     run.plan.targets[0].name = name.into();
     run.plan.baseline = name.into();
     run.measurements[0].target = name.into();
-    let script = "const make = URL.createObjectURL; \
-                  URL.createObjectURL = (blob) => { blob.text().then((text) => { document.body.dataset.csv = text; }); return make(blob); }; \
+    // The page may be written as soon as it is loaded, so nothing here waits.
+    let script = "const Whole = Blob; \
+                  window.Blob = function (parts, kind) { document.body.dataset.csv = parts.join(''); return new Whole(parts, kind); }; \
                   HTMLAnchorElement.prototype.click = function () { document.body.dataset.named = this.download; }; \
                   document.querySelector('#w1-percentiles button').click();";
     let document = open(&browser, &with_script(&page(&run), script), "", false).document();
