@@ -37,6 +37,8 @@ words! {
         Outlier = "outlier",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",
+        /// Blocks were added to a run of a fixed number after its results were there.
+        Extended = "extended",
     }
 }
 

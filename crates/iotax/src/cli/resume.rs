@@ -60,6 +60,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(until) = &mut run.plan.until_decided {
         until.max_time = args.max_time.or(until.max_time);
     }
+    let blocks_before = run.plan.repeat;
     if let Some(repeat) = args.repeat {
         if repeat < run.plan.repeat {
             return Err(usage(format!(
@@ -98,6 +99,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             done,
             environment: run.environment,
             targets: run.targets,
+            blocks: blocks_before,
         }),
         plan: run.plan,
         keep: false,

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use iotax_model::WarningKind;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::Remote;
+use iotax_model::{Warning, WarningKind};
 use iotax_results::store::{NewRun, Store};
 use iotax_rig::ledger::{self, Ledger, NotUndone};
 use iotax_rig::link::Interrupt;
@@ -39,6 +39,8 @@ pub(super) struct Earlier {
     pub(super) environment: Environment,
     /// What its targets stood on.
     pub(super) targets: Vec<TargetRecord>,
+    /// How many blocks it was to have.
+    pub(super) blocks: u32,
 }
 
 /// What a command wants carried out.
@@ -139,6 +141,9 @@ impl Session<'_> {
         }
         let (run, done) = if let Some(earlier) = &self.earlier {
             store.set_repeat(earlier.run, plan.repeat).or_exit(Exit::Environment)?;
+            if let Some(warning) = second_look(earlier, plan) {
+                store.put_warning(earlier.run, &warning).or_exit(Exit::Environment)?;
+            }
             (earlier.run, earlier.done.clone())
         } else {
             let new = NewRun { plan, seed, started_at_ms: conduct::now_ms() };
@@ -168,6 +173,22 @@ impl Session<'_> {
             exit => exit,
         })
     }
+}
+
+/// One block alone decides nothing, so that nothing was looked at before there were more.
+fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
+    (plan.repeat > earlier.blocks && earlier.blocks > 1).then(|| Warning {
+        kind: WarningKind::Extended,
+        target: None,
+        workload: None,
+        block: None,
+        evidence: format!(
+            "the run had {} blocks when more were asked for, {} in all: who looks again errs more often than one look does",
+            earlier.blocks, plan.repeat
+        ),
+        remedy: "take verdicts close to the margin as hints; a new run, or one with --until-decided, keeps its error rate"
+            .into(),
+    })
 }
 
 /// A run must go on where it began, from whatever directory it is resumed.

@@ -132,7 +132,13 @@ impl<'a> Agenda<'a> {
     fn too_late(&self, stretch: &Stretch) -> Option<String> {
         let limit = self.plan.until_decided.as_ref()?.max_time?;
         let planned: f64 = stretch.cells.iter().map(|cell| self.seconds(*cell)).sum();
-        let planned = planned * stretch.blocks.clone().count() as f64;
+        let is_there =
+            |cell: &Cell, block| self.course.as_ref().is_some_and(|course| course.has(*cell, block));
+        let there = stretch.blocks.clone().map(|block| {
+            let cells = stretch.cells.iter().filter(|cell| is_there(cell, block));
+            cells.map(|cell| self.seconds(*cell)).sum::<f64>()
+        });
+        let planned = planned * stretch.blocks.clone().count() as f64 - there.sum::<f64>();
         let passed = self.begun.elapsed().as_secs_f64();
         // By how much measuring takes longer than warm-ups and windows alone.
         let stretched = if self.planned_seconds > 0.0 { passed / self.planned_seconds } else { 1.0 };

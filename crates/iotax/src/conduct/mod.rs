@@ -294,7 +294,7 @@ impl Conductor<'_> {
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
         let evidence = format!("{error:#}");
         progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
-        store.put_warning(self.order.run, &incomplete(target, workload, block, evidence))?;
+        store.put_warning(self.order.run, &incomplete(self.order.plan, target, workload, block, evidence))?;
         if !self.lost.contains_key(&cell.target)
             && let Err(error) = self.restart(cell, ledger, stop)
         {
@@ -428,15 +428,20 @@ fn interrupted(error: LinkError) -> anyhow::Error {
     }
 }
 
-fn incomplete(target: &str, workload: &str, block: u32, evidence: String) -> Warning {
+/// A block that a look counted is not made up for later: a resumed run that adds blocks goes on after it.
+fn incomplete(plan: &Plan, target: &str, workload: &str, block: u32, evidence: String) -> Warning {
+    let remedy = if plan.until_decided.is_some() {
+        "the evidence says where to look; the blocks that follow go on without this one"
+    } else {
+        "measure it again with iotax resume; if it fails again, the evidence says where to look"
+    };
     Warning {
         kind: WarningKind::Incomplete,
         target: Some(target.to_owned()),
         workload: Some(workload.to_owned()),
         block: Some(block),
         evidence,
-        remedy: "measure it again with iotax resume; if it fails again, the evidence says where to look"
-            .into(),
+        remedy: remedy.into(),
     }
 }
 

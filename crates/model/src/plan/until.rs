@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Margin {
 }
 
 /// How many blocks at most when a plan does not say.
-pub const DEFAULT_MAX_BLOCKS: u32 = 30;
+pub const DEFAULT_MAX_BLOCKS: u32 = 15;
 
 /// One looks at the results so often at most: each look costs a little of the error that is allowed.
 pub const MOST_LOOKS: usize = 10;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Environment, Measurement, TargetRecord};
-use iotax_model::{TargetSpec, Workload};
+use iotax_model::{TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
 use crate::judge::{Grade, Judgement, Metric};
@@ -106,10 +106,12 @@ impl Account {
         }
     }
 
-    /// Whether two accounts are of one run: seeds are drawn anew for each.
+    /// Whether two accounts are of one run. A plan may give the seed, and two machines may begin in one second.
     #[must_use]
     pub fn is_same_run(&self, other: &Self) -> bool {
-        self.seed == other.seed && self.started_at == other.started_at && self.name == other.name
+        let identity =
+            |account: &Self| (account.seed, account.id, account.started_at.clone(), account.name.clone());
+        identity(self) == identity(other) && self.environment == other.environment
     }
 
     /// A target by its name.
@@ -143,9 +145,21 @@ pub(crate) fn kinds(m: &Measurement, judgement: &Judgement) -> Vec<&'static str>
     about_it.map(|w| w.kind.word()).collect()
 }
 
+/// What can make a measurement unusable.
+const SPOILING: [WarningKind; 6] = [
+    WarningKind::Incomplete,
+    WarningKind::Corrupt,
+    WarningKind::Clock,
+    WarningKind::CacheLie,
+    WarningKind::BufferedDirect,
+    WarningKind::CannotSustain,
+];
+
 /// Why a measurement cannot be used, if it cannot.
 pub(crate) fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
-    let why = if kinds.is_empty() { "unusable".into() } else { kinds.join(", ").replace('_', " ") };
+    let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
+    let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();
+    let why = if why.is_empty() { "unusable".into() } else { why.join(", ").replace('_', " ") };
     (grade == Grade::Unusable).then_some(why)
 }
 

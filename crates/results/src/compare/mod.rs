@@ -230,6 +230,8 @@ pub struct GateResult {
     pub open: Vec<usize>,
     /// Cells of its metric.
     pub cells: usize,
+    /// What it would have judged if both sides had it: reasons of [`Missing`].
+    pub missing: Vec<String>,
 }
 
 /// Everything that can be said.
@@ -331,18 +333,16 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
             ));
             for metric in Metric::ALL {
                 let case = Case::of((t, w, metric), &ours, &theirs, paired, question.baseline);
-                if case.is_none()
-                    && question.metrics.contains(&metric)
-                    && !ours.is_empty()
-                    && !theirs.is_empty()
-                {
-                    missing.extend(unknown(a, b, (target, workload, metric), &ours, &theirs));
+                let asked = question.metrics.contains(&metric)
+                    || question.gates.iter().any(|gate| gate.metric == metric);
+                if case.is_none() && asked && !ours.is_empty() && !theirs.is_empty() {
+                    missing.push(unknown(a, b, (target, workload, metric), &ours, &theirs));
                 }
                 cases.extend(case);
             }
         }
     }
-    let gates = question.gates.iter().map(|gate| judged(gate, &cases)).collect();
+    let gates = question.gates.iter().map(|gate| judged(gate, &cases, &missing)).collect();
     decide_all(&mut cases, question.margin);
     let mut compared = Compared {
         a: a.account.label.clone(),
@@ -388,24 +388,33 @@ fn unmeasured(
 fn unknown(
     a: &Side<'_>,
     b: &Side<'_>,
-    (target, workload, metric): (&TargetPair, &WorkloadPair, Metric),
+    (pair, workload, metric): (&TargetPair, &WorkloadPair, Metric),
     ours: &[&Figures],
     theirs: &[&Figures],
-) -> Option<Missing> {
-    let known = |figures: &[&Figures]| figures.iter().any(|f| f.of(metric).is_some());
+) -> Missing {
+    let all = |figures: &[&Figures]| figures.iter().all(|f| f.of(metric).is_some());
+    let none = |figures: &[&Figures]| figures.iter().all(|f| f.of(metric).is_none());
+    let known = |figures| if metric.is_percentile() { all(figures) } else { !none(figures) };
     let (side, label, target, workload) = match (known(ours), known(theirs)) {
-        (false, true) => (Which::A, &a.account.label, &target.a, &workload.a.name),
-        (true, false) => (Which::B, &b.account.label, &target.b, &workload.b),
-        // Nobody misses what neither has; and what both have in other blocks is no pair.
-        _ => return None,
+        (false, _) => (Which::A, &a.account.label, &pair.a, &workload.a.name),
+        // What both have in other blocks is no pair.
+        (true, _) => (Which::B, &b.account.label, &pair.b, &workload.b),
     };
-    Some(Missing {
+    let word = metric.word();
+    let reason = match (known(ours), known(theirs)) {
+        (true, true) => format!("no block has {word} of both {} and {} on {workload}", pair.a, pair.b),
+        _ if metric.is_percentile() => {
+            format!("{word} of {target} on {workload} is not known in every block of {label}: too few I/Os")
+        }
+        _ => format!("{word} of {target} on {workload} is not known in {label}"),
+    };
+    Missing {
         side,
         target: Some(target.clone()),
         workload: Some(workload.clone()),
         metric: Some(metric),
-        reason: format!("{} of {target} on {workload} is not known in {label}", metric.word()),
-    })
+        reason,
+    }
 }
 
 impl Case {
@@ -421,6 +430,10 @@ impl Case {
             figures.iter().filter_map(|f| Some((f.block, f.of(metric)?))).collect()
         };
         let (mut one, mut other) = (known(ours), known(theirs));
+        // Blocks with too few I/Os for a percentile are the slow ones: leaving them out would flatter.
+        if metric.is_percentile() && (one.len(), other.len()) != (ours.len(), theirs.len()) {
+            return None;
+        }
         if paired {
             let blocks = |of: &[(u32, f64)]| of.iter().map(|(block, _)| *block).collect::<Vec<_>>();
             let (here, there) = (blocks(&one), blocks(&other));
@@ -438,14 +451,16 @@ impl Case {
         } else {
             Box::new(Unpaired::of_logs(over, under)?)
         };
-        let spoilt = |figures: &[&Figures], used: &[(u32, f64)]| {
+        // Whether the figure is known or not: a block in which nothing was completed has none.
+        let spoilt = |figures: &[&Figures], others: &[&Figures]| {
+            let compared = |f: &Figures| !paired || others.iter().any(|other| other.block == f.block);
             figures.iter().find_map(|f| {
-                let why = f.unusable.as_ref().filter(|_| used.iter().any(|(block, _)| *block == f.block))?;
+                let why = f.unusable.as_ref().filter(|_| compared(f))?;
                 Some(format!("block {} of {} on {} cannot be used ({why})", f.block, f.target, f.workload))
             })
         };
-        let in_a = spoilt(ours, &one).map(|why| format!("A: {why}"));
-        let withheld = in_a.or_else(|| spoilt(theirs, &other).map(|why| format!("B: {why}")));
+        let in_a = spoilt(ours, theirs).map(|why| format!("A: {why}"));
+        let withheld = in_a.or_else(|| spoilt(theirs, ours).map(|why| format!("B: {why}")));
         let ratio = sample.mean().exp();
         let (a_mean, b_mean) = (geometric_mean(&a), geometric_mean(&b));
         let base = if baseline == Which::A { a_mean } else { b_mean };
@@ -507,7 +522,7 @@ fn decide_all(cases: &mut [Case], margin: f64) {
 }
 
 /// The gate's limit is the margin of a family of its own, so that a gate trips without cause no more often than a verdict is wrong.
-fn judged(gate: &Gate, cases: &[Case]) -> GateResult {
+fn judged(gate: &Gate, cases: &[Case], missing: &[Missing]) -> GateResult {
     let (low, high) = (1.0 / (1.0 + gate.threshold), 1.0 + gate.threshold);
     let of_metric = |i: &usize| cases[*i].cell.metric == gate.metric;
     let mut result = GateResult {
@@ -515,6 +530,11 @@ fn judged(gate: &Gate, cases: &[Case]) -> GateResult {
         tripped: vec![],
         open: vec![],
         cells: (0..cases.len()).filter(of_metric).count(),
+        missing: missing
+            .iter()
+            .filter(|missing| missing.metric.is_none_or(|metric| metric == gate.metric))
+            .map(|missing| missing.reason.clone())
+            .collect(),
     };
     let decided = family(cases, gate.metric, gate.threshold);
     for i in (0..cases.len()).filter(of_metric) {

@@ -87,10 +87,9 @@ fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<Stri
         }
         Some(needed) => format!("about {}{each} would decide {known} of them", counted(needed, "block")),
         None if least < 2 => format!("one block alone has no interval; at least 3 blocks{each} give one"),
-        None => format!(
-            "no number of blocks up to 1000 would decide at this variance; the difference is close to {}",
-            percent(compared.margin)
-        ),
+        None => {
+            "not even 1000 blocks would decide: the noise is too large for so small a distance from the margin".into()
+        }
     };
     Some(format!("Not decided: {} on {}; {way}.", head(compared, target), listed(&names)))
 }

@@ -84,19 +84,23 @@ impl Figures {
         cases
     }
 
-    /// From the blocks in which both figures are known; absent without any.
+    /// From the blocks in which both figures are known; absent without any. A percentile that is not known in every common block is
+    /// not compared at all: the blocks with too few I/Os for it are the slow ones, and leaving them out would flatter.
     fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<Case> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
+        let metric = self.metrics[place];
         let (mut figures, mut withheld) = (Vec::new(), None);
         for (block, our) in ours {
             let Some(their) = theirs.get(block) else { continue };
-            let (Some(value), Some(base)) = (our.values[place], their.values[place]) else { continue };
-            figures.push((*block, value, base));
             let unusable = our.unusable.as_ref().or(their.unusable.as_ref());
             withheld = withheld.or_else(|| Some((*block, unusable?.clone())));
+            match (our.values[place], their.values[place]) {
+                (Some(value), Some(base)) => figures.push((*block, value, base)),
+                _ if metric.is_percentile() => return None,
+                _ => {}
+            }
         }
-        let metric = self.metrics[place];
         (!figures.is_empty()).then_some(Case { workload, pair, metric, figures, withheld })
     }
 }

@@ -35,6 +35,8 @@ pub struct Effects {
     pub blocks_p: Option<f64>,
     /// Absent for fewer than three blocks.
     pub drift: Option<Drift>,
+    /// The level at which either is tested: two tests for each of the run's workloads share the error (Bonferroni).
+    pub level: f64,
 }
 
 /// The way from a run's first measurement to its last.
@@ -190,19 +192,20 @@ impl Effects {
                 Some(FisherSnedecor::new((b - 1) as f64, free as f64).ok()?.sf(between / rest))
             }),
             drift: drift(&grid, &parts.blocks),
+            level: ALPHA / (2 * run.plan.workloads.len()) as f64,
         })
     }
 
     /// Whether blocks moved by more than a share, and not by chance.
     #[must_use]
     pub fn blocks_moved(&self, margin: f64) -> bool {
-        self.furthest_by.abs() > margin && self.blocks_p.is_some_and(|p| p < ALPHA)
+        self.furthest_by.abs() > margin && self.blocks_p.is_some_and(|p| p < self.level)
     }
 
     /// The drift, if it is more than a share and not chance.
     #[must_use]
     pub fn drifted(&self, margin: f64) -> Option<Drift> {
-        self.drift.filter(|drift| drift.change.abs() > margin && drift.p < ALPHA)
+        self.drift.filter(|drift| drift.change.abs() > margin && drift.p < self.level)
     }
 }
 

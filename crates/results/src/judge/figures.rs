@@ -100,6 +100,12 @@ impl Metric {
         }
     }
 
+    /// Whether it is a percentile, which is known only of enough I/Os.
+    #[must_use]
+    pub const fn is_percentile(self) -> bool {
+        matches!(self, Self::LatencyP50 | Self::LatencyP90 | Self::LatencyP99 | Self::LatencyP999)
+    }
+
     /// Its figure for one measurement; absent if it is not known or not positive.
     #[must_use]
     pub fn of(self, measurement: &Measurement) -> Option<f64> {

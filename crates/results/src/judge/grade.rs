@@ -42,6 +42,8 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
                 && w.block.is_none_or(|block| block == m.block)
                 // What is missing elsewhere takes nothing from what is here.
                 && (w.kind != WarningKind::Incomplete || w.block.is_some())
+                // How often verdicts err is not a matter of single measurements.
+                && w.kind != WarningKind::Extended
         };
         match findings
             .iter()

@@ -155,7 +155,8 @@ impl Replay<'_> {
             let since = before.min(blocks.saturating_sub(PATIENCE));
             let needed: HashSet<Cell> = open
                 .iter()
-                .filter(|case| case.has_any(since, blocks))
+                // More blocks do not mend one that cannot be used.
+                .filter(|case| case.withheld(blocks).is_none() && case.has_any(since, blocks))
                 .flat_map(|case| case.cells())
                 .collect();
             let none_missing = open.is_empty() && self.missing() == 0;

@@ -22,7 +22,13 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
         workload: None,
         block: None,
         evidence: format!("{there} of {planned} measurements are there"),
-        remedy: format!("iotax resume {} measures the rest", run.id),
+        remedy: match standing.and_then(|standing| standing.stopped) {
+            Some(_) => {
+                "a new run: this one has taken its looks, and blocks that they counted are not made up for"
+                    .into()
+            }
+            None => format!("iotax resume {} measures the rest", run.id),
+        },
     })
 }
 

@@ -22,6 +22,7 @@ use chart::{Cell, Place};
 
 use super::figure::counted;
 use super::remarks::{engine, notes, remarks};
+use super::words::margin;
 use super::{plan_toml, utc};
 use crate::judge::Judgement;
 use crate::judge::grade::Grade;
@@ -301,7 +302,10 @@ fn reproduce(run: &Run) -> Markup {
             }
             p.note {
                 "Targets are compared within blocks by log ratios; intervals are Student's t at a level that Holm's \
-                 procedure sets for each metric; within 2% counts as the same. Error bars show those intervals. Tables \
+                 procedure sets for each metric"
+                @if run.plan.until_decided.is_some() { ", of what all looks together may err" }
+                "; " (margin(run)) " counts as the same. A tax is the ratio applied to what the baseline gave in this run. \
+                 Error bars of taxes show those intervals, those of percentiles the plain 95% over the blocks. Tables \
                  give medians over the blocks, percentiles all blocks together; one with fewer than ten values beyond it \
                  is left out."
             }

@@ -123,7 +123,8 @@ fn rule(compared: &Compared) -> String {
     let how = if compared.paired {
         "Both were measured in the same blocks and are compared within them (Student's t)"
     } else {
-        "The two have no block in common and are compared as two samples (Welch's t)"
+        "The two have no block in common and are compared as two samples (Welch's t), which knows the noise within each run and not \
+         what changes from one run to the next"
     };
     let blocks = |of: fn(&Cell) -> u32| {
         let all = compared.cells.iter().map(of);
@@ -155,10 +156,7 @@ fn gate(compared: &Compared, result: &GateResult) -> String {
             .collect();
         parts.push(format!("tripped by {}", listed(&cells)));
     } else if result.cells == 0 {
-        parts.push(format!(
-            "nothing to judge, because {} is not known on both sides",
-            result.gate.metric.word()
-        ));
+        parts.push(format!("nothing to judge: no cell has {} on both sides", result.gate.metric.word()));
     } else if result.open.is_empty() {
         parts.push(format!("passed by {}", all(result.cells)));
     }
@@ -170,6 +168,9 @@ fn gate(compared: &Compared, result: &GateResult) -> String {
             all(result.cells),
             listed(&cells)
         ));
+    }
+    if !result.missing.is_empty() {
+        parts.push(format!("not judged, because one side lacks it: {}", listed(&result.missing)));
     }
     format!("{}: {}.", result.gate, parts.join("; "))
 }

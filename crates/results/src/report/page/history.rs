@@ -31,7 +31,7 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
     }
     page.add(Part::Sentence(
         "In brackets the 95% interval over the blocks. Changes are of the mean latency; runs have no blocks in common and are \
-         compared as two samples (Welch's t)."
+         compared as two samples (Welch's t), which knows the noise within each run and not what changes from one run to the next."
             .into(),
     ));
     page

@@ -40,7 +40,7 @@ pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();
         format!(
-            "Every comparison is decided, after {} of at most {}.",
+            "Every comparison that was waited for is decided, after {} of at most {}.",
             standing.blocks(),
             counted(most, "block")
         )
@@ -83,7 +83,16 @@ fn way_out(run: &Run, open: &[&Comparison]) -> String {
             (false, 1) => " one of them".into(),
             (false, some) => format!(" {some} of them"),
         };
-        return format!("about {} would decide{which} ({})", counted(more, "more block"), resume(run, total));
+        let way = if total <= run.plan.repeat {
+            format!("iotax resume {}", run.id)
+        } else {
+            format!(
+                "a new run with --repeat {total}, or --until-decided; iotax resume {} --repeat {total} is a second look, which \
+                 errs more often",
+                run.id
+            )
+        };
+        return format!("about {} would decide{which} ({way})", counted(more, "more block"));
     }
     if let Some((least, _)) = needed.first() {
         let blocks = counted(*least, "more block");
@@ -91,10 +100,9 @@ fn way_out(run: &Run, open: &[&Comparison]) -> String {
         return format!("that takes {at_least}about {blocks} at this noise; a longer runtime lowers it");
     }
     if open.iter().all(|c| c.blocks < 2) {
-        return format!("one block alone has no interval ({} gives one)", resume(run, 3));
+        return format!("one block alone has no interval (iotax resume {} --repeat 3 gives one)", run.id);
     }
-    "no number of blocks up to 1000 would decide at this variance: the difference is close to the margin"
-        .into()
+    "not even 1000 blocks would decide: the noise is too large for so small a distance from the margin".into()
 }
 
 /// Why a run that adds blocks has not decided these, and what may.
@@ -118,14 +126,5 @@ fn still_open(run: &Run, standing: &Standing, open: &[&Comparison]) -> String {
             });
             format!("{blocks} were the most that this run was to measure{advice}")
         }
-    }
-}
-
-/// The command that brings a run to so many blocks; missing ones of its plan are measured in any case.
-fn resume(run: &Run, blocks: u32) -> String {
-    if blocks <= run.plan.repeat {
-        format!("iotax resume {}", run.id)
-    } else {
-        format!("iotax resume {} --repeat {blocks}", run.id)
     }
 }
