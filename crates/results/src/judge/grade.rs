@@ -69,5 +69,5 @@ pub(super) fn withheld(findings: &[Finding], m: &Measurement) -> Option<String> 
     };
     let finding = findings.iter().find(|finding| finding.unusable && of_it(&finding.warning))?;
     let Warning { kind, evidence, .. } = &finding.warning;
-    Some(format!("{}, block {}: {kind}: {evidence}", m.target, m.block))
+    Some(format!("{}, block {}: {}: {evidence}", m.target, m.block, kind.word().replace('_', " ")))
 }

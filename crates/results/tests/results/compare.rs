@@ -297,6 +297,41 @@ fn a_gate_trips_when_the_interval_shows_it_and_not_before() {
     assert_eq!(gates("slower > 5%")[0].direction, Direction::Slower);
 }
 
+#[test]
+fn a_gate_names_what_one_side_lacks() {
+    let mut lacking = later(1.0, 0.004, 5);
+    lacking.measurements.retain(|m| m.target != "vm-raw");
+    let mut compared = asked(&earlier(), &lacking, &Question { gates: gates("slower > 5%"), ..question() });
+    let result = compared.gates.remove(0);
+    assert_eq!((result.tripped.len(), result.open.len(), result.cells), (0, 0, 2));
+    assert_eq!(result.missing.len(), 2, "{:?}", result.missing);
+    assert!(result.missing[0].contains("vm-raw") && result.missing[0].contains("not measured"));
+}
+
+/// A percentile is known in the fast blocks alone where the slow ones have too few I/Os for it.
+#[test]
+fn a_percentile_of_the_fast_blocks_alone_is_not_compared() {
+    let mut b = later(1.0, 0.004, 5);
+    for m in b.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block == 3) {
+        for tally in m.outcome.tallies.read.iter_mut().chain(&mut m.outcome.tallies.write) {
+            let mean = tally.latency.mean().expect("I/O");
+            tally.latency = iotax_model::Histogram::new();
+            tally.latency.add_many(crate::synthetic::whole(mean), 500);
+        }
+    }
+    let question = Question { metrics: vec![Metric::LatencyP99], ..question() };
+    let compared = asked(&earlier(), &b, &question);
+    assert!(
+        compared
+            .cells
+            .iter()
+            .all(|c| compared.targets[c.target].b != "vm-raw" || c.metric != Metric::LatencyP99)
+    );
+    let reasons: Vec<&str> = compared.missing.iter().map(|m| m.reason.as_str()).collect();
+    assert!(reasons.iter().all(|reason| reason.contains("not known in every block")), "{reasons:?}");
+    assert_eq!(reasons.len(), 2);
+}
+
 /// A against A under noise of 5%: whatever trips a gate at 0% is false.
 #[test]
 fn a_gate_trips_without_cause_no_more_often_than_stated() {

@@ -124,6 +124,42 @@ fn one_target_compares_nothing() {
     insta::assert_snapshot!(said(&bench()));
 }
 
+/// Blocks in which nothing was completed have no figures, and are no reason to judge by the others.
+#[test]
+fn a_target_that_stood_still_in_some_blocks() {
+    let mut run = two(1.001, 0.003, 5);
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block % 2 == 0) {
+        m.outcome.tallies = iotax_model::record::Tallies::default();
+    }
+    insta::assert_snapshot!(said(&run));
+}
+
+#[test]
+fn reads_that_a_cache_answered() {
+    let mut run = two(0.3, 0.004, 5);
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.workload == "randread-4k-qd1") {
+        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes /= 1000;
+    }
+    insta::assert_snapshot!(said(&run));
+}
+
+#[test]
+fn unsteady_measurements_are_judged_all_the_same() {
+    let mut run = two(1.42, 0.005, 5);
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw") {
+        let half = m.samples.len() / 2;
+        for sample in &mut m.samples[..half] {
+            let tallies = &mut sample.tallies;
+            for tally in tallies.read.iter_mut().chain(&mut tallies.write) {
+                tally.ios /= 2;
+            }
+        }
+    }
+    let warned = judge(&run).warnings.iter().filter(|w| w.kind == iotax_model::WarningKind::Unsteady).count();
+    assert_eq!(warned, 10);
+    insta::assert_snapshot!(said(&run));
+}
+
 #[test]
 fn damaged_data_is_not_praised() {
     let mut run = bench();

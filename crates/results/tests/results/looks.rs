@@ -109,7 +109,10 @@ fn when_all_is_decided_it_ends() {
     assert_eq!(standing.planned, done.measurements.len());
     assert_eq!(latency(&judgement, "vm-raw").verdict, Verdict::Slower);
     let said = judgement.conclusions.join("\n");
-    let end = format!("Every comparison is decided, after {} of at most 20 blocks.", standing.blocks());
+    let end = format!(
+        "Every comparison that was waited for is decided, after {} of at most 20 blocks.",
+        standing.blocks()
+    );
     assert!(said.contains(&end), "{said}");
 }
 
@@ -179,6 +182,21 @@ fn what_cannot_be_measured_is_given_up() {
     let standing = judgement.standing.as_ref().expect("it adds blocks");
     assert_eq!(standing.stopped, Some(Stopped::Failed));
     assert!(standing.blocks() < 20 && standing.open > 0, "{standing:?}");
+    assert_eq!(latency(&judgement, "vm-device").verdict, Verdict::Slower);
+}
+
+#[test]
+fn what_cannot_be_used_is_not_waited_for() {
+    let mut source = source(1.021, 0.01, 20);
+    for m in source.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block == 2) {
+        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
+    }
+    let done = carried_out(&source, usize::MAX, &never);
+    let judgement = judge(&done);
+    let standing = judgement.standing.as_ref().expect("it adds blocks");
+    assert_eq!(standing.stopped, Some(Stopped::Failed));
+    assert!(standing.blocks() < 20, "{standing:?}");
+    assert!(latency(&judgement, "vm-raw").withheld.is_some());
     assert_eq!(latency(&judgement, "vm-device").verdict, Verdict::Slower);
 }
 
