@@ -259,7 +259,7 @@ fn adding_blocks_until_decided_reads_both_ways() {
     let plan = Plan::from_toml(&sequential).expect("valid");
     let until = plan.until_decided.clone().expect("asked for");
     assert_eq!((until.max_blocks, until.max_time), (DEFAULT_MAX_BLOCKS, Some(Nanos::from_secs(7200))));
-    assert_eq!((plan.margin.share(), plan.most_blocks(), plan.looks()[0]), (0.015, 30, 3));
+    assert_eq!((plan.margin.share(), plan.most_blocks(), plan.looks()[0]), (0.015, 15, 3));
     let text = plan.to_toml().expect("written");
     assert_eq!(Plan::from_toml(&text).expect(&text), plan);
     // A plan that was stored before there was a margin has the one that held then.

@@ -276,4 +276,19 @@ mod tests {
             }
         }
     }
+
+    /// docs/sequential.md names these.
+    #[test]
+    fn the_levels_that_the_page_names() {
+        let looks = Looks::new(&[5, 7, 10, 13, 15]).expect("they rise");
+        let level = |look, family: f64| looks.nominal(look, 0.05 / family);
+        for (found, named) in [
+            (level(0, 1.0), 1.4e-4),
+            (level(0, 15.0), 6.7e-8),
+            (level(1, 15.0), 6.1e-6),
+            (level(2, 15.0), 1.9e-4),
+        ] {
+            assert!((found / named - 1.0).abs() < 0.03, "{found:.3e} {named:.1e}");
+        }
+    }
 }
