@@ -91,7 +91,7 @@ type Case = (WarningKind, &'static str, bool, fn(&mut Run));
 
 #[test]
 fn each_check_sees_its_case_and_grades_it() {
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
         (WarningKind::BufferedDirect, "900 MiB of the 1.00 GiB looked at", true, |r| {
             let cache = PageCache { looked_at: GIB, before: 0, after: 900 << 20 };
             r.measurements[0].outcome.page_cache = Some(cache);
@@ -147,6 +147,10 @@ fn each_check_sees_its_case_and_grades_it() {
         }),
         (WarningKind::Incomplete, "60 x EIO", false, |r| failed(r, 60)),
         (WarningKind::Incomplete, "9000000 x EIO", true, |r| failed(r, 9_000_000)),
+        (WarningKind::Incomplete, "1 x EIO on sync", true, |r| {
+            failed(r, 1);
+            r.measurements[0].outcome.errors[0].direction = "sync".into();
+        }),
         (WarningKind::Incomplete, "was ended after", true, |r| {
             r.measurements[0].outcome.stop = Some(Stop::Stalled)
         }),
