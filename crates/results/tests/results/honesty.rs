@@ -255,6 +255,20 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
     }
 }
 
+#[test]
+fn a_window_that_is_over_before_the_host_looks_accuses_no_cache() {
+    for (millis, kinds) in [(1, 0), (199, 0), (200, 1)] {
+        let mut run = bench();
+        let m = &mut run.measurements[0];
+        m.outcome.duration_ns = millis * 1_000_000;
+        m.host_duration_ns = None;
+        m.samples.clear();
+        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
+        let lies = found(&run).iter().filter(|w| w.kind == WarningKind::CacheLie).count();
+        assert_eq!(lies, kinds, "{millis} ms");
+    }
+}
+
 /// A change to an honest ladder, the warning it must draw of a target, and words of its evidence.
 type OfTarget = (WarningKind, &'static str, fn(&mut Run));
 

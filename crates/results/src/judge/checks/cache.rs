@@ -9,6 +9,9 @@ use crate::judge::figures::bottom_of;
 
 /// The bottom device must have served this share of the bytes, or taken it.
 const SERVED: f64 = 0.5;
+/// The host sees a window begin and end by messages that may be 50 ms late. In a shorter window than this, what was moved
+/// meanwhile is too large a part of the whole.
+const SHORTEST_NS: u64 = 200_000_000;
 /// An area of which a larger share has no data behind it explains why the device was not asked.
 const HOLES: f64 = 0.1;
 
@@ -82,9 +85,13 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
 }
 
-/// What the devices at the bottom did, for I/O that is to reach them. Absent if they were not watched.
+/// What the devices at the bottom did, for I/O that is to reach them. Absent if they were not watched for long
+/// enough.
 fn of_device(case: &Case<'_>, bytes: fn(&DiskActivity) -> u64) -> Option<u64> {
     let machine = case.m.machine().filter(|machine| case.is_direct() && !machine.disks.is_empty())?;
+    if machine.duration_ns.min(case.m.outcome.duration_ns) < SHORTEST_NS {
+        return None;
+    }
     Some(bottom_of(case.run, &case.m.target, &machine.disks).map(|(_, disk)| bytes(disk)).sum())
 }
 
