@@ -388,6 +388,14 @@ fn a_fall_of_all_rates_in_the_middle_of_a_run_is_seen_across_its_cells() {
     let [warning] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(warning.kind, WarningKind::Throttled);
     assert!(warning.evidence.contains("from measurement 31 of 60 on"), "{}", warning.evidence);
+
+    // A cell that never did anything hides nothing.
+    let silent = run.measurements[0].target.clone();
+    for m in run.measurements.iter_mut().filter(|m| m.target == silent && m.workload == QD1) {
+        m.outcome.tallies.read = Some(Tally::default());
+    }
+    let fallen = |w: &Warning| w.kind == WarningKind::Throttled && w.target.is_none();
+    assert_eq!(self::found(&run).into_iter().filter(fallen).count(), 1);
 }
 
 #[test]
