@@ -5,6 +5,7 @@ use iotax_model::record::{
 };
 use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, LayerKind};
 use iotax_model::units::Bytes;
+use iotax_model::workload::SyncMode;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::judge::{Grade, Metric};
 use iotax_results::report::{html, page, terminal};
@@ -417,6 +418,37 @@ fn stacks_that_copy_or_put_off_are_not_taken_for_others_load() {
     assert_eq!(kinds, [WarningKind::OtherLoad; 3]);
     for (name, change) in changes {
         let mut run = busy.clone();
+        change(&mut run);
+        assert_eq!(found(&run), [], "{name}");
+    }
+}
+
+#[test]
+fn pages_and_journals_are_not_taken_for_others_load() {
+    // 512-byte writes, each safe before the next: a page and a record of the journal for each.
+    let mut run = writes();
+    for m in &mut run.measurements {
+        let tally = m.outcome.tallies.write.as_mut().expect("it writes");
+        let disk = m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk");
+        (tally.bytes, disk.write_bytes) = (tally.ios * 512, tally.ios * (4096 + (16 << 10)));
+    }
+    let safe = |run: &mut Run| run.plan.workloads[0].sync = SyncMode::DSync;
+    let flushed = |run: &mut Run| {
+        for m in &mut run.measurements {
+            let ios = m.outcome.tallies.ios();
+            m.outcome.tallies.sync = Some(Tally { ios, ..Tally::default() });
+        }
+    };
+    let gathered = |run: &mut Run| {
+        run.plan.workloads[0].direct = false;
+        run.plan.workloads[0].bs = Bytes(512);
+    };
+    assert!(found(&run).iter().all(|w| w.kind == WarningKind::OtherLoad));
+    assert_eq!(found(&run).len(), run.measurements.len(), "nothing explains it");
+    let changes: [(&str, &dyn Fn(&mut Run)); 3] =
+        [("dsync", &safe), ("fdatasync", &flushed), ("pages written several times", &gathered)];
+    for (name, change) in changes {
+        let mut run = run.clone();
         change(&mut run);
         assert_eq!(found(&run), [], "{name}");
     }
