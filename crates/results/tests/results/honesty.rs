@@ -87,6 +87,9 @@ fn writes_that_reached_the_device_or_were_to_be_cached_are_no_lie() {
     assert_eq!(found(&zeros), []);
 }
 
+/// What is done to an honest run, with its name.
+type Change = (&'static str, fn(&mut Run));
+
 /// A change to an honest run, the warning it must draw, words of its evidence, whether it makes the measurement unusable.
 type Case = (WarningKind, &'static str, bool, fn(&mut Run));
 
@@ -153,7 +156,7 @@ fn each_check_sees_its_case_and_grades_it() {
             r.measurements[0].outcome.errors[0].direction = "sync".into();
         }),
         (WarningKind::Incomplete, "was ended after", true, |r| {
-            r.measurements[0].outcome.stop = Some(Stop::Stalled)
+            r.measurements[0].outcome.stop = Some(Stop::Stalled);
         }),
         (WarningKind::Incomplete, "no I/O was completed", true, |r| {
             let m = &mut r.measurements[0];
@@ -196,7 +199,7 @@ fn failed(run: &mut Run, count: u64) {
 
 #[test]
 fn what_is_near_a_case_and_is_none_draws_no_warning() {
-    let changes: [(&str, fn(&mut Run)); 10] = [
+    let changes: [Change; 10] = [
         ("a look at the file by someone", |r| {
             let cache = PageCache { looked_at: GIB, before: 0, after: 32 << 10 };
             r.measurements[0].outcome.page_cache = Some(cache);
@@ -254,6 +257,29 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
         change(&mut run);
         assert_eq!(found(&run), [], "{name}");
     }
+}
+
+#[test]
+fn a_neighbours_bytes_are_not_counted_as_served() {
+    // The devices serve what so many such programs read.
+    let serving = |programs: u64| {
+        let mut run = crate::observed::crowd();
+        for m in run.measurements.iter_mut().filter(|m| m.target == "vm-noisy") {
+            let tallies = &m.outcome.tallies;
+            m.neighbour.as_mut().expect("beside it").tallies = tallies.clone();
+            let host = m.host.as_mut().expect("observed");
+            host.disks.values_mut().for_each(|disk| disk.read_bytes = programs * tallies.bytes());
+        }
+        run
+    };
+    let lies = |run: &Run| found(run).iter().filter(|w| w.kind == WarningKind::CacheLie).count();
+    assert_eq!((lies(&serving(1)), lies(&serving(2))), (5, 0));
+    // Whether this device served a neighbour elsewhere, or one behind a cache, nobody knows.
+    let mut elsewhere = serving(1);
+    elsewhere.plan.neighbours[0].target.path = Some("/elsewhere".into());
+    let mut buffered = serving(1);
+    buffered.plan.neighbours[0].workload.direct = false;
+    assert_eq!((lies(&elsewhere), lies(&buffered)), (0, 0));
 }
 
 #[test]
@@ -318,7 +344,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
         ),
         (WarningKind::BufferedDirect, "this is 6.18.5", |r| onto(r, 1, "btrfs", "/srv, rw,relatime")),
         (WarningKind::Clock, "the clocksource is hpet", |r| {
-            r.targets[1].guest_clocksource = Some("hpet".into())
+            r.targets[1].guest_clocksource = Some("hpet".into());
         }),
         (WarningKind::Clock, "the clocksource is acpi_pm", |r| {
             r.targets[1].guest_clocksource = Some("acpi_pm".into());
@@ -343,7 +369,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
 
 #[test]
 fn a_target_that_is_filled_and_plain_draws_nothing() {
-    let changes: [(&str, fn(&mut Run)); 9] = [
+    let changes: [Change; 9] = [
         ("filled", |r| r.targets[1].allocation = Some(allocation(8 * GIB, 0, 0))),
         ("its last cluster", |r| r.targets[1].allocation = Some(allocation(8 * GIB, 0, 64 << 10))),
         ("noise", |r| r.targets[1].found = Some(Found { bytes: 1 << 20, zeros: 0, compressed: 1 << 20 })),
@@ -401,7 +427,7 @@ fn a_fall_of_all_rates_in_the_middle_of_a_run_is_seen_across_its_cells() {
 
 #[test]
 fn stacks_that_copy_or_put_off_are_not_taken_for_others_load() {
-    let changes: [(&str, fn(&mut Run)); 3] = [
+    let changes: [Change; 3] = [
         ("copies on write", |r| onto(r, 1, "bcachefs", "rw")),
         ("a cache that is written back later", |r| {
             r.plan.targets[1].guest.as_mut().expect("a guest").cache = CacheMode::Writeback;
@@ -445,8 +471,8 @@ fn pages_and_journals_are_not_taken_for_others_load() {
     };
     assert!(found(&run).iter().all(|w| w.kind == WarningKind::OtherLoad));
     assert_eq!(found(&run).len(), run.measurements.len(), "nothing explains it");
-    let changes: [(&str, &dyn Fn(&mut Run)); 3] =
-        [("dsync", &safe), ("fdatasync", &flushed), ("pages written several times", &gathered)];
+    let changes: [Change; 3] =
+        [("dsync", safe), ("fdatasync", flushed), ("pages written several times", gathered)];
     for (name, change) in changes {
         let mut run = run.clone();
         change(&mut run);
