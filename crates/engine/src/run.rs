@@ -1,12 +1,13 @@
 //! One measurement: starts the workers, collects what they report, and tells of it.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Pacing, Stop};
+use iotax_model::record::{CpuTime, ErrorCount, Outcome, Pacing, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
@@ -18,11 +19,11 @@ use crate::cached::Cached;
 use crate::clock;
 use crate::collector::{Collector, GRACE};
 use crate::error::EngineError;
-use crate::faults::Faults;
+use crate::faults::{Faults, errno_name};
 use crate::latencies::Latencies;
 use crate::live::{Common, Pulse};
 use crate::open::Target;
-use crate::pattern::Pattern;
+use crate::pattern::{Direction, Pattern};
 use crate::verify::Proof;
 use crate::window::Window;
 use crate::worker::{Finish, Report, Task};
@@ -48,7 +49,7 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
             outcome.notes.extend(note.into_iter().chain(check.end()));
             outcome.page_cache = cached.and_then(|before| before.and_now(target));
             if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(&outcome) {
-                flush(target, &mut outcome);
+                flush(|| target.file.sync_data(), &mut outcome);
             }
             if let Some(proof) = proof {
                 outcome.notes.extend(proof.note());
@@ -68,11 +69,23 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
 }
 
 /// Has the target make safe what it took. The time is that of one flush: how much it had put off is for others to see.
-fn flush(target: &Target, outcome: &mut Outcome) {
+///
+/// What the kernel could not write back of buffered I/O shows nowhere but here. What cannot be flushed at all has put nothing off
+/// (`EINVAL`, fsync(2)).
+fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
     let begin = clock::now();
-    match target.file.sync_data() {
+    match sync() {
         Ok(()) => outcome.flush_ns = Some(clock::now() - begin),
-        Err(error) => outcome.notes.push(format!("the flush after the window failed: {error}")),
+        Err(error) => match error.raw_os_error() {
+            Some(number) if number != libc::EINVAL => outcome.errors.push(ErrorCount {
+                error: errno_name(number),
+                direction: Direction::DataSync.word().to_owned(),
+                count: 1,
+                first_offset: 0,
+                last_offset: None,
+            }),
+            _ => outcome.notes.push(format!("the target could not be flushed after the window: {error}")),
+        },
     }
 }
 
@@ -442,6 +455,26 @@ mod tests {
             // 64 at once, then at most one each millisecond of 200.
             assert!((1..=64 + 201).contains(&error.count), "{}", error.count);
         }
+    }
+
+    #[test]
+    fn a_flush_that_fails_after_the_window_is_an_error_of_the_measurement() {
+        let after = |result: io::Result<()>| {
+            let mut outcome = Outcome::default();
+            flush(|| result, &mut outcome);
+            outcome
+        };
+        let failed = after(Err(io::Error::from_raw_os_error(libc::EIO)));
+        let [error] = failed.errors.as_slice() else { panic!("{:?}", failed.errors) };
+        assert_eq!((error.error.as_str(), error.direction.as_str(), error.count), ("EIO", "sync", 1));
+        assert_eq!((failed.flush_ns, failed.notes.len()), (None, 0));
+        let passed = after(Ok(()));
+        assert!(passed.flush_ns.is_some() && passed.errors.is_empty());
+        // A pipe takes no flush.
+        let (reader, _writer) = std::io::pipe().expect("pipe");
+        let reader = File::from(std::os::fd::OwnedFd::from(reader));
+        let never = after(reader.sync_data());
+        assert_eq!((never.flush_ns, never.errors.len(), never.notes.len()), (None, 0, 1));
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub struct ErrorCount {
     pub direction: String,
     /// How many.
     pub count: u64,
-    /// Byte offset of the first.
+    /// Byte offset of the first; 0 for `sync`, which has no place.
     pub first_offset: u64,
     /// Byte offset of the last. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]

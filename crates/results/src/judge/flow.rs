@@ -5,6 +5,7 @@
 //! counts to those of the next above say which. All counts are of the same window, so that what is still on its way at its end,
 //! such as writes that wait in a page cache, is missing below.
 
+use iotax_model::IoEngine;
 use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, Tally, TargetRecord};
 use iotax_model::target::LayerKind;
 
@@ -62,14 +63,18 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Of one cell's measurements; absent if nobody but the program counted. A layer that was not seen in every measurement is
-    /// left out.
+    /// Of one cell's measurements; absent if nobody but the program counted, if a neighbour ran, whose I/O the layers beneath
+    /// count too, and if the program did no I/O. A layer that was not seen in every measurement is left out.
     pub(super) fn of(
         workload: &str,
         target: &str,
         record: Option<&TargetRecord>,
         measurements: &[&Measurement],
     ) -> Option<Self> {
+        let null = |m: &&Measurement| m.outcome.ioengine == Some(IoEngine::Null);
+        if measurements.iter().any(|m| m.neighbour.is_some() || null(m)) {
+            return None;
+        }
         let each: Vec<Vec<Seen>> = measurements.iter().map(|m| levels(m, record)).collect();
         let (first, others) = each.split_first()?;
         let mut found: Vec<Level> = Vec::new();
@@ -216,7 +221,7 @@ fn block_layer(tally: &BlockTally) -> Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use iotax_model::record::{BlockStats, Outcome, Tallies};
+    use iotax_model::record::{BlockStats, Outcome, Share, Tallies};
     use iotax_model::target::Layer;
     use std::collections::BTreeMap;
 
@@ -300,6 +305,19 @@ mod tests {
         assert_eq!(flow.levels.len(), 2, "a partition is not told beside its device");
         assert_eq!(Flow::of("w", "t", Some(&record), &[&seen, &unseen]), None);
         assert_eq!(Flow::of("w", "t", Some(&record), &[]), None);
+    }
+
+    #[test]
+    fn what_others_or_nobody_asked_for_is_no_flow() {
+        let disks = record(&[(LayerKind::Device, "vdb")]);
+        let seen = Measurement { host: Some(on(&[("vdb", reads(1, 4096, 1.0))])), ..measurement(1, 4096) };
+        let mut null = seen.clone();
+        null.outcome.ioengine = Some(IoEngine::Null);
+        let share = Share { name: "loud".into(), duration_ns: 1, tallies: Tallies::default() };
+        let beside = Measurement { neighbour: Some(share), ..seen.clone() };
+        for (m, told) in [(&seen, true), (&null, false), (&beside, false)] {
+            assert_eq!(Flow::of("w", "t", Some(&disks), &[&seen, m]).is_some(), told);
+        }
     }
 
     #[test]

@@ -37,8 +37,8 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     }
     if passed.ios == 0 {
         return Some(match direction {
-            "read" => "was asked for nothing: a cache above it answered".into(),
-            _ => "was given nothing: the data waits in a cache above it".into(),
+            "read" => "was asked for nothing: a cache above it, or holes, answered".into(),
+            _ => "was given nothing: it was not written yet, or was shortened".into(),
         });
     }
     let (ios, bytes) = (passed.ios_ratio?, passed.bytes_ratio?);
@@ -53,7 +53,11 @@ pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option
     if bytes > 1.0 + TELLING {
         parts.push(format!("{} times the bytes", times(bytes)));
     } else if bytes < 1.0 - TELLING {
-        let rest = if direction == "read" { "a cache answered the rest" } else { "the rest waits above it" };
+        // Counts do not tell which of them it was.
+        let rest = match direction {
+            "read" => "a cache, or holes, answered the rest",
+            _ => "the rest was not written yet, or was shortened",
+        };
         parts.push(format!("{} of the bytes, {rest}", share(bytes)));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -102,11 +106,11 @@ mod tests {
         );
         assert_eq!(
             say("read", passed(120, 120 * 4096, 0.05, 0.05)).as_deref(),
-            Some("5.0% of the bytes, a cache answered the rest")
+            Some("5.0% of the bytes, a cache, or holes, answered the rest")
         );
         assert_eq!(
             say("write", passed(1200, 1200 * 4096, 0.5, 0.5)).as_deref(),
-            Some("50% of the bytes, the rest waits above it")
+            Some("50% of the bytes, the rest was not written yet, or was shortened")
         );
         assert!(say("read", Passed::default()).is_some_and(|text| text.contains("asked for nothing")));
         assert_eq!(in_words("read", &passed(5, 5, 1.0, 1.0), &Passed::default()), None);

@@ -34,7 +34,7 @@ fn what_was_not_passed_on_as_it_was_is_told() {
     assert_eq!(
         told(&merged_and_cached()),
         [
-            "vm-raw, passed on: reads: vda 5.0% of the bytes, a cache answered the rest",
+            "vm-raw, passed on: reads: vda 5.0% of the bytes, a cache, or holes, answered the rest",
             "host-file, passed on: writes: vda merged 24:1 (24.0 MiB each)",
         ]
     );

@@ -5,6 +5,7 @@ use iotax_model::record::{
 };
 use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, LayerKind};
 use iotax_model::units::Bytes;
+use iotax_model::workload::SyncMode;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::judge::{Grade, Metric};
 use iotax_results::report::{html, page, terminal};
@@ -86,12 +87,15 @@ fn writes_that_reached_the_device_or_were_to_be_cached_are_no_lie() {
     assert_eq!(found(&zeros), []);
 }
 
+/// What is done to an honest run, with its name.
+type Change = (&'static str, fn(&mut Run));
+
 /// A change to an honest run, the warning it must draw, words of its evidence, whether it makes the measurement unusable.
 type Case = (WarningKind, &'static str, bool, fn(&mut Run));
 
 #[test]
 fn each_check_sees_its_case_and_grades_it() {
-    let cases: [Case; 14] = [
+    let cases: [Case; 15] = [
         (WarningKind::BufferedDirect, "900 MiB of the 1.00 GiB looked at", true, |r| {
             let cache = PageCache { looked_at: GIB, before: 0, after: 900 << 20 };
             r.measurements[0].outcome.page_cache = Some(cache);
@@ -147,8 +151,12 @@ fn each_check_sees_its_case_and_grades_it() {
         }),
         (WarningKind::Incomplete, "60 x EIO", false, |r| failed(r, 60)),
         (WarningKind::Incomplete, "9000000 x EIO", true, |r| failed(r, 9_000_000)),
+        (WarningKind::Incomplete, "1 x EIO on sync", true, |r| {
+            failed(r, 1);
+            r.measurements[0].outcome.errors[0].direction = "sync".into();
+        }),
         (WarningKind::Incomplete, "was ended after", true, |r| {
-            r.measurements[0].outcome.stop = Some(Stop::Stalled)
+            r.measurements[0].outcome.stop = Some(Stop::Stalled);
         }),
         (WarningKind::Incomplete, "no I/O was completed", true, |r| {
             let m = &mut r.measurements[0];
@@ -191,7 +199,7 @@ fn failed(run: &mut Run, count: u64) {
 
 #[test]
 fn what_is_near_a_case_and_is_none_draws_no_warning() {
-    let changes: [(&str, fn(&mut Run)); 10] = [
+    let changes: [Change; 10] = [
         ("a look at the file by someone", |r| {
             let cache = PageCache { looked_at: GIB, before: 0, after: 32 << 10 };
             r.measurements[0].outcome.page_cache = Some(cache);
@@ -251,6 +259,43 @@ fn what_is_near_a_case_and_is_none_draws_no_warning() {
     }
 }
 
+#[test]
+fn a_neighbours_bytes_are_not_counted_as_served() {
+    // The devices serve what so many such programs read.
+    let serving = |programs: u64| {
+        let mut run = crate::observed::crowd();
+        for m in run.measurements.iter_mut().filter(|m| m.target == "vm-noisy") {
+            let tallies = &m.outcome.tallies;
+            m.neighbour.as_mut().expect("beside it").tallies = tallies.clone();
+            let host = m.host.as_mut().expect("observed");
+            host.disks.values_mut().for_each(|disk| disk.read_bytes = programs * tallies.bytes());
+        }
+        run
+    };
+    let lies = |run: &Run| found(run).iter().filter(|w| w.kind == WarningKind::CacheLie).count();
+    assert_eq!((lies(&serving(1)), lies(&serving(2))), (5, 0));
+    // Whether this device served a neighbour elsewhere, or one behind a cache, nobody knows.
+    let mut elsewhere = serving(1);
+    elsewhere.plan.neighbours[0].target.path = Some("/elsewhere".into());
+    let mut buffered = serving(1);
+    buffered.plan.neighbours[0].workload.direct = false;
+    assert_eq!((lies(&elsewhere), lies(&buffered)), (0, 0));
+}
+
+#[test]
+fn a_window_that_is_over_before_the_host_looks_accuses_no_cache() {
+    for (millis, kinds) in [(1, 0), (199, 0), (200, 1)] {
+        let mut run = bench();
+        let m = &mut run.measurements[0];
+        m.outcome.duration_ns = millis * 1_000_000;
+        m.host_duration_ns = None;
+        m.samples.clear();
+        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
+        let lies = found(&run).iter().filter(|w| w.kind == WarningKind::CacheLie).count();
+        assert_eq!(lies, kinds, "{millis} ms");
+    }
+}
+
 /// A change to an honest ladder, the warning it must draw of a target, and words of its evidence.
 type OfTarget = (WarningKind, &'static str, fn(&mut Run));
 
@@ -299,7 +344,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
         ),
         (WarningKind::BufferedDirect, "this is 6.18.5", |r| onto(r, 1, "btrfs", "/srv, rw,relatime")),
         (WarningKind::Clock, "the clocksource is hpet", |r| {
-            r.targets[1].guest_clocksource = Some("hpet".into())
+            r.targets[1].guest_clocksource = Some("hpet".into());
         }),
         (WarningKind::Clock, "the clocksource is acpi_pm", |r| {
             r.targets[1].guest_clocksource = Some("acpi_pm".into());
@@ -324,7 +369,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
 
 #[test]
 fn a_target_that_is_filled_and_plain_draws_nothing() {
-    let changes: [(&str, fn(&mut Run)); 9] = [
+    let changes: [Change; 9] = [
         ("filled", |r| r.targets[1].allocation = Some(allocation(8 * GIB, 0, 0))),
         ("its last cluster", |r| r.targets[1].allocation = Some(allocation(8 * GIB, 0, 64 << 10))),
         ("noise", |r| r.targets[1].found = Some(Found { bytes: 1 << 20, zeros: 0, compressed: 1 << 20 })),
@@ -370,11 +415,19 @@ fn a_fall_of_all_rates_in_the_middle_of_a_run_is_seen_across_its_cells() {
     let [warning] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!(warning.kind, WarningKind::Throttled);
     assert!(warning.evidence.contains("from measurement 31 of 60 on"), "{}", warning.evidence);
+
+    // A cell that never did anything hides nothing.
+    let silent = run.measurements[0].target.clone();
+    for m in run.measurements.iter_mut().filter(|m| m.target == silent && m.workload == QD1) {
+        m.outcome.tallies.read = Some(Tally::default());
+    }
+    let fallen = |w: &Warning| w.kind == WarningKind::Throttled && w.target.is_none();
+    assert_eq!(self::found(&run).into_iter().filter(fallen).count(), 1);
 }
 
 #[test]
 fn stacks_that_copy_or_put_off_are_not_taken_for_others_load() {
-    let changes: [(&str, fn(&mut Run)); 3] = [
+    let changes: [Change; 3] = [
         ("copies on write", |r| onto(r, 1, "bcachefs", "rw")),
         ("a cache that is written back later", |r| {
             r.plan.targets[1].guest.as_mut().expect("a guest").cache = CacheMode::Writeback;
@@ -391,6 +444,37 @@ fn stacks_that_copy_or_put_off_are_not_taken_for_others_load() {
     assert_eq!(kinds, [WarningKind::OtherLoad; 3]);
     for (name, change) in changes {
         let mut run = busy.clone();
+        change(&mut run);
+        assert_eq!(found(&run), [], "{name}");
+    }
+}
+
+#[test]
+fn pages_and_journals_are_not_taken_for_others_load() {
+    // 512-byte writes, each safe before the next: a page and a record of the journal for each.
+    let mut run = writes();
+    for m in &mut run.measurements {
+        let tally = m.outcome.tallies.write.as_mut().expect("it writes");
+        let disk = m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk");
+        (tally.bytes, disk.write_bytes) = (tally.ios * 512, tally.ios * (4096 + (16 << 10)));
+    }
+    let safe = |run: &mut Run| run.plan.workloads[0].sync = SyncMode::DSync;
+    let flushed = |run: &mut Run| {
+        for m in &mut run.measurements {
+            let ios = m.outcome.tallies.ios();
+            m.outcome.tallies.sync = Some(Tally { ios, ..Tally::default() });
+        }
+    };
+    let gathered = |run: &mut Run| {
+        run.plan.workloads[0].direct = false;
+        run.plan.workloads[0].bs = Bytes(512);
+    };
+    assert!(found(&run).iter().all(|w| w.kind == WarningKind::OtherLoad));
+    assert_eq!(found(&run).len(), run.measurements.len(), "nothing explains it");
+    let changes: [Change; 3] =
+        [("dsync", safe), ("fdatasync", flushed), ("pages written several times", gathered)];
+    for (name, change) in changes {
+        let mut run = run.clone();
         change(&mut run);
         assert_eq!(found(&run), [], "{name}");
     }

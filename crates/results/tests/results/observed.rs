@@ -140,6 +140,9 @@ pub(crate) fn crowd() -> Run {
             _ => vec![],
         };
         m.neighbour = (m.target == "vm-noisy").then(|| share("loud", 60_000, mean * 3.0));
+        let theirs = m.neighbour.as_ref().map_or(0, |share| share.tallies.bytes());
+        let host = m.host.as_mut().expect("observed");
+        host.disks.values_mut().for_each(|disk| disk.read_bytes += theirs);
     }
     run
 }

@@ -1,14 +1,17 @@
 //! Caches that answer in place of the device.
 
-use iotax_model::WarningKind;
-use iotax_model::record::{CacheDrop, DiskActivity};
+use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
 use iotax_model::units::human;
+use iotax_model::{IoEngine, TargetSpec, WarningKind};
 
 use super::{Case, Finding};
 use crate::judge::figures::bottom_of;
 
 /// The bottom device must have served this share of the bytes, or taken it.
 const SERVED: f64 = 0.5;
+/// The host sees a window begin and end by messages that may be 50 ms late. In a shorter window than this, what was moved
+/// meanwhile is too large a part of the whole.
+const SHORTEST_NS: u64 = 200_000_000;
 /// An area of which a larger share has no data behind it explains why the device was not asked.
 const HOLES: f64 = 0.1;
 
@@ -33,7 +36,7 @@ pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
 /// Direct reads that the device never saw.
 pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
     let asked = case.m.outcome.tallies.read.as_ref()?.bytes;
-    let served = of_device(case, |disk| disk.read_bytes)?;
+    let served = of_device(case, |disk| disk.read_bytes, |tallies| tallies.read.as_ref())?;
     let share = short(asked, served)?;
     let evidence = format!(
         "{} read {} directly, the device served {} ({:.0}%): this measured {}",
@@ -57,7 +60,7 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
         // A layer that makes it shorter is another matter, and named as such.
         return None;
     }
-    let taken = of_device(case, |disk| disk.write_bytes)?;
+    let taken = of_device(case, |disk| disk.write_bytes, |tallies| tallies.write.as_ref())?;
     let share = short(acknowledged, taken)?;
     let flushed = bottom_of(case.run, &case.m.target, &case.m.machine()?.flushed);
     let flushed: u64 = flushed.map(|(_, disk)| disk.write_bytes).sum();
@@ -82,10 +85,42 @@ pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
     Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
 }
 
-/// What the devices at the bottom did, for I/O that is to reach them. Absent if they were not watched.
-fn of_device(case: &Case<'_>, bytes: fn(&DiskActivity) -> u64) -> Option<u64> {
+/// What the devices at the bottom did and no neighbour asked for, for I/O that is to reach them. Absent if they were not watched for long
+/// enough.
+fn of_device(
+    case: &Case<'_>,
+    bytes: fn(&DiskActivity) -> u64,
+    of_neighbour: fn(&Tallies) -> Option<&Tally>,
+) -> Option<u64> {
     let machine = case.m.machine().filter(|machine| case.is_direct() && !machine.disks.is_empty())?;
-    Some(bottom_of(case.run, &case.m.target, &machine.disks).map(|(_, disk)| bytes(disk)).sum())
+    if machine.duration_ns.min(case.m.outcome.duration_ns) < SHORTEST_NS {
+        return None;
+    }
+    let all: u64 = bottom_of(case.run, &case.m.target, &machine.disks).map(|(_, disk)| bytes(disk)).sum();
+    let theirs = beside(case).and_then(of_neighbour).map_or(0, |tally| tally.bytes);
+    Some(all.saturating_sub(theirs))
+}
+
+/// What the neighbour did for whose I/O the same devices answer for certain: it lies in the same place and goes through no cache.
+fn beside<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
+    let share = case.m.neighbour.as_ref()?;
+    let plan = &case.run.plan;
+    let neighbour = plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name)?;
+    let cached = neighbour.target.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
+    let passed_on = neighbour.workload.direct && neighbour.workload.ioengine != IoEngine::Null && !cached;
+    (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
+}
+
+/// What tells where a target lies, so that two of one place are on the same devices.
+fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
+    let file = spec.file.as_ref().map(|file| &file.dir);
+    (
+        spec.path.as_ref(),
+        spec.device.as_ref(),
+        spec.lvm.as_ref(),
+        file,
+        spec.remote().map(|it| it.destination),
+    )
 }
 
 /// The share that the device had of what was asked, if that is too little.

@@ -1,9 +1,10 @@
 //! Others that used the device or the CPUs meanwhile.
 
-use iotax_model::WarningKind;
-use iotax_model::record::{DiskActivity, Measurement};
+use iotax_model::record::{DiskActivity, Measurement, Tallies, Tally};
 use iotax_model::target::{LayerKind, LvKind};
 use iotax_model::units::human;
+use iotax_model::workload::SyncMode;
+use iotax_model::{WarningKind, Workload};
 
 use super::{Case, Finding};
 use crate::judge::figures::bottom_of;
@@ -12,6 +13,10 @@ use crate::judge::figures::bottom_of;
 const READS: f64 = 1.25;
 /// What it may write for each byte: a journal, metadata, a mirror's other half.
 const WRITES: f64 = 2.5;
+/// A page, the least that the kernel or a filesystem writes.
+const PAGE: u64 = 4096;
+/// What a journal may write for each flush: a descriptor, some metadata, a commit.
+const FLUSH: u64 = 16 << 10;
 /// What goes on on a quiet machine, in bytes a second: logs, metadata, this tool's own records.
 const QUIET: f64 = 4e6;
 /// CPU time of others, as a share of all that there is.
@@ -19,15 +24,15 @@ const CPU: f64 = 0.1;
 
 /// A device that did more than was asked of it.
 pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
-    if case.is_amplified() {
+    if case.is_amplified() || case.is_gathered() {
         return None;
     }
     let machine = case.m.machine()?;
     let seconds = machine.duration_ns as f64 / 1e9;
     let (read, written) = asked(case.m);
     // Data that is shorter than a block is read before it is written.
-    let most_read = READS * read + written + QUIET * seconds;
-    let most_written = WRITES * written + QUIET * seconds;
+    let most_read = READS * read + due(case) + QUIET * seconds;
+    let most_written = WRITES * due(case) + QUIET * seconds;
     let mut evidence = Vec::new();
     for (name, disk) in bottom_of(case.run, &case.m.target, &machine.disks) {
         // What goes through the page cache is read ahead.
@@ -57,6 +62,27 @@ fn whole(bytes: f64) -> u64 {
     bytes.max(0.0).round() as u64
 }
 
+/// What the writes of the measured workload and of its neighbour come to on a device, bytes that are written once: whole pages,
+/// and a journal's record of each flush.
+fn due(case: &Case<'_>) -> f64 {
+    let of = |workload: Option<&Workload>, tallies: &Tallies| {
+        let ios = |tally: &Option<Tally>| tally.as_ref().map_or(0, |tally| tally.ios);
+        let pages = tallies.write.as_ref().map_or(0, |tally| {
+            let each = tally.bytes.checked_div(tally.ios).unwrap_or(0);
+            (tally.ios * each.next_multiple_of(PAGE)).max(tally.bytes)
+        });
+        // Each of its writes is flushed by itself.
+        let safe = workload.is_some_and(|workload| workload.sync != SyncMode::None);
+        let flushes = ios(&tallies.sync) + if safe { ios(&tallies.write) } else { 0 };
+        (pages + flushes * FLUSH) as f64
+    };
+    let neighbour = case.m.neighbour.as_ref().map_or(0.0, |share| {
+        let known = case.run.plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name);
+        of(known.map(|neighbour| &neighbour.workload), &share.tallies)
+    });
+    of(Some(case.workload), &case.m.outcome.tallies) + neighbour
+}
+
 /// Bytes read and written by what was measured and by its neighbour.
 fn asked(m: &Measurement) -> (f64, f64) {
     let neighbour = m.neighbour.as_ref().map(|share| &share.tallies);
@@ -67,6 +93,11 @@ fn asked(m: &Measurement) -> (f64, f64) {
 }
 
 impl Case<'_> {
+    /// Whether several writes make up a page, which is written as often as the kernel sees fit.
+    fn is_gathered(&self) -> bool {
+        self.workload.rw.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
+    }
+
     /// Whether a layer moves much more than it is asked for, as copies on the first write do.
     fn is_amplified(&self) -> bool {
         let copies = |name: &str| ["btrfs", "zfs", "bcachefs"].contains(&name);

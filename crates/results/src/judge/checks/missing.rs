@@ -11,6 +11,8 @@ use crate::store::Run;
 
 /// A measurement of which a larger share failed measured how errors are made.
 const ERRORS: f64 = 0.01;
+/// The direction of flushes in records of errors.
+const SYNC: &str = "sync";
 
 /// Of a run that adds blocks, what was left out because it is decided is not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
@@ -91,17 +93,25 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
         .errors
         .iter()
         .map(|e| {
+            if e.direction == SYNC {
+                return format!("{} x {} on {}", e.count, e.error, e.direction);
+            }
             let last = e.last_offset.filter(|last| *last != e.first_offset);
             let last = last.map(|last| format!(", last at {last}")).unwrap_or_default();
             format!("{} x {} on {}, first at byte {}{last}", e.count, e.error, e.direction, e.first_offset)
         })
         .collect();
-    let remedy =
-        "the figures leave the failed I/Os out; see the kernel log for the device, then measure again";
+    // The writes that a failed flush gave up had been counted as done.
+    let lost = outcome.errors.iter().any(|error| error.direction == SYNC);
+    let remedy = if lost {
+        "what was counted as written may be lost; see the kernel log for the device, then measure again"
+    } else {
+        "the figures leave the failed I/Os out; see the kernel log for the device, then measure again"
+    };
     let failed = outcome.errors.iter().map(|error| error.count).sum::<u64>() as f64;
     let too_many = failed > ERRORS * (failed + outcome.tallies.ios() as f64);
     let found = case.finding(WarningKind::Incomplete, counts.join("; "), remedy);
-    Some(found.unusable_if(too_many))
+    Some(found.unusable_if(lost || too_many))
 }
 
 pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {

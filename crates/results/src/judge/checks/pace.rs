@@ -1,5 +1,7 @@
 //! Rates that do not hold: unsteady, cut down in a step, slowed by heat.
 
+use std::collections::BTreeMap;
+
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
@@ -64,17 +66,23 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
 
 /// All measurements in their order fell once and stayed down, each held against the best of its own cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
-    let mut measurements: Vec<&Measurement> = run.measurements.iter().collect();
-    measurements.sort_by_key(|m| m.started_at_ms);
+    // One without I/O has no rate that could have fallen.
+    let rated = run.measurements.iter().filter_map(|m| Some((m, iops(m).filter(|rate| *rate > 0.0)?)));
+    let mut rated: Vec<(&Measurement, f64)> = rated.collect();
+    rated.sort_by_key(|(m, _)| m.started_at_ms);
+    let cell = |m: &Measurement| (m.workload.clone(), m.target.clone());
     // The highest, which each cell has before a fall: a mean would depend on how many of its blocks come after it.
-    let best = |m: &Measurement| {
-        let same = |other: &&Measurement| other.workload == m.workload && other.target == m.target;
-        run.measurements.iter().filter(same).filter_map(iops).reduce(f64::max)
-    };
-    let series: Option<Vec<f64>> = measurements.iter().map(|m| Some(iops(m)? / best(m)?)).collect();
-    let series = series.filter(|series| series.len() >= MEASUREMENTS)?;
+    let mut best: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for (m, rate) in &rated {
+        let highest = best.entry(cell(m)).or_insert(*rate);
+        *highest = highest.max(*rate);
+    }
+    let series: Vec<f64> = rated.iter().map(|(m, rate)| rate / best[&cell(m)]).collect();
+    if series.len() < MEASUREMENTS {
+        return None;
+    }
     let Step { at, before, after } = step::down(&series)?;
-    let minutes = measurements[at].started_at_ms.saturating_sub(measurements[0].started_at_ms) as f64 * 1e6;
+    let minutes = rated[at].0.started_at_ms.saturating_sub(rated[0].0.started_at_ms) as f64 * 1e6;
     Some(Warning {
         kind: WarningKind::Throttled,
         target: None,
