@@ -33,8 +33,9 @@ impl Latencies {
     /// Room for what a workload does.
     pub(crate) fn new(workload: &Workload) -> Self {
         let open_loop = workload.is_open_loop();
-        let counts =
-            || Counts { bytes: 0, service: Histogram::new(), response: open_loop.then(Histogram::new) };
+        // Workers count while they are measured: nothing may be allocated then.
+        let room = Histogram::with_all_room;
+        let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
         let rw = workload.rw;
         let flushes = rw.writes() && (workload.fsync.is_some() || workload.fdatasync.is_some());
         Self([rw.reads(), rw.writes(), rw.trims(), flushes].map(|has| has.then(counts)))

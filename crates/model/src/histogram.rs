@@ -1,4 +1,6 @@
-//! The latency histogram: log-linear, fixed memory, a stated error.
+//! The latency histogram: log-linear, bounded memory, a stated error.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -13,10 +15,13 @@ pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 /// a bucket is `1/2^SUB_BITS` of its lower edge wide and its middle is reported. Below `2^SUB_BITS` ns it is exact.
 pub const RELATIVE_ERROR: f64 = 0.5 / SUB as f64;
 
-/// Counts of values (latencies in nanoseconds). 34 KiB; adding a value takes a few instructions and no allocation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Counts of values (latencies in nanoseconds). Takes 8 bytes for each bucket from the lowest to the highest that was used, at most
+/// 34 KiB; adding a value takes a few instructions, and allocates where the value lies outside of these.
+#[derive(Debug, Clone)]
 pub struct Histogram {
-    buckets: Box<[u64]>,
+    /// The bucket that `buckets` begins with.
+    start: usize,
+    buckets: Vec<u64>,
     count: u64,
     sum: u64,
     min: u64,
@@ -25,9 +30,19 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum: 0, min: u64::MAX, max: 0 }
+        Self { start: 0, buckets: Vec::new(), count: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
+
+/// The same values, however much room each has.
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        let whole = |h: &Self| (h.count, h.sum, h.min, h.max);
+        whole(self) == whole(other) && self.nonzero().eq(other.nonzero())
+    }
+}
+
+impl Eq for Histogram {}
 
 /// The bucket of a value.
 #[inline]
@@ -61,6 +76,34 @@ impl Histogram {
         Self::default()
     }
 
+    /// An empty histogram with room for every value: adding never allocates.
+    #[must_use]
+    pub fn with_all_room() -> Self {
+        Self { buckets: vec![0; BUCKETS], ..Self::default() }
+    }
+
+    /// Makes room for these buckets and those between them and what there is, no more than that.
+    fn cover(&mut self, wanted: Range<usize>) {
+        if self.buckets.is_empty() {
+            (self.start, self.buckets) = (wanted.start, vec![0; wanted.len()]);
+            return;
+        }
+        let end = self.start + self.buckets.len();
+        let (below, above) = (self.start.saturating_sub(wanted.start), wanted.end.saturating_sub(end));
+        self.buckets.reserve_exact(below + above);
+        self.buckets.resize(self.buckets.len() + above, 0);
+        self.buckets.splice(..0, std::iter::repeat_n(0, below));
+        self.start -= below;
+    }
+
+    /// Counts in a bucket that there is no room for yet.
+    #[cold]
+    #[inline(never)]
+    fn add_outside(&mut self, index: usize, times: u64) {
+        self.cover(index..index + 1);
+        self.buckets[index - self.start] += times;
+    }
+
     /// Counts one value.
     #[inline]
     pub fn add(&mut self, value: u64) {
@@ -70,7 +113,12 @@ impl Histogram {
     /// Counts `times` values that are the same.
     #[inline]
     pub fn add_many(&mut self, value: u64, times: u64) {
-        self.buckets[index_of(value)] += times;
+        let index = index_of(value);
+        // What lies below the first bucket wraps around and is beyond the last.
+        match self.buckets.get_mut(index.wrapping_sub(self.start)) {
+            Some(bucket) => *bucket += times,
+            None => self.add_outside(index, times),
+        }
         self.count += times;
         self.sum = self.sum.saturating_add(value.saturating_mul(times));
         self.min = self.min.min(value);
@@ -79,10 +127,16 @@ impl Histogram {
 
     /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        if other.count == 0 {
+        let is_used = |count: &u64| *count > 0;
+        let (Some(first), Some(last)) =
+            (other.buckets.iter().position(is_used), other.buckets.iter().rposition(is_used))
+        else {
             return;
-        }
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+        };
+        let theirs = &other.buckets[first..=last];
+        let lowest = other.start + first;
+        self.cover(lowest..lowest + theirs.len());
+        for (mine, theirs) in self.buckets[lowest - self.start..].iter_mut().zip(theirs) {
             *mine += theirs;
         }
         self.count += other.count;
@@ -163,7 +217,7 @@ impl Histogram {
 
     /// The buckets that hold something: (index, count) in rising order.
     pub fn nonzero(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0)
+        (self.start..).zip(self.buckets.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
     /// The buckets that hold something: (lowest value, width, count) in rising order, in nanoseconds.
@@ -205,10 +259,15 @@ impl<'de> Deserialize<'de> for Histogram {
         use serde::de::Error;
         let sparse = Sparse::deserialize(deserializer)?;
         let mut histogram = Self::new();
+        let indices = || sparse.buckets.iter().map(|(index, _)| *index as usize);
+        if let (Some(lowest), Some(highest)) = (indices().min(), indices().max()) {
+            if highest >= BUCKETS {
+                return Err(D::Error::custom(format!("histogram bucket {highest} is not below {BUCKETS}")));
+            }
+            histogram.cover(lowest..highest + 1);
+        }
         for (index, count) in sparse.buckets {
-            let bucket = histogram.buckets.get_mut(index as usize).ok_or_else(|| {
-                D::Error::custom(format!("histogram bucket {index} is not below {BUCKETS}"))
-            })?;
+            let bucket = &mut histogram.buckets[index as usize - histogram.start];
             *bucket =
                 bucket.checked_add(count).ok_or_else(|| D::Error::custom("histogram count overflows"))?;
             histogram.count = histogram
@@ -263,6 +322,32 @@ mod tests {
             let mut merged = fill(&a);
             merged.merge(&fill(&b));
             prop_assert_eq!(merged, fill(&[a, b].concat()));
+        }
+
+        #[test]
+        fn room_is_no_part_of_what_was_counted(a in latencies(), b in latencies()) {
+            let (mut grown, mut roomy) = (Histogram::new(), Histogram::with_all_room());
+            for value in &a {
+                grown.add(*value);
+                roomy.add(*value);
+            }
+            prop_assert_eq!(&grown, &roomy);
+            let used = |values: &[u64]| {
+                let indices = values.iter().map(|v| index_of(*v));
+                indices.clone().min().expect("not empty")..indices.max().expect("not empty") + 1
+            };
+            prop_assert_eq!(grown.start..grown.start + grown.buckets.len(), used(&a));
+            // What has all room gives no more of it than was used.
+            let mut merged = Histogram::new();
+            merged.merge(&roomy);
+            prop_assert_eq!(merged.start..merged.start + merged.buckets.len(), used(&a));
+            // Cleared it keeps its room, and counts the same in it.
+            for histogram in [&mut grown, &mut roomy] {
+                histogram.clear();
+                b.iter().for_each(|v| histogram.add(*v));
+            }
+            prop_assert_eq!(&grown, &roomy);
+            prop_assert_eq!(roomy.buckets.len(), BUCKETS);
         }
 
         #[test]
