@@ -24,6 +24,7 @@ pub use matching::{Matched, Missing};
 use account::Figures;
 
 use crate::judge::{Metric, Tax};
+use crate::stats::coarse::Coarse;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, Verdict, decide};
@@ -447,9 +448,9 @@ impl Case {
         let (over, under) = if baseline == Which::A { (&b, &a) } else { (&a, &b) };
         let sample: Box<dyn Estimate> = if paired {
             let pairs: Vec<(f64, f64)> = over.iter().copied().zip(under.iter().copied()).collect();
-            Box::new(Differences::of_log_ratios(&pairs)?)
+            Box::new(Coarse::new(Differences::of_log_ratios(&pairs)?, metric.coarseness()))
         } else {
-            Box::new(Unpaired::of_logs(over, under)?)
+            Box::new(Coarse::new(Unpaired::of_logs(over, under)?, metric.coarseness()))
         };
         // Whether the figure is known or not: a block in which nothing was completed has none.
         let spoilt = |figures: &[&Figures], others: &[&Figures]| {

@@ -7,6 +7,7 @@ use iotax_model::{Cell, Plan};
 
 use super::looks::Said;
 use super::{Comparison, Edge, Metric, Tax};
+use crate::stats::coarse::Coarse;
 use crate::stats::paired::Differences;
 use crate::stats::verdict::Decision;
 use crate::stats::{ALPHA, Estimate};
@@ -144,10 +145,9 @@ impl Case {
     }
 
     /// Log ratios of the blocks up to one; absent if there are none.
-    pub(super) fn logs(&self, until: u32) -> Option<Differences> {
-        Differences::of_log_ratios(
-            &self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect::<Vec<_>>(),
-        )
+    pub(super) fn logs(&self, until: u32) -> Option<Coarse<Differences>> {
+        let pairs: Vec<_> = self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect();
+        Some(Coarse::new(Differences::of_log_ratios(&pairs)?, self.metric.coarseness()))
     }
 
     /// As it is told in a run that adds blocks. Before the first look, or with a measurement that cannot be used, there is nothing
@@ -186,9 +186,9 @@ impl Case {
             interval,
             confidence: confidence.filter(|_| interval.is_some()),
             interval_95: logs.interval(ALPHA).map(|i| i.map(f64::exp)),
-            sign_flip_p: logs.sign_flip_p(),
+            sign_flip_p: logs.fine().sign_flip_p(),
             verdict: decision.verdict,
-            blocks: u32::try_from(logs.n()).unwrap_or(u32::MAX),
+            blocks: u32::try_from(logs.blocks()).unwrap_or(u32::MAX),
             needed_blocks: decision.needed_blocks,
             decided_at: None,
             withheld: self.withheld(until).cloned(),

@@ -11,6 +11,7 @@ use iotax_model::units::human;
 use iotax_model::workload::WordError;
 
 use super::percentile::{Percentile, QUANTILES, needed};
+use crate::stats::coarse::of_two_percentiles;
 use crate::stats::median;
 use crate::store::Run;
 
@@ -104,6 +105,12 @@ impl Metric {
     #[must_use]
     pub const fn is_percentile(self) -> bool {
         matches!(self, Self::LatencyP50 | Self::LatencyP90 | Self::LatencyP99 | Self::LatencyP999)
+    }
+
+    /// How far the logarithm of a ratio of two of its figures can be off, noise apart: percentiles are read off histograms.
+    #[must_use]
+    pub fn coarseness(self) -> f64 {
+        if self.is_percentile() { of_two_percentiles() } else { 0.0 }
     }
 
     /// Its figure for one measurement; absent if it is not known or not positive.

@@ -43,7 +43,7 @@ use self::checks::Finding;
 use self::looks::{Levels, Replay};
 use crate::report::words;
 use crate::stats::ALPHA;
-use crate::stats::paired::{Differences, Interval};
+use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict, decide};
 use crate::store::Run;
 
@@ -274,7 +274,7 @@ fn compare(
 
 /// Each family decided once, with all blocks.
 fn at_once(plan: &Plan, cases: &[Case]) -> Vec<Option<Comparison>> {
-    let all: Vec<Option<Differences>> = cases.iter().map(|case| case.logs(u32::MAX)).collect();
+    let all: Vec<_> = cases.iter().map(|case| case.logs(u32::MAX)).collect();
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for family in Metric::ALL.into_iter().flat_map(|metric| [(metric, false), (metric, true)]) {
         let is_member = |case: &Case| case.family() == family && case.withheld(u32::MAX).is_none();
