@@ -366,6 +366,9 @@ pub struct HostActivity {
     /// Only of a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
+    /// CPU time of all the kernel's threads, those of `kernel_threads` among them. Only of a whole measurement.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel_ns: Option<u64>,
     /// CPU time of iotax itself for watching, beside what makes the load. Only of a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub watching_ns: Option<u64>,

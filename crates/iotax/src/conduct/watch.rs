@@ -75,6 +75,7 @@ struct Beat {
 /// When the first of those that are measured came to its window's end.
 struct Ended {
     kernel: BTreeMap<String, CpuTime>,
+    kernel_ns: Option<u64>,
     pace: Option<CpuPace>,
     /// What this process used of the CPUs until then.
     own_ns: u64,
@@ -197,12 +198,16 @@ impl<'a> Watch<'a> {
             });
             let blocks: Option<Vec<BlockStats>> = blocks.collect();
             let kernel = started.kernel.as_ref().zip(self.host.as_mut());
-            let kernel = kernel.map(|(before, host)| kernel::between(before, &host.kernel.read()));
-            let kernel = kernel.unwrap_or_default();
+            let kernel = kernel.map(|(before, host)| {
+                let now = host.kernel.read();
+                (kernel::between(before, &now), kernel::total_ns(before, &now))
+            });
+            let (kernel, kernel_ns) = kernel.unwrap_or_default();
             let pace =
                 started.pace.as_ref().and_then(|first| pace::between(first, &pace::read(Path::new("/"))));
             self.ended = Some(Ended {
                 kernel,
+                kernel_ns,
                 pace,
                 own_ns: own_cpu_ns().saturating_sub(started.own_ns),
                 after: None,
@@ -256,6 +261,7 @@ impl Watched {
             host_duration_ns: u64::try_from(beats[last].after.as_nanos()).unwrap_or(u64::MAX),
             host: whole.map(|host| HostActivity {
                 kernel_threads: self.ended.kernel.clone(),
+                kernel_ns: self.ended.kernel_ns,
                 watching_ns: Some(self.ended.own_ns),
                 pace: self.ended.pace.clone(),
                 flushed: self.flushed(),

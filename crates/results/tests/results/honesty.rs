@@ -199,7 +199,14 @@ fn failed(run: &mut Run, count: u64) {
 
 #[test]
 fn what_is_near_a_case_and_is_none_draws_no_warning() {
-    let changes: [Change; 10] = [
+    let changes: [Change; 11] = [
+        ("threads of the kernel", |r| {
+            let own = r.measurements[0].outcome.cpu.total_ns();
+            let host = r.measurements[0].host.as_mut().expect("observed");
+            (host.watching_ns, host.kernel_ns) = (Some(0), Some(2_400_000_000));
+            let busy = own + 2_400_000_000;
+            host.cpu = Some(HostCpu { user_ns: busy, idle_ns: 12_000_000_000 - busy, ..HostCpu::default() });
+        }),
         ("a look at the file by someone", |r| {
             let cache = PageCache { looked_at: GIB, before: 0, after: 32 << 10 };
             r.measurements[0].outcome.page_cache = Some(cache);

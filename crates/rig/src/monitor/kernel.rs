@@ -16,15 +16,15 @@ use super::threads::{self, ThreadCounters};
 /// PF_KTHREAD in the kernel's include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Finds the kernel's threads that may serve a target and reads their CPU time. The first reading looks at every process of
-/// the machine, some 5 us each, later ones only at those that are new or of interest: read it at the ends of a window.
+/// Finds the kernel's threads and reads their CPU time. The first reading looks at every process of the machine, some 5 us each,
+/// later ones only at those that are new and at the kernel's threads: read it at the ends of a window.
 #[derive(Debug)]
 pub struct KernelThreads {
     proc: PathBuf,
     /// Names and numbers (`254:0`) of devices, and words that names of filesystems' threads begin with.
     devices: Vec<String>,
     filesystems: Vec<String>,
-    /// Ids of what was looked at and is of no interest.
+    /// Ids of programs, which are of no interest.
     others: BTreeSet<u32>,
 }
 
@@ -63,7 +63,7 @@ impl KernelThreads {
             let Ok(stat) = fs::read_to_string(directory.join("stat")) else { continue };
             let Some((name, flags)) = name_and_flags(&stat) else { continue };
             let role = self.role(name);
-            if flags & KERNEL_THREAD == 0 || (role.is_none() && !name.starts_with("kworker/")) {
+            if flags & KERNEL_THREAD == 0 {
                 self.others.insert(id);
                 continue;
             }
@@ -128,4 +128,17 @@ pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<Str
     let ended = earlier.threads.iter().filter(|(_, thread)| !after.contains(&thread.identity()));
     names.extend(ended.filter_map(|(role, _)| Some((role.as_deref()?, None))));
     names.into_iter().filter_map(|(name, spent)| Some((name.to_owned(), spent?))).collect()
+}
+
+/// The CPU time of all the kernel's threads between two readings, in nanoseconds, whether they serve the target or not: `kswapd0`
+/// and a network filesystem's workers carry no device's name. Threads that ended are left out. Absent if none was seen.
+#[must_use]
+pub fn total_ns(earlier: &KernelCounters, later: &KernelCounters) -> Option<u64> {
+    let before: BTreeMap<_, _> =
+        earlier.threads.iter().map(|(_, thread)| (thread.identity(), thread)).collect();
+    let spent = later
+        .threads
+        .iter()
+        .filter_map(|(_, thread)| Some(thread.since(before.get(&thread.identity()).copied())?.total_ns()));
+    (!later.threads.is_empty()).then(|| spent.sum())
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use iotax_rig::monitor::kernel::{KernelThreads, between};
+use iotax_rig::monitor::kernel::{KernelThreads, between, total_ns};
 use tempfile::TempDir;
 
 use crate::tree;
@@ -126,4 +126,20 @@ fn the_live_machine_has_workers() {
     let second = threads.read();
     println!("the first reading took {found:?}, the next one {:?}", again.elapsed());
     assert!(between(&first, &second).contains_key("kworker"), "{first:?}");
+}
+
+#[test]
+fn threads_without_a_devices_name_count_among_all() {
+    let root = tempfile::tempdir().expect("a directory");
+    tree::write(root.path(), "proc/diskstats", DISKSTATS);
+    let threads =
+        [(20, "loop0"), (21, "kswapd0"), (22, "z_wr_iss"), (23, "kworker/0:1-nfsiod"), (24, "bash")];
+    let mut kernel = KernelThreads::new(root.path(), &["loop0".to_owned()], &[]);
+    assert_eq!(total_ns(&kernel.read(), &kernel.read()), None);
+    threads.iter().for_each(|(pid, name)| put(&root, *pid, name, 9, 1_000));
+    let before = kernel.read();
+    threads.iter().for_each(|(pid, name)| put(&root, *pid, name, 9, 3_000));
+    let after = kernel.read();
+    assert_eq!(total_ns(&before, &after), Some(8_000), "all but the program");
+    assert_eq!(between(&before, &after).len(), 1);
 }

@@ -130,8 +130,10 @@ pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
     let cpu = host.cpu?;
     let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
     let engine = if case.in_guest() { 0 } else { m.outcome.cpu.total_ns() };
-    let threads = host.guest_threads.values().chain(host.kernel_threads.values());
-    let own = engine + threads.map(|time| time.total_ns()).sum::<u64>() + host.watching_ns?;
+    // The kernel's threads are no programs that one could end, whomever they serve. Older records have only those of the layers.
+    let kernel = host.kernel_ns.unwrap_or_else(|| host.kernel_threads.values().map(|it| it.total_ns()).sum());
+    let guests = host.guest_threads.values().map(|time| time.total_ns()).sum::<u64>();
+    let own = engine + guests + kernel + host.watching_ns?;
     // Interrupts are the devices'.
     let others = (cpu.user_ns + cpu.system_ns).saturating_sub(own);
     let share = others as f64 / all as f64;
