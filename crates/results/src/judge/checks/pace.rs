@@ -1,11 +1,14 @@
 //! Rates that do not hold: unsteady, cut down in a step, slowed by heat.
 
+use std::collections::HashMap;
+
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
 use super::step::{self, Step};
 use super::{Case, Finding};
+use crate::judge::by_cell;
 use crate::judge::figures::iops;
 use crate::judge::warm_up::warm_up;
 use crate::stats::median;
@@ -67,10 +70,11 @@ pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     let mut measurements: Vec<&Measurement> = run.measurements.iter().collect();
     measurements.sort_by_key(|m| m.started_at_ms);
     // The highest, which each cell has before a fall: a mean would depend on how many of its blocks come after it.
-    let best = |m: &Measurement| {
-        let same = |other: &&Measurement| other.workload == m.workload && other.target == m.target;
-        run.measurements.iter().filter(same).filter_map(iops).reduce(f64::max)
-    };
+    let best: HashMap<_, f64> = by_cell(run)
+        .into_iter()
+        .filter_map(|(cell, all)| Some((cell, all.into_iter().filter_map(iops).reduce(f64::max)?)))
+        .collect();
+    let best = |m: &Measurement| best.get(&(m.workload.as_str(), m.target.as_str())).copied();
     let series: Option<Vec<f64>> = measurements.iter().map(|m| Some(iops(m)? / best(m)?)).collect();
     let series = series.filter(|series| series.len() >= MEASUREMENTS)?;
     let Step { at, before, after } = step::down(&series)?;
