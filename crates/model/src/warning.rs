@@ -43,7 +43,7 @@ words! {
 }
 
 /// A remark with its evidence and what to do about it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Warning {
     /// What was seen.

@@ -1,13 +1,13 @@
 //! A run as comparing needs it, wherever it comes from: the store, or a document that iotax wrote.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{Environment, Measurement, TargetRecord};
 use iotax_model::{TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
-use crate::judge::{Grade, Judgement, Metric};
+use crate::judge::{Grade, Judgement, Metric, Place, place, place_of};
 use crate::report::utc;
 use crate::store::Run;
 
@@ -85,12 +85,13 @@ impl Account {
     /// Of a run of the store and its judgement.
     #[must_use]
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
+        let kinds = Kinds::of(judgement);
         let measured = run.measurements.iter().zip(&judgement.grades).map(|(m, grade)| Figures {
             target: m.target.clone(),
             workload: m.workload.clone(),
             block: m.block,
             metrics: metrics(m),
-            unusable: unusable(*grade, &kinds(m, judgement)),
+            unusable: unusable(*grade, kinds.about(m)),
         });
         Self {
             label: format!("run {}", run.id),
@@ -135,14 +136,24 @@ pub(crate) fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
     Metric::ALL.into_iter().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
 }
 
-/// The words for what was found about one measurement.
-pub(crate) fn kinds(m: &Measurement, judgement: &Judgement) -> Vec<&'static str> {
-    let about_it = judgement.warnings.iter().filter(|w| {
-        w.target.as_ref() == Some(&m.target)
-            && w.workload.as_ref() == Some(&m.workload)
-            && w.block == Some(m.block)
-    });
-    about_it.map(|w| w.kind.word()).collect()
+/// The words for what was found about single measurements.
+pub(crate) struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
+
+impl<'a> Kinds<'a> {
+    pub(crate) fn of(judgement: &'a Judgement) -> Self {
+        let mut kinds: HashMap<_, Vec<_>> = HashMap::new();
+        for warning in &judgement.warnings {
+            if let Some(place) = place_of(warning) {
+                kinds.entry(place).or_default().push(warning.kind.word());
+            }
+        }
+        Self(kinds)
+    }
+
+    /// What was found about one, in the order of the judgement.
+    pub(crate) fn about<'b>(&'b self, m: &'b Measurement) -> &'b [&'static str] {
+        self.0.get(&place(m)).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// What can make a measurement unusable.

@@ -3,7 +3,7 @@
 use iotax_model::IoEngine;
 use iotax_model::record::{Measurement, Tallies};
 
-use crate::compare::account::{kinds, metrics};
+use crate::compare::account::{Kinds, metrics};
 use crate::compare::{Account, Change, History};
 use crate::judge::figures::{engine_cpu_per_io, percentile};
 use crate::judge::{Comparison, Judgement, Metric};
@@ -239,6 +239,7 @@ fn emulated(run: &Run, target: &str) -> String {
 }
 
 fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
+    let kinds = Kinds::of(judgement);
     let row = |(i, m): (usize, &Measurement)| {
         let figures = metrics(m);
         let mut row = place(run, m);
@@ -253,7 +254,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
             known(m.outcome.ioengine.map(IoEngine::word)),
             emulated(run, &m.target),
             known(judgement.grades.get(i).map(|grade| grade.word())),
-            kinds(m, judgement).join(" "),
+            kinds.about(m).join(" "),
         ]);
         row
     };

@@ -149,8 +149,9 @@ impl<'a> Grid<'a> {
         let Some(first) = reached.first_mut() else { return false };
         *first = true;
         for _ in 0..self.targets {
-            let near: Vec<usize> = self.cells.iter().filter(|c| reached[c.target]).map(|c| c.block).collect();
-            self.cells.iter().filter(|c| near.contains(&c.block)).for_each(|c| reached[c.target] = true);
+            let mut near = vec![false; self.blocks.len()];
+            self.cells.iter().filter(|c| reached[c.target]).for_each(|c| near[c.block] = true);
+            self.cells.iter().filter(|c| near[c.block]).for_each(|c| reached[c.target] = true);
         }
         reached.into_iter().all(|is| is)
     }

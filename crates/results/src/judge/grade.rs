@@ -1,9 +1,12 @@
 //! How far a measurement can be trusted.
 
+use std::collections::HashMap;
+
 use iotax_model::record::Measurement;
 use iotax_model::{Warning, WarningKind};
 
 use super::checks::Finding;
+use super::{Place, place_of};
 use crate::store::Run;
 
 /// What the checks say of one measurement, taken together.
@@ -35,39 +38,40 @@ impl Grade {
 /// The grade of each measurement, in their order: of what was found in it, and of what `others` say of its target, its workload
 /// or the run.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
+    let mut said: HashMap<_, Grade> = HashMap::new();
+    // What is missing elsewhere takes nothing from what is here.
+    let counts = |w: &Warning| w.kind != WarningKind::Incomplete || w.block.is_some();
+    let found = findings
+        .iter()
+        .map(|finding| (&finding.warning, if finding.unusable { Grade::Unusable } else { Grade::Remarks }));
+    let others = others.iter().map(|warning| (warning, Grade::Remarks));
+    for (w, grade) in found.chain(others).filter(|(w, _)| counts(w)) {
+        let about = (w.target.as_deref(), w.workload.as_deref(), w.block);
+        let known = said.entry(about).or_insert(grade);
+        *known = grade.max(*known);
+    }
+    // A remark concerns what it names, and all of what it leaves open.
     let grade = |m: &Measurement| {
-        let about_it = |w: &Warning| {
-            w.target.as_ref().is_none_or(|target| *target == m.target)
-                && w.workload.as_ref().is_none_or(|workload| *workload == m.workload)
-                && w.block.is_none_or(|block| block == m.block)
-                // What is missing elsewhere takes nothing from what is here.
-                && (w.kind != WarningKind::Incomplete || w.block.is_some())
-                // How often verdicts err is not a matter of single measurements.
-                && w.kind != WarningKind::Extended
-        };
-        match findings
-            .iter()
-            .filter(|finding| about_it(&finding.warning))
-            .map(|finding| finding.unusable)
-            .max()
-        {
-            Some(true) => Grade::Unusable,
-            Some(false) => Grade::Remarks,
-            None if others.iter().any(about_it) => Grade::Remarks,
-            None => Grade::Clean,
+        let mut worst = Grade::Clean;
+        for target in [None, Some(m.target.as_str())] {
+            for workload in [None, Some(m.workload.as_str())] {
+                for block in [None, Some(m.block)] {
+                    worst = worst.max(said.get(&(target, workload, block)).copied().unwrap_or(Grade::Clean));
+                }
+            }
         }
+        worst
     };
     run.measurements.iter().map(grade).collect()
 }
 
-/// Why no verdict may rest on these blocks of a cell; absent if it may.
-pub(super) fn withheld(findings: &[Finding], m: &Measurement) -> Option<String> {
-    let of_it = |w: &Warning| {
-        w.target.as_ref() == Some(&m.target)
-            && w.workload.as_ref() == Some(&m.workload)
-            && w.block == Some(m.block)
-    };
-    let finding = findings.iter().find(|finding| finding.unusable && of_it(&finding.warning))?;
-    let Warning { kind, evidence, .. } = &finding.warning;
-    Some(format!("{}, block {}: {}: {evidence}", m.target, m.block, kind.word().replace('_', " ")))
+/// Why no verdict may rest on a measurement, by its place; without those on which one may.
+pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
+    let mut reasons = HashMap::new();
+    for Finding { warning, .. } in findings.iter().filter(|finding| finding.unusable) {
+        let Some(place @ (target, _, block)) = place_of(warning) else { continue };
+        let Warning { kind, evidence, .. } = warning;
+        reasons.entry(place).or_insert_with(|| format!("{target}, block {block}: {kind}: {evidence}"));
+    }
+    reasons
 }

@@ -21,7 +21,7 @@ use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan, WarningKind};
 
 use super::cases::{Case, Figures, Pair, pairs};
-use super::{Edge, Metric, checks, edges, grade};
+use super::{Edge, Metric, checks, edges, grade, place};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
 use crate::stats::verdict::{Decision, Verdict, decide_by, needed_blocks};
@@ -289,7 +289,7 @@ impl Course {
     /// Takes a new measurement.
     pub fn add(&mut self, measurement: &Measurement) {
         let findings = checks::of_measurement(&self.run, measurement);
-        self.figures.add(&self.run.plan, measurement, grade::withheld(&findings, measurement));
+        self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));
     }
 
     /// Takes note that a cell could not be measured in a block.

@@ -23,6 +23,8 @@ pub mod roles;
 pub mod timing;
 mod warm_up;
 
+use std::collections::{HashMap, HashSet};
+
 use iotax_model::record::Measurement;
 use iotax_model::{Plan, TargetSpec, Warning};
 
@@ -184,15 +186,14 @@ pub fn judge(run: &Run) -> Judgement {
     let (edges, broken) = looks::whole_and_broken(run);
     let findings = checks::of_measurements(run);
     let (comparisons, steps, standing) = compare(run, &edges, &findings);
-    let mut warnings = run.warnings.clone();
     let of_run = checks::of_run(run, &comparisons, &broken, standing.as_ref());
-    for found in of_run.into_iter().chain(findings.iter().map(|finding| finding.warning.clone())) {
-        if !warnings.contains(&found) {
-            warnings.push(found);
-        }
-    }
+    let found: Vec<&Warning> = of_run.iter().chain(findings.iter().map(|finding| &finding.warning)).collect();
+    let mut known: HashSet<&Warning> = run.warnings.iter().collect();
+    let new = found.into_iter().filter(|warning| known.insert(*warning));
+    let warnings: Vec<Warning> = run.warnings.iter().chain(new).cloned().collect();
+    let mut by_cell = by_cell(run);
     let cells: Vec<_> = each_cell(run)
-        .map(|(workload, spec)| (workload, spec, measured(run, workload, &spec.name)))
+        .map(|(w, spec)| (w, spec, by_cell.remove(&(w, spec.name.as_str())).unwrap_or_default()))
         .collect();
     let record = |name: &str| run.targets.iter().find(|record| record.name == name);
     let mut judgement = Judgement {
@@ -227,9 +228,26 @@ fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
         .flat_map(|workload| run.plan.targets.iter().map(move |target| (workload.name.as_str(), target)))
 }
 
-/// A cell's measurements, one per block.
-fn measured<'a>(run: &'a Run, workload: &str, target: &str) -> Vec<&'a Measurement> {
-    run.measurements.iter().filter(|m| m.workload == workload && m.target == target).collect()
+/// Each cell's measurements, one per block, by (workload, target).
+fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
+    let mut cells: HashMap<_, Vec<_>> = HashMap::new();
+    for m in &run.measurements {
+        cells.entry((m.workload.as_str(), m.target.as_str())).or_default().push(m);
+    }
+    cells
+}
+
+/// What one measurement is known by: target, workload and block.
+pub(crate) type Place<'a> = (&'a str, &'a str, u32);
+
+/// The place of a measurement.
+pub(crate) fn place(m: &Measurement) -> Place<'_> {
+    (&m.target, &m.workload, m.block)
+}
+
+/// The place of the measurement that a warning concerns; absent if it concerns more than one.
+pub(crate) fn place_of(warning: &Warning) -> Option<Place<'_>> {
+    Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.block?))
 }
 
 /// Every comparison with the baseline and every step, decided, and for a run that adds blocks how far it is.
@@ -240,8 +258,9 @@ fn compare(
 ) -> (Vec<Comparison>, Vec<Comparison>, Option<Standing>) {
     let plan = &run.plan;
     let mut figures = Figures::new(&Metric::ALL);
+    let mut withheld = grade::withheld(findings);
     for measurement in &run.measurements {
-        figures.add(plan, measurement, grade::withheld(findings, measurement));
+        figures.add(plan, measurement, withheld.remove(&place(measurement)));
     }
     let pairs = cases::pairs(plan, edges);
     let cases = figures.cases(plan, &pairs);

@@ -14,7 +14,7 @@ use iotax_model::{Nanos, Plan};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::compare::account::{kinds, metrics};
+use crate::compare::account::{Kinds, metrics};
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
 use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
@@ -90,14 +90,15 @@ fn plan(plan: &Plan) -> Value {
 }
 
 fn measurements(run: &Run, judgement: &Judgement) -> Value {
+    let kinds = Kinds::of(judgement);
     run.measurements
         .iter()
         .zip(&judgement.grades)
-        .map(|(m, grade)| measurement(run, m, *grade, judgement))
+        .map(|(m, grade)| measurement(run, m, *grade, kinds.about(m)))
         .collect()
 }
 
-fn measurement(run: &Run, m: &Measurement, grade: Grade, judgement: &Judgement) -> Value {
+fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Value {
     let duration_s = m.outcome.duration_ns as f64 / 1e9;
     let figure = |(metric, value): (Metric, f64)| Some((metric.word().to_owned(), number(Some(value))?));
     let host = m.host.as_ref();
@@ -127,7 +128,7 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, judgement: &Judgement) 
         ("page_cache", m.outcome.page_cache.as_ref().and_then(any)),
         ("watching_ns", host.and_then(|host| host.watching_ns).map(Value::from)),
         ("pace", host.and_then(|host| any(host.pace.as_ref()?))),
-        ("warnings", Some(kinds(m, judgement).into())),
+        ("warnings", Some(kinds.into())),
         ("metrics", Some(Value::Object(metrics(m).into_iter().filter_map(figure).collect()))),
         ("shares", filled(m.shares.iter().map(parts::share).collect())),
         ("fairness", number(fairness(m))),

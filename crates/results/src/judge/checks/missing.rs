@@ -6,7 +6,7 @@ use iotax_model::{Warning, WarningKind};
 
 use super::{Case, Finding};
 use crate::judge::edges::{Edge, other_devices};
-use crate::judge::{Comparison, Standing, each_cell, measured};
+use crate::judge::{Comparison, Standing, by_cell, each_cell};
 use crate::store::Run;
 
 /// A measurement of which a larger share failed measured how errors are made.
@@ -39,13 +39,14 @@ pub(super) fn comparisons<'a>(
     run: &'a Run,
     comparisons: &'a [Comparison],
 ) -> impl Iterator<Item = Warning> + 'a {
-    each_cell(run).filter_map(|(workload, spec)| {
+    let measured = by_cell(run);
+    each_cell(run).filter_map(move |(workload, spec)| {
         let target = &spec.name;
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
         if compared || *target == run.plan.baseline {
             return None;
         }
-        let blocks = |target: &str| measured(run, workload, target).len();
+        let blocks = |target: &str| measured.get(&(workload, target)).map_or(0, Vec::len);
         let evidence = format!(
             "no block holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
             blocks(target), run.plan.baseline, blocks(&run.plan.baseline),

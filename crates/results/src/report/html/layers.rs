@@ -1,5 +1,7 @@
 //! What each layer costs: pictures of the ladder in time and in CPU time, and its steps in figures.
 
+use std::collections::HashMap;
+
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
@@ -29,6 +31,9 @@ struct Rung {
     /// The place of the rung beneath in the same list, always an earlier one.
     beneath: Option<usize>,
 }
+
+/// By target: the edge on which it is drawn, and what that costs.
+type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
 
 /// Every workload's ladder; nothing if nothing was compared.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
@@ -139,8 +144,9 @@ fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
 
 fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
     let mut rungs: Vec<Rung> = Vec::new();
+    let steps = steps_to(judgement, workload, metric);
     for target in &run.plan.targets {
-        if step_to(judgement, workload, &target.name, metric).is_none()
+        if !steps.contains_key(target.name.as_str())
             && let Some(mean) = geometric_mean(run, workload, &target.name, metric)
         {
             rungs.push(Rung {
@@ -152,41 +158,43 @@ fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Ve
                 ends: None,
                 beneath: None,
             });
-            add_above(run, judgement, workload, metric, &mut rungs);
+            add_above(run, &steps, &mut rungs);
         }
     }
     rungs
 }
 
-/// The edge on which a target is drawn, and what it costs.
-fn step_to<'a>(
-    judgement: &'a Judgement,
-    workload: &str,
-    target: &str,
-    metric: Metric,
-) -> Option<(&'a Edge, Tax)> {
-    let cost = |edge| judgement.step(workload, edge, metric)?.tax;
-    judgement.edges.iter().filter(|edge| edge.to == target).find_map(|edge| Some((edge, cost(edge)?)))
+/// The edge on which each target is drawn, and what it costs: its first of which that is known.
+fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Steps<'a> {
+    let of_it = judgement.steps.iter().filter(|c| c.workload == workload && c.metric == metric);
+    let costs: HashMap<_, Tax> =
+        of_it.filter_map(|c| Some(((c.target.as_str(), c.baseline.as_str()), c.tax?))).collect();
+    let mut steps = Steps::new();
+    for edge in &judgement.edges {
+        if let Some(cost) = costs.get(&(edge.to.as_str(), edge.from.as_str())) {
+            steps.entry(&edge.to).or_insert((edge, *cost));
+        }
+    }
+    steps
 }
 
 /// Adds all that stands on the last rung.
-fn add_above(run: &Run, judgement: &Judgement, workload: &str, metric: Metric, rungs: &mut Vec<Rung>) {
+fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     let Some(place) = rungs.len().checked_sub(1) else { return };
     let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);
     for target in &run.plan.targets {
-        let step =
-            step_to(judgement, workload, &target.name, metric).filter(|(edge, _)| edge.from == beneath);
+        let step = steps.get(target.name.as_str()).filter(|(edge, _)| edge.from == beneath);
         let Some((edge, cost)) = step else { continue };
         rungs.push(Rung {
             name: target.name.clone(),
-            words: format!("{} {}", edge.name, tax(&cost)),
+            words: format!("{} {}", edge.name, tax(cost)),
             layer: edge.name.clone(),
             from,
             adds: cost.ns,
             ends: cost.interval.map(|i| i.map(|end| from + end)),
             beneath: Some(place),
         });
-        add_above(run, judgement, workload, metric, rungs);
+        add_above(run, steps, rungs);
     }
 }
 
