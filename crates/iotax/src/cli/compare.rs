@@ -35,8 +35,8 @@ pub(super) struct Args {
     /// Ratios closer to 1 than this count as the same
     #[arg(long, value_name = "SHARE", default_value_t)]
     margin: Margin,
-    /// End with exit code 1 if the intervals show it: [METRIC] slower|faster|different > N%; the metric is latency_mean if none is
-    /// named. May be given several times, or several apart by commas
+    /// End with exit code 1 if the intervals show it: slower, faster or different > N%, after a metric if it is not latency_mean
+    /// that is meant; several apart by commas
     #[arg(long, value_name = "GATE", value_delimiter = ',', value_parser = str::parse::<Gate>)]
     fail_if: Vec<Gate>,
     /// Print as JSON; the tables go to stderr

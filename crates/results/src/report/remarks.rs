@@ -21,13 +21,11 @@ pub(super) struct Remark {
     pub(super) remedy: String,
 }
 
-/// The warnings by kind, target and remedy, in the order of their first appearance.
+/// The warnings by kind and remedy, in the order of their first appearance: one finding is one line, wherever it was made.
 pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
     let mut groups: Vec<Vec<&Warning>> = Vec::new();
     for warning in warnings {
-        // What holds for a whole target is one line for all targets that it holds for.
-        let target = |w: &Warning| w.workload.is_some().then(|| w.target.clone());
-        let key = |w: &Warning| (w.kind, target(w), w.remedy.clone());
+        let key = |w: &Warning| (w.kind, w.workload.is_some(), w.remedy.clone());
         let same = |w: &Warning| key(w) == key(warning);
         match groups.iter_mut().find(|group| same(group[0])) {
             Some(group) => group.push(warning),
@@ -71,7 +69,9 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     let first = group[0];
     let mut place: Vec<String> = Vec::new();
     let targets = distinct(group.iter().filter_map(|w| w.target.as_deref()));
-    if !targets.is_empty() {
+    if targets.len() == run.plan.targets.len() && targets.len() > 1 {
+        place.push("all targets".into());
+    } else if !targets.is_empty() {
         place.push(listed(&targets));
     }
     let workloads = distinct(group.iter().filter_map(|w| w.workload.as_deref()));
