@@ -160,3 +160,23 @@ fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
     let decided = ["latency_mean", "iops"].map(|metric| of("twelve", metric)["decided_at"].as_u64());
     assert_eq!(decided.into_iter().max().flatten(), Some(measured(&json, "twelve") as u64), "{json}");
 }
+
+/// Blocks that are added to a fixed number once results are there are a second look, and the run says so for ever.
+#[test]
+fn a_second_look_is_said_to_be_one() {
+    let lab = Lab::new();
+    let plan = lab.plan(&same(2, "repeat = 2")).display().to_string();
+    let kinds = |json: &Value| -> Vec<String> {
+        let all = json["warnings"].as_array().expect("warnings").iter();
+        all.map(|warning| warning["kind"].as_str().expect("a kind").to_owned()).collect()
+    };
+    let first = lab.json(&["run", &plan, "--yes", "--json", "-"]);
+    assert!(!kinds(&first).contains(&"extended".to_owned()), "{first}");
+    let more = lab.json(&["resume", "1", "--repeat", "3", "--yes", "--json", "-"]);
+    assert_valid(&more);
+    assert!(kinds(&more).contains(&"extended".to_owned()), "{more}");
+    let said = text(&lab.run(&["report", "1"]).stdout);
+    let words = "the run had 2 blocks when more were asked for, 3 in all";
+    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{said}");
+    lab.assert_nothing_left();
+}

@@ -10,7 +10,7 @@
 //!
 //! The boundaries are those of a normal statistic with known variance. For Student's t they serve as significance
 //! levels: a look rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few blocks that
-//! alone errs up to an eighth too often, because estimated variances make the looks less alike; so where there is more
+//! alone errs up to a sixth too often (looks after 3, 4 and 5), because estimated variances make the looks less alike; so where there is more
 //! than one look only [`SPENT`] of the error is spent. docs/statistics.md has what is left of it, simulated.
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal};
