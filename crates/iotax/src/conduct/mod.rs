@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use iotax_model::findings::Recovery;
 use iotax_model::plan::Plan;
-use iotax_model::record::{Environment, Phase, TargetRecord};
+use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Accel, LayerKind, TargetSpec};
 use iotax_model::warning::{Warning, WarningKind};
@@ -257,6 +257,9 @@ impl Conductor<'_> {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
                             agenda.measured(cell, &measurement);
+                            if self.hangs(cell, &measurement) {
+                                self.revive(cell, ledger, progress, stop)?;
+                            }
                         }
                         Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
                         Err(error) => {
@@ -301,6 +304,34 @@ impl Conductor<'_> {
             self.lost.insert(cell.target, format!("it could not be started again: {error:#}"));
         }
         Ok(())
+    }
+
+    /// Whether a guest's disk does not answer any more: nothing was completed, and nothing failed.
+    fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
+        let outcome = &measurement.outcome;
+        self.order.plan.targets[cell.target].guest.is_some()
+            && outcome.tallies.ios() == 0
+            && outcome.errors.is_empty()
+    }
+
+    /// Boots a guest anew whose disk hangs, so that it costs one measurement and not all that follow.
+    fn revive(
+        &mut self,
+        cell: Cell,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let target = &self.order.plan.targets[cell.target].name;
+        progress.note(&format!("{target}: its disk does not answer; the guest is started again"));
+        match self.restart(cell, ledger, stop) {
+            Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),
+            Err(error) => {
+                self.lost.insert(cell.target, format!("it could not be started again: {error:#}"));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// After a failure: a new agent or newly booted guests, so that one lost measurement does not cost the next. Of several
