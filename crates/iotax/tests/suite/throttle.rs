@@ -130,27 +130,34 @@ fn a_closed_loop_runs_at_the_rate_of_the_disk() {
 fn an_open_loop_that_asks_for_more_says_so() {
     const ASKED: f64 = 800.0;
     let Some((lab, path, throttle)) = throttled() else { return };
-    let json = read(&lab, &path, &throttle, &["--rate-iops", &ASKED.to_string()]);
-    let measurement = &json["measurements"][0];
-    let warnings = measurement["warnings"].as_array().expect("warnings");
-    assert!(warnings.iter().any(|warning| *warning == "cannot_sustain"), "{warnings:?}");
-    let (read, pacing) = (&measurement["read"], &measurement["pacing"]);
-    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {measurement}"));
-    let second = |name: &str| number(&read["response_ns"][name]) / 1e9;
-    eprintln!("{read}, {pacing}");
-    // What begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
-    let wait = |at: f64| at * (1.0 - RATE / ASKED);
-    for (what, value, truth) in [
-        ("IOPS", number(&read["iops"]), RATE),
-        ("I/Os due", number(&pacing["due"]), 4.0 * ASKED),
-        ("backlog", number(&pacing["backlog"]), 5.0 * (ASKED - RATE)),
-        ("mean response", second("mean"), wait(3.0)),
-        ("longest response", second("max"), wait(5.0)),
-        ("mean service", number(&read["latency_ns"]["mean"]) / 1e9, 1.0 / RATE),
-    ] {
+    let attempt = || {
+        let json = read(&lab, &path, &throttle, &["--rate-iops", &ASKED.to_string()]);
+        let measurement = &json["measurements"][0];
+        let warnings = measurement["warnings"].as_array().expect("warnings");
+        assert!(warnings.iter().any(|warning| *warning == "cannot_sustain"), "{warnings:?}");
+        let (read, pacing) = (&measurement["read"], &measurement["pacing"]);
+        let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("a number: {measurement}"));
+        let second = |name: &str| number(&read["response_ns"][name]) / 1e9;
+        eprintln!("{read}, {pacing}");
+        // What begins t seconds after the start was due at t x 500 / 800; the window is from 1 to 5.
+        let wait = |at: f64| at * (1.0 - RATE / ASKED);
+        let figures = [
+            ("IOPS", number(&read["iops"]), RATE),
+            ("I/Os due", number(&pacing["due"]), 4.0 * ASKED),
+            ("backlog", number(&pacing["backlog"]), 5.0 * (ASKED - RATE)),
+            ("mean response", second("mean"), wait(3.0)),
+            ("longest response", second("max"), wait(5.0)),
+            ("mean service", number(&read["latency_ns"]["mean"]) / 1e9, 1.0 / RATE),
+        ];
         // The kernel lets I/O through in slices of a tenth of a second, of which some is always ahead or behind.
-        assert!((value / truth - 1.0).abs() <= 0.05, "{what}: {value}, not {truth}");
-    }
+        let off = figures.iter().filter(|(_, value, truth)| (value / truth - 1.0).abs() > 0.05);
+        let off: Vec<String> =
+            off.map(|(what, value, truth)| format!("{what}: {value}, not {truth}")).collect();
+        eprintln!("{off:?}");
+        off.is_empty()
+    };
+    // A busy machine only ever makes it wait, so one attempt of three must be calm.
+    assert!((0..3).any(|_| attempt()), "off in three attempts, see above");
 }
 
 /// The same by version 2 of control groups, which this machine may not have, and for writes.
