@@ -9,7 +9,6 @@ use iotax_results::compare::{Account, history};
 use iotax_results::exchange::{csv, json};
 use iotax_results::judge;
 use iotax_results::report::page;
-use iotax_results::stats::MARGIN;
 use iotax_results::store::Store;
 
 use super::output::{Output, load};
@@ -80,7 +79,9 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let accounts: Vec<Account> = runs.iter().map(|(run, judgement)| Account::of(run, judgement)).collect();
-    let history = history(&accounts, MARGIN);
+    // Plans may differ in it; the widest calls least different.
+    let margin = runs.iter().map(|(run, _)| run.plan.margin.share()).fold(0.0, f64::max);
+    let history = history(&accounts, margin);
     args.form.show(&page::history(&accounts, &history), args.output.json_on_stdout());
     args.output.write_json(&json::history::document(&accounts, &history))?;
     if let Some(dir) = &args.csv {

@@ -66,6 +66,8 @@ pub struct History {
     pub neighbours: Vec<Option<Compared>>,
     /// In the order of first appearance.
     pub tracks: Vec<Track>,
+    /// The margin, as a share: ratios closer to 1 than it are the same.
+    pub margin: f64,
 }
 
 /// Follows every cell through runs in the order given. Cells are matched as [`compare`] does; each pair of runs is a family of
@@ -101,6 +103,7 @@ pub fn history(accounts: &[Account], margin: f64) -> History {
         .iter()
         .flat_map(|track| Metric::ALL.into_iter().filter_map(|metric| track.by(metric, accounts, &between)));
     History {
+        margin,
         tracks: tracks.collect(),
         neighbours: (1..accounts.len()).map(|k| between(k - 1, k).cloned()).collect(),
     }

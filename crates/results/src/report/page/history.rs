@@ -1,6 +1,7 @@
 //! Several runs side by side.
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::compare::words::percent;
 use crate::compare::{Account, Change, Compared, History, Point};
 use crate::judge::Metric;
 use crate::report::figure::{UNKNOWN, change, time_with, title};
@@ -29,11 +30,12 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
         }
         page.add(Part::Table(grid));
     }
-    page.add(Part::Sentence(
+    page.add(Part::Sentence(format!(
         "In brackets the 95% interval over the blocks. Changes are of the mean latency; runs have no blocks in common and are \
-         compared as two samples (Welch's t), which knows the noise within each run and not what changes from one run to the next."
-            .into(),
-    ));
+         compared as two samples (Welch's t), which knows the noise within each run and not what changes from one run to the next. \
+         The same is within {}.",
+        percent(history.margin)
+    )));
     page
 }
 
