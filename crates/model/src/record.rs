@@ -431,7 +431,7 @@ pub struct Phase {
 }
 
 /// One execution of one cell, complete.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
     /// The target's name.
@@ -484,7 +484,7 @@ impl Measurement {
 }
 
 /// A target as it was built.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRecord {
     /// Its name in the plan.

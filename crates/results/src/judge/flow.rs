@@ -237,17 +237,7 @@ mod tests {
 
     fn record(layers: &[(LayerKind, &str)]) -> TargetRecord {
         let layers = layers.iter().map(|(kind, name)| Layer::new(*kind, *name, "")).collect();
-        TargetRecord {
-            name: "t".into(),
-            layers,
-            emulated: false,
-            command_line: None,
-            guest_kernel: None,
-            guest_clocksource: None,
-            boot_ns: None,
-            allocation: None,
-            found: None,
-        }
+        TargetRecord { name: "t".into(), layers, ..TargetRecord::default() }
     }
 
     fn measurement(ios: u64, bytes: u64) -> Measurement {
@@ -257,17 +247,8 @@ mod tests {
             workload: "w".into(),
             block: 1,
             order: 1,
-            started_at_ms: 0,
-            host_duration_ns: None,
             outcome: Outcome { tallies, ..Outcome::default() },
-            samples: vec![],
-            host: None,
-            host_samples: vec![],
-            host_cache: None,
-            guest_cache: None,
-            shares: vec![],
-            neighbour: None,
-            qemu: None,
+            ..Measurement::default()
         }
     }
 

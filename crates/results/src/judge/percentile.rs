@@ -98,20 +98,11 @@ mod tests {
             workload: "w".into(),
             block: 1,
             order: 1,
-            started_at_ms: 0,
-            host_duration_ns: None,
             outcome: Outcome {
                 tallies: Tallies { read: Some(read), ..Tallies::default() },
                 ..Outcome::default()
             },
-            samples: vec![],
-            host: None,
-            host_samples: vec![],
-            host_cache: None,
-            guest_cache: None,
-            shares: vec![],
-            neighbour: None,
-            qemu: None,
+            ..Measurement::default()
         }
     }
 

@@ -46,21 +46,12 @@ fn measurement(target: &str, workload: &str, block: u32, order: u32, log: f64) -
         workload: workload.into(),
         block,
         order,
-        started_at_ms: 0,
-        host_duration_ns: None,
         outcome: Outcome {
             duration_ns: 1_000_000_000,
             tallies: Tallies { read: Some(read), ..Tallies::default() },
             ..Outcome::default()
         },
-        samples: vec![],
-        host: None,
-        host_samples: vec![],
-        host_cache: None,
-        guest_cache: None,
-        shares: vec![],
-        neighbour: None,
-        qemu: None,
+        ..Measurement::default()
     }
 }
 
