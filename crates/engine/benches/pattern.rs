@@ -44,8 +44,17 @@ fn cost(keys: &[(&str, &str)], path: &std::path::Path) -> Result<f64, String> {
     }
     let workload = own.complete(&WorkloadKeys::default());
     let (size, interval) = (workload.size.unwrap_or(SIZE), Nanos::from_millis(100));
-    let job =
-        Job { path: None, workload, size, seed: 1, interval, writable: true, shared: false, identity: None };
+    let job = Job {
+        path: None,
+        workload,
+        size,
+        seed: 1,
+        interval,
+        writable: true,
+        shared: false,
+        identity: None,
+        directory: None,
+    };
     let outcome = measure(&job, path, &mut |_| ()).map_err(|error| error.to_string())?;
     Ok((outcome.cpu.user_ns + outcome.cpu.system_ns) as f64 / outcome.tallies.ios() as f64)
 }

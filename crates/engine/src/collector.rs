@@ -160,6 +160,7 @@ mod tests {
             writable: true,
             shared: false,
             identity: None,
+            directory: None,
         };
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }

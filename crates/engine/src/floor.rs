@@ -26,8 +26,17 @@ pub(crate) fn floor() -> u64 {
     };
     let workload = keys.complete(&WorkloadKeys::default());
     let (size, interval, seed) = (Bytes(1 << 30), Nanos::from_millis(10), 1);
-    let job =
-        Job { path: None, workload, size, seed, interval, writable: false, shared: false, identity: None };
+    let job = Job {
+        path: None,
+        workload,
+        size,
+        seed,
+        interval,
+        writable: false,
+        shared: false,
+        identity: None,
+        directory: None,
+    };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();

@@ -255,6 +255,7 @@ mod tests {
             writable,
             shared: false,
             identity: None,
+            directory: None,
         }
     }
 

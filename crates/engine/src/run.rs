@@ -415,13 +415,29 @@ mod tests {
         };
         let workload = keys.complete(&WorkloadKeys::default());
         let (size, interval) = (Bytes(1 << 20), Nanos::from_millis(100));
-        Job { path: None, workload, size, seed: 1, interval, writable: true, shared: false, identity: None }
+        Job {
+            path: None,
+            workload,
+            size,
+            seed: 1,
+            interval,
+            writable: true,
+            shared: false,
+            identity: None,
+            directory: None,
+        }
     }
 
     fn target(file: File, write: bool) -> Target {
         Target {
             file,
-            access: Access { write, direct: false, sync: SyncMode::None, shared: false, identity: None },
+            access: Access {
+                write,
+                direct: false,
+                sync: SyncMode::None,
+                shared: false,
+                identity: None,
+            },
             is_device: false,
             length: 1 << 20,
         }

@@ -85,6 +85,7 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
         writable: false,
         shared: false,
         identity: None,
+        directory: None,
     };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();

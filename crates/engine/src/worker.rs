@@ -460,6 +460,7 @@ mod tests {
             writable: false,
             shared: false,
             identity: None,
+            directory: None,
         };
         let latencies = Latencies::new(&job.workload);
         let (reports, reported) = mpsc::channel();

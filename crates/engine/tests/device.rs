@@ -95,6 +95,7 @@ fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
         writable: true,
         shared: false,
         identity: None,
+        directory: None,
     }
 }
 

@@ -36,6 +36,7 @@ fn job(keys: &WorkloadKeys) -> Job {
         writable: true,
         shared: false,
         identity: None,
+        directory: None,
     }
 }
 

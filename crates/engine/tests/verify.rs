@@ -38,7 +38,17 @@ fn workload(rw: Rw, ioengine: IoEngine, verify: Verify) -> Workload {
 
 fn job(workload: Workload) -> Job {
     let interval = Nanos::from_millis(100);
-    Job { path: None, workload, size: SIZE, seed: 7, interval, writable: true, shared: false, identity: None }
+    Job {
+        path: None,
+        workload,
+        size: SIZE,
+        seed: 7,
+        interval,
+        writable: true,
+        shared: false,
+        identity: None,
+        directory: None,
+    }
 }
 
 /// A file in which every block is stamped.

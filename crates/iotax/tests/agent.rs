@@ -99,6 +99,7 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
         writable: false,
         shared: false,
         identity: None,
+        directory: None,
     };
     let mut link = link();
     link.prepare(&job).expect("ready");
@@ -132,6 +133,7 @@ fn an_agent_that_waits_to_start_ends_with_its_conductor() {
         writable: false,
         shared: false,
         identity: None,
+        directory: None,
     };
     wire::send(&mut stdin, &Request::Run(Box::new(job))).expect("sent");
     let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");

@@ -3,6 +3,7 @@
 //! What is not known is absent. Times are nanoseconds.
 
 mod pace;
+mod stated;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use pace::CpuPace;
+pub use stated::{Figure, Source, Stated};
 pub use storage::{Allocation, Found, Mapper, PageCache};
 
 use crate::findings::Findings;
@@ -62,15 +64,20 @@ pub struct Tallies {
     /// Flushes: fsync and fdatasync.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sync: Option<Tally>,
+    /// Operations on files as such: create, open, stat, rename, unlink; bytes are those that went with them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub meta: Option<Tally>,
 }
 
 impl Tallies {
     /// The words for the directions, in the order of [`Self::each`].
-    pub const WORDS: [&'static str; 4] = ["read", "write", "trim", "sync"];
+    pub const WORDS: [&'static str; 5] = ["read", "write", "trim", "sync", "meta"];
 
     /// Every direction with its word, whether there or not.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, Option<&Tally>)> {
-        Self::WORDS.into_iter().zip([&self.read, &self.write, &self.trim, &self.sync].map(Option::as_ref))
+        Self::WORDS
+            .into_iter()
+            .zip([&self.read, &self.write, &self.trim, &self.sync, &self.meta].map(Option::as_ref))
     }
 
     /// The direction of a word.
@@ -80,11 +87,12 @@ impl Tallies {
             "write" => Some(&mut self.write),
             "trim" => Some(&mut self.trim),
             "sync" => Some(&mut self.sync),
+            "meta" => Some(&mut self.meta),
             _ => None,
         }
     }
 
-    /// Reads, writes and trims completed. Flushes are not among them: they move nothing.
+    /// Reads, writes, trims and operations on files completed. Flushes are not among them: they move nothing.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.moving().map(|tally| tally.ios).sum()
@@ -96,7 +104,7 @@ impl Tallies {
         self.moving().map(|tally| tally.bytes).sum()
     }
 
-    /// Service times of reads, writes and trims together.
+    /// Service times of reads, writes, trims and operations on files together.
     #[must_use]
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::new();
@@ -122,7 +130,7 @@ impl Tallies {
     }
 
     fn moving(&self) -> impl Iterator<Item = &Tally> {
-        self.read.iter().chain(&self.write).chain(&self.trim)
+        self.read.iter().chain(&self.write).chain(&self.trim).chain(&self.meta)
     }
 }
 
@@ -473,6 +481,9 @@ pub struct Measurement {
     /// What QEMU's block layer saw; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
+    /// What its source states, of a measurement that another tool made; `outcome` then holds no more than the source does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stated: Option<Stated>,
 }
 
 impl Measurement {

@@ -16,7 +16,7 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 5;
+pub const PROTOCOL: u16 = 6;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -122,6 +122,10 @@ pub struct Job {
     /// Device and inode of the file that iotax made; another that has come to stand there is not written.
     #[serde(default)]
     pub identity: Option<(u64, u64)>,
+    /// An empty directory that iotax made beside the target, for a test that makes files of its own; absent in a guest, whose
+    /// agent makes one itself.
+    #[serde(default)]
+    pub directory: Option<String>,
 }
 
 /// What an agent answers.

@@ -3,18 +3,16 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Margin, Plan};
-use iotax_model::target::FileSpec;
 use iotax_model::workload::WorkloadKeys;
-use iotax_rig::target::device::Permission;
 
 use super::args::Conduct;
 use super::flags::WorkloadFlags;
 use super::output::Output;
+use super::place;
 use super::session::Session;
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit};
 use crate::conduct::GuestOptions;
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
@@ -38,38 +36,9 @@ pub(super) struct Args {
     conduct: Conduct,
 }
 
-/// The target that a path stands for.
-fn target(args: &Args, permission: &Permission) -> Result<TargetSpec, Failure> {
-    let path = &args.target;
-    let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
-    let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();
-    let name: String = last
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
-        .skip_while(|c| *c == '.')
-        .take(40)
-        .collect();
-    let spec = TargetSpec { name, sudo: args.sudo, ..TargetSpec::default() };
-    if path.is_dir() {
-        if args.keep {
-            return Err(usage(format!(
-                "{}: a directory; --keep needs the name of the file that is to stay ({})",
-                path.display(),
-                path.join("test.dat").display()
-            )));
-        }
-        let file = FileSpec { dir: Some(path.clone()), ..FileSpec::default() };
-        return Ok(TargetSpec { file: Some(file), ..spec });
-    }
-    if permission.allows(path) {
-        return Ok(TargetSpec { device: Some(path.clone()), ..spec });
-    }
-    Ok(TargetSpec { path: Some(path.clone()), ..spec })
-}
-
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
-    let target = target(args, &permission)?;
+    let target = place::target(&args.target, args.sudo, args.keep, &permission)?;
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
         repeat: 1,

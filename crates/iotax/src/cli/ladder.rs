@@ -1,6 +1,6 @@
 //! `iotax ladder`: the same storage in several ways, the same work on each.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -200,13 +200,26 @@ fn targets(rung: Rung, args: &Args) -> Vec<TargetSpec> {
     let numbers = if guest { args.guests.as_slice() } else { &[1] };
     let many = numbers.len() > 1;
     let named = |count: &u32| if many { format!("{name}-{count}") } else { name.to_owned() };
-    numbers.iter().map(|count| target(rung, named(count), *count, args)).collect()
+    let (dir, device) = (args.dir.as_deref(), args.device.as_deref());
+    numbers.iter().map(|count| target(rung, named(count), *count, dir, device)).collect()
 }
 
-fn target((_, ground, guest): Rung, name: String, count: u32, args: &Args) -> TargetSpec {
+/// The rung of a name with its image in a directory; absent if there is no such rung or it needs a device.
+pub(super) fn rung_in(name: &str, dir: &Path) -> Option<TargetSpec> {
+    let rung = RUNGS.into_iter().find(|(known, ground, _)| *known == name && !ground.is_on_device())?;
+    Some(target(rung, name.to_owned(), 1, Some(dir), None))
+}
+
+fn target(
+    (_, ground, guest): Rung,
+    name: String,
+    count: u32,
+    dir: Option<&Path>,
+    device: Option<&Path>,
+) -> TargetSpec {
     let guest = guest.then(|| GuestSpec { count, ..GuestSpec::default() });
     let bare = TargetSpec { name, guest, ..TargetSpec::default() };
-    let on_device = TargetSpec { device: args.device.clone(), ..bare.clone() };
+    let on_device = TargetSpec { device: device.map(Path::to_path_buf), ..bare.clone() };
     let volume = Some(LvmSpec::default());
     match ground {
         Ground::Device => on_device,
@@ -219,7 +232,7 @@ fn target((_, ground, guest): Rung, name: String, count: u32, args: &Args) -> Ta
         },
         Ground::Image(format, snapshot) => TargetSpec {
             file: Some(FileSpec {
-                dir: args.dir.clone(),
+                dir: dir.map(Path::to_path_buf),
                 format,
                 preallocation: match format {
                     Format::Raw => Preallocation::Off,

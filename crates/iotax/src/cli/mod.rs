@@ -10,6 +10,7 @@ mod ladder;
 mod like;
 mod list;
 mod output;
+mod place;
 mod plan;
 mod price;
 mod progress;

@@ -70,12 +70,18 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 /// Reads a plan file; what the command line says holds instead of what it says.
 pub(super) fn read(path: &Path, instead: &Instead) -> Result<Reading, Failure> {
     let place = path.display();
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {place}")).or_exit(Exit::Usage)?;
+    let text = text_of(path)?;
     let mut reading =
         Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
     instead.apply(&mut reading.plan).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
     Ok(reading)
+}
+
+/// A file that the user named.
+pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .or_exit(Exit::Usage)
 }
 
 /// Says what axes lead to that cannot be built.

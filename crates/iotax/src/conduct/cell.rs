@@ -110,6 +110,7 @@ impl Conductor<'_> {
             shares: all.shares,
             neighbour,
             qemu: view.qemu,
+            stated: None,
         })
     }
 }
@@ -200,6 +201,7 @@ fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job 
         writable: target.built.writable,
         shared: target.built.shared,
         identity: target.agent_identity(),
+        directory: None,
     }
 }
 

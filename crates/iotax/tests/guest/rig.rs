@@ -114,5 +114,6 @@ pub(crate) fn job(rw: Rw) -> Job {
         writable: rw.writes(),
         shared: false,
         identity: None,
+        directory: None,
     }
 }

@@ -137,8 +137,17 @@ fn iotax(link: &mut Link, shape: &Shape, file: &Path) -> Figures {
     keys.set(shape.bs_key(), shape.bs).expect("a size");
     let workload = keys.complete(&WorkloadKeys::default());
     let (path, interval) = (Some(file.display().to_string()), Nanos::from_millis(RUN_MS));
-    let job =
-        Job { path, workload, size: SIZE, seed: 1, interval, writable: true, shared: false, identity: None };
+    let job = Job {
+        path,
+        workload,
+        size: SIZE,
+        seed: 1,
+        interval,
+        writable: true,
+        shared: false,
+        identity: None,
+        directory: None,
+    };
     let outcome = link.run(&job, Duration::from_mins(1), &mut |_| {}).expect("measured");
     assert_eq!(outcome.errors, []);
     // fio takes completions out one by one and counts an I/O as in flight until then, so its slots are never empty. Here a slot

@@ -225,6 +225,7 @@ impl LabGuest {
             writable,
             shared: false,
             identity: None,
+            directory: None,
         };
         self.link.run(&job, SLACK, &mut |_| {})
     }

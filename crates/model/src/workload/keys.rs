@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     BufferPattern, ByDirection, Distribution, IoEngine, LengthRange, LengthSplit, RateProcess, Rw, Stamps,
-    Stride, SyncMode, Verify,
+    Stride, SyncMode, Test, Verify,
 };
 use crate::units::{Bytes, Nanos};
 
@@ -59,7 +59,7 @@ macro_rules! number {
 
 number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
-plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode);
+plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test);
 
 /// What is known of a key.
 #[derive(Debug, Clone, Copy)]
@@ -91,6 +91,10 @@ macro_rules! keys {
         pub struct Workload {
             /// Unique within a plan.
             pub name: String,
+            /// What is done at the same time on the same target, within the same window: one measurement, of which each has
+            /// its share. Warm-up and length are the first one's.
+            #[serde(skip_serializing_if = "Vec::is_empty")]
+            pub beside: Vec<Workload>,
             $($(#[doc = $help])+ pub $name: $type,)+
             $($(#[doc = $opt_help])+
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +108,9 @@ macro_rules! keys {
             /// Unique within a plan [default: what it does, such as randread-4k-qd1]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
+            /// What is done at the same time on the same target
+            #[serde(skip_serializing_if = "Vec::is_empty", default)]
+            pub beside: Vec<WorkloadKeys>,
             $($(#[doc = $help])+
             #[serde(skip_serializing_if = "Option::is_none")]
             pub $name: Option<$type>,)+
@@ -139,6 +146,7 @@ macro_rules! keys {
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
                     name: self.name.clone().unwrap_or_default(),
+                    beside: self.beside.iter().map(|keys| keys.complete(defaults)).collect(),
                     $($name: self.$name.clone().or_else(|| defaults.$name.clone()).unwrap_or_else(|| $default),)+
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
                 };
@@ -252,6 +260,8 @@ keys! {
         stall_timeout "TIME": Nanos;
         /// End the measurement, keeping what was measured, after so many failed I/Os
         max_errors "N": u64;
+        /// Something else than plain I/O, as the classic programs do it; iotax suite is made of these
+        test "TEST": Test;
     }
 }
 

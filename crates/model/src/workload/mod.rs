@@ -6,6 +6,7 @@ mod keys;
 mod lengths;
 mod pattern;
 mod stride;
+mod test;
 mod text;
 mod words;
 
@@ -19,6 +20,7 @@ pub use self::distribution::{Distribution, Zone};
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
+pub use self::test::Test;
 pub use self::text::TextError;
 pub(crate) use self::words::words;
 pub use self::words::{WordError, nearest};

@@ -1,4 +1,5 @@
-//! Documents for programs: iotax's own JSON and CSV, and later the formats of others.
+//! Documents for programs: iotax's own JSON and CSV, and the formats of others.
 
 pub mod csv;
+pub mod import;
 pub mod json;

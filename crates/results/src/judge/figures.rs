@@ -116,6 +116,9 @@ impl Metric {
     /// Its figure for one measurement; absent if it is not known or not positive.
     #[must_use]
     pub fn of(self, measurement: &Measurement) -> Option<f64> {
+        if let Some(value) = stated(measurement, self) {
+            return Some(value).filter(|v| *v > 0.0 && v.is_finite());
+        }
         let latency = || measurement.outcome.tallies.latency();
         let value = match self {
             Self::Iops => iops(measurement),
@@ -141,6 +144,11 @@ impl FromStr for Metric {
             .find(|metric| metric.word() == text)
             .ok_or_else(|| WordError::new("metric", text, &words))
     }
+}
+
+/// What the source of an imported measurement states.
+fn stated(measurement: &Measurement, metric: Metric) -> Option<f64> {
+    measurement.stated.as_ref()?.metrics.get(metric.word()).copied()
 }
 
 /// I/Os per second over the window by the agent's clock, both directions; absent without a window.

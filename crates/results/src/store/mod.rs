@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
+use iotax_model::record::{Environment, Measurement, Phase, Source, TargetRecord};
 use iotax_model::{Plan, Warning};
 use rusqlite::{Connection, OpenFlags};
 
@@ -178,6 +178,8 @@ pub struct Run {
     pub warnings: Vec<Warning>,
     /// Where its wall time went.
     pub phases: Vec<Phase>,
+    /// Where it comes from if another tool measured it; absent for a run of iotax.
+    pub source: Option<Source>,
 }
 
 impl Run {
@@ -194,6 +196,7 @@ impl Run {
             measurements: Vec::new(),
             warnings: self.warnings.clone(),
             phases: self.phases.clone(),
+            source: self.source.clone(),
         }
     }
 }
@@ -249,6 +252,12 @@ impl Store {
     /// Keeps the machine that the run is made on.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
         let changed = write::set_environment(&self.connection, run, environment);
+        self.one(run, changed)
+    }
+
+    /// Keeps that another tool measured the run, and which.
+    pub fn set_source(&mut self, run: i64, source: &Source) -> Result<(), StoreError> {
+        let changed = write::set_source(&self.connection, run, source);
         self.one(run, changed)
     }
 

@@ -63,14 +63,14 @@ pub(super) fn summaries(connection: &Connection) -> Result<Vec<RunSummary>, Faul
 pub(super) fn run(connection: &Connection, id: i64) -> Result<Option<Run>, Fault> {
     // One transaction: a run that is being written meanwhile is seen as it was at one moment.
     let snapshot = connection.unchecked_transaction()?;
-    let head: Option<(String, u64, String, String, String)> = snapshot
+    let head: Option<(String, u64, String, String, String, Option<String>)> = snapshot
         .query_row(
-            "SELECT state, started_at_ms, seed, plan, environment FROM run WHERE id = ?",
+            "SELECT state, started_at_ms, seed, plan, environment, source FROM run WHERE id = ?",
             [id],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)),
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)),
         )
         .optional()?;
-    let Some((word, started_at_ms, seed, plan, environment)) = head else { return Ok(None) };
+    let Some((word, started_at_ms, seed, plan, environment, source)) = head else { return Ok(None) };
     let plan: Plan = parsed("plan", &plan)?;
     Ok(Some(Run {
         id,
@@ -81,6 +81,7 @@ pub(super) fn run(connection: &Connection, id: i64) -> Result<Option<Run>, Fault
         targets: targets(&snapshot, id, &plan)?,
         measurements: measurements(&snapshot, id)?,
         phases: phases(&snapshot, id)?,
+        source: source.map(|text| parsed("source", &text)).transpose()?,
         warnings: column("warning", &snapshot, "SELECT warning FROM warning WHERE run = ? ORDER BY id", id)?,
         plan,
     }))
@@ -96,7 +97,7 @@ fn targets(connection: &Connection, run: i64, plan: &Plan) -> Result<Vec<TargetR
 fn measurements(connection: &Connection, run: i64) -> Result<Vec<Measurement>, Fault> {
     let mut query = connection.prepare(
         "SELECT id, target, workload, block, place, started_at_ms, host_duration_ns, outcome, host_cache, guest_cache,
-             shares, neighbour, qemu
+             shares, neighbour, qemu, stated
          FROM measurement WHERE run = ? ORDER BY place, id",
     )?;
     let mut rows = query.query([run])?;
@@ -140,6 +141,7 @@ fn measurement(connection: &Connection, row: &Row<'_>) -> Result<Measurement, Fa
         shares: parsed("shares", &row.get::<_, String>(10)?)?,
         neighbour: optional("neighbour", row.get(11)?)?,
         qemu: optional("qemu", row.get(12)?)?,
+        stated: optional("stated", row.get(13)?)?,
     })
 }
 

@@ -13,7 +13,7 @@ use super::StoreError;
 const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
 
 /// One entry per version of the schema, in order; an entry that was released never changes.
-const MIGRATIONS: &[M<'static>] = &[M::up(VERSION_1), M::up(VERSION_2), M::up(VERSION_3)];
+const MIGRATIONS: &[M<'static>] = &[M::up(VERSION_1), M::up(VERSION_2), M::up(VERSION_3), M::up(VERSION_4)];
 
 /// The newest version.
 #[expect(clippy::cast_possible_truncation, reason = "a handful of migrations")]
@@ -146,6 +146,25 @@ ALTER TABLE measurement ADD COLUMN shares TEXT NOT NULL DEFAULT '[]';
 ALTER TABLE measurement ADD COLUMN neighbour TEXT;
 ALTER TABLE measurement ADD COLUMN qemu TEXT;
 ALTER TABLE run ADD COLUMN phases TEXT NOT NULL DEFAULT '[]';
+";
+
+/// Operations on files, and what other tools measured. A table's CHECK can only be changed with the table.
+const VERSION_4: &str = "
+CREATE TABLE tally_4 (
+    measurement INTEGER NOT NULL REFERENCES measurement (id) ON DELETE CASCADE,
+    place       INTEGER NOT NULL,
+    direction   TEXT    NOT NULL CHECK (direction IN ('read', 'write', 'trim', 'sync', 'meta')),
+    ios         INTEGER NOT NULL,
+    bytes       INTEGER NOT NULL,
+    latency     BLOB    NOT NULL,
+    response    BLOB,
+    PRIMARY KEY (measurement, place, direction)
+) STRICT;
+INSERT INTO tally_4 SELECT measurement, place, direction, ios, bytes, latency, response FROM tally;
+DROP TABLE tally;
+ALTER TABLE tally_4 RENAME TO tally;
+ALTER TABLE measurement ADD COLUMN stated TEXT;  -- JSON
+ALTER TABLE run ADD COLUMN source TEXT;          -- JSON; NULL: measured by iotax
 ";
 
 /// Looks at the file's first bytes alone, so that what is not ours is not even opened as a database. Tells whether

@@ -1,7 +1,7 @@
 //! Into the tables.
 
 use iotax_model::record::{
-    Environment, HostActivity, Measurement, Outcome, Phase, Sample, Tallies, TargetRecord,
+    Environment, HostActivity, Measurement, Outcome, Phase, Sample, Source, Tallies, TargetRecord,
 };
 use iotax_model::{Histogram, Warning};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
@@ -34,6 +34,11 @@ pub(super) fn set_environment(
 ) -> Result<usize, Fault> {
     let text = json("environment", environment)?;
     Ok(connection.execute("UPDATE run SET environment = ? WHERE id = ?", params![text, run])?)
+}
+
+pub(super) fn set_source(connection: &Connection, run: i64, source: &Source) -> Result<usize, Fault> {
+    let text = json("source", source)?;
+    Ok(connection.execute("UPDATE run SET source = ? WHERE id = ?", params![text, run])?)
 }
 
 /// Adds to what earlier parts of the run took.
@@ -90,8 +95,8 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
     let outcome = Outcome { tallies: Tallies::default(), ..m.outcome.clone() };
     transaction.execute(
         "INSERT INTO measurement (run, target, workload, block, place, started_at_ms, host_duration_ns, outcome,
-             host_cache, guest_cache, shares, neighbour, qemu)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             host_cache, guest_cache, shares, neighbour, qemu, stated)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             run,
             m.target,
@@ -106,6 +111,7 @@ pub(super) fn put_measurement(connection: &mut Connection, run: i64, m: &Measure
             json("shares", &m.shares)?,
             m.neighbour.as_ref().map(|share| json("neighbour", share)).transpose()?,
             m.qemu.as_ref().map(|stats| json("qemu", stats)).transpose()?,
+            m.stated.as_ref().map(|stated| json("stated", stated)).transpose()?,
         ],
     )?;
     let id = transaction.last_insert_rowid();

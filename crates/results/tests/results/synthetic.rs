@@ -234,6 +234,7 @@ pub(crate) fn measurement(
         shares: Vec::new(),
         neighbour: None,
         qemu: None,
+        stated: None,
     }
 }
 
@@ -280,6 +281,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
         measurements,
         warnings: vec![],
         phases: vec![],
+        source: None,
     }
 }
 

@@ -33,6 +33,7 @@ fn run(plan: &Plan, figures: &[Vec<Vec<f64>>], orders: &[Vec<Vec<u32>>]) -> Run 
         measurements,
         warnings: vec![],
         phases: vec![],
+        source: None,
     }
 }
 

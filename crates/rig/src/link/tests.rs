@@ -53,6 +53,7 @@ fn job(runtime: Duration) -> Job {
         writable: false,
         shared: false,
         identity: None,
+        directory: None,
     }
 }
 

@@ -1,0 +1,85 @@
+//! Targets named on the command line.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use iotax_model::exit::Exit;
+use iotax_model::plan::Plan;
+use iotax_model::target::{FileSpec, TargetSpec};
+use iotax_rig::target::device::Permission;
+
+use super::ladder::rung_in;
+use super::plan::text_of;
+use super::{Failure, OrExit, usage};
+
+/// The targets that some texts stand for: `PATH` and `ssh://` as `iotax bench` has them, `RUNG:DIR` for a rung of the ladder
+/// with an image in a directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are unique.
+pub(super) fn targets(
+    texts: &[String],
+    sudo: bool,
+    permission: &Permission,
+) -> Result<Vec<TargetSpec>, Failure> {
+    let mut found = Vec::new();
+    for text in texts {
+        let path = Path::new(text);
+        if let Some((rung, dir)) = text.split_once(':')
+            && let Some(target) = rung_in(rung, Path::new(dir))
+        {
+            found.push(target);
+        } else if path.extension().is_some_and(|extension| extension == "toml") {
+            found.extend(Plan::from_toml(&text_of(path)?).or_exit(Exit::Usage)?.targets);
+        } else {
+            found.push(target(path, sudo, false, permission)?);
+        }
+    }
+    tell_apart(&mut found);
+    Ok(found)
+}
+
+/// Numbers those whose name another one has.
+fn tell_apart(targets: &mut [TargetSpec]) {
+    let mut known = HashSet::new();
+    for target in targets {
+        let mut name = target.name.clone();
+        for number in 2.. {
+            if known.insert(name.clone()) {
+                break;
+            }
+            name = format!("{}-{number}", target.name);
+        }
+        target.name = name;
+    }
+}
+
+/// The target that a path stands for.
+pub(super) fn target(
+    path: &Path,
+    sudo: bool,
+    keep: bool,
+    permission: &Permission,
+) -> Result<TargetSpec, Failure> {
+    let absolute = std::path::absolute(path).or_exit(Exit::Environment)?;
+    let last = absolute.file_name().unwrap_or(absolute.as_os_str()).to_string_lossy();
+    let name: String = last
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .skip_while(|c| *c == '.')
+        .take(40)
+        .collect();
+    let spec = TargetSpec { name, sudo, ..TargetSpec::default() };
+    if path.is_dir() {
+        if keep {
+            return Err(usage(format!(
+                "{}: a directory; --keep needs the name of the file that is to stay ({})",
+                path.display(),
+                path.join("test.dat").display()
+            )));
+        }
+        let file = FileSpec { dir: Some(path.to_path_buf()), ..FileSpec::default() };
+        return Ok(TargetSpec { file: Some(file), ..spec });
+    }
+    if permission.allows(path) {
+        return Ok(TargetSpec { device: Some(path.to_path_buf()), ..spec });
+    }
+    Ok(TargetSpec { path: Some(path.to_path_buf()), ..spec })
+}

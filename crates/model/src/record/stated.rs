@@ -1,0 +1,46 @@
+//! What other tools state of their measurements.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Figures as their source states them, converted to our units and otherwise untouched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stated {
+    /// Those that are a metric of ours, by its word: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
+    #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
+    /// The others, in the source's order.
+    #[serde(default)]
+    pub others: Vec<Figure>,
+}
+
+/// A figure that no metric of ours is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// What its source calls it.
+    pub name: String,
+    /// The value.
+    pub value: f64,
+    /// Its unit as a source writes it: `%`, `lps`, `ms`; empty if it has none.
+    #[serde(default)]
+    pub unit: String,
+}
+
+/// Where an imported run comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The tool that measured, by its own name: `fio`, `bonnie++`, `iperf3`.
+    pub tool: String,
+    /// Its version, where the source tells.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub version: Option<String>,
+    /// The files that were read, by name.
+    pub files: Vec<String>,
+    /// What was not understood: `FILE:LINE: text`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_understood: Vec<String>,
+}

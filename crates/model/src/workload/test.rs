@@ -1,0 +1,59 @@
+//! Work that is more than plain I/O.
+
+use super::words;
+
+words! {
+    /// What is done where a workload is not plain I/O.
+    Test, "test" {
+        /// A new file written byte by byte through a buffer, as stdio's putc does.
+        Putc = "putc",
+        /// The area read byte by byte through a buffer, as stdio's getc does.
+        Getc = "getc",
+        /// Each record read, changed and written back in its place.
+        Rewrite = "rewrite",
+        /// Records read at random, every tenth changed and written back.
+        Seeks = "seeks",
+        /// A new file written record by record, so that the filesystem allocates.
+        WriteNew = "write-new",
+        /// A file written through stdio's buffer.
+        StdioWrite = "stdio-write",
+        /// A file read through stdio's buffer.
+        StdioRead = "stdio-read",
+        /// One file copied to another, record by record.
+        Copy = "copy",
+        /// Files created, with content if they have a size.
+        Create = "create",
+        /// Files opened and closed.
+        Open = "open",
+        /// Files asked for their attributes.
+        Stat = "stat",
+        /// Files renamed.
+        Rename = "rename",
+        /// Files deleted.
+        Delete = "delete",
+        /// A tree of files read into one archive.
+        Pack = "pack",
+        /// A tree of files made from an archive.
+        Unpack = "unpack",
+        /// A tree walked, every entry asked for its attributes.
+        Walk = "walk",
+        /// A tree deleted.
+        RemoveTree = "remove-tree",
+        /// Whatever another tool did: the workload's name is what is known of it, and keys hold only what its record says.
+        Foreign = "foreign",
+    }
+}
+
+impl Test {
+    /// Whether it makes files of its own, so that it needs a directory and not just an area.
+    #[must_use]
+    pub const fn needs_directory(self) -> bool {
+        !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
+    }
+
+    /// Whether it changes what is on the target's area itself.
+    #[must_use]
+    pub const fn modifies_area(self) -> bool {
+        matches!(self, Self::Rewrite | Self::Seeks)
+    }
+}

@@ -1,0 +1,53 @@
+//! What other tools wrote, read as far as it can be understood.
+//!
+//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text is not that tool's.
+
+use iotax_model::record::{Stated, Tallies};
+use iotax_model::workload::WorkloadKeys;
+
+/// What was found of one tool in a text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// The tool's own name: `fio`, `bonnie++`, `iperf3`.
+    pub tool: &'static str,
+    /// Its version, where the text tells.
+    pub version: Option<String>,
+    /// What it measured, in the text's order. Entries of the same target and workload are repetitions: blocks.
+    pub entries: Vec<Entry>,
+    /// What was not understood.
+    pub not_understood: Vec<Line>,
+}
+
+/// One measurement of another tool.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Entry {
+    /// What was measured, as far as the text tells: a device, a file, a host.
+    pub target: Option<String>,
+    /// What was done, in the tool's words: `randread`, `putc`, `ping`.
+    pub workload: String,
+    /// What the text tells of it in fio's terms; everything else is absent.
+    pub keys: WorkloadKeys,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: Option<u64>,
+    /// How long it took.
+    pub duration_ns: Option<u64>,
+    /// Counts, bytes and histograms, only where the text has all of a direction's.
+    pub tallies: Tallies,
+    /// Figures as the text has them, in our units.
+    pub stated: Stated,
+    /// Remarks on what the figures mean, such as that a page cache is in them.
+    pub notes: Vec<String>,
+    /// Where it stands in the text, from 1.
+    pub line: usize,
+}
+
+/// A line that was not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its number, from 1.
+    pub number: usize,
+    /// The line.
+    pub text: String,
+    /// Why, where there is more to say than that.
+    pub reason: String,
+}
