@@ -1,9 +1,34 @@
 //! What other tools wrote, read as far as it can be understood.
 //!
-//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text is not that tool's.
+//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
+//! The text is clean ([`clean`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
+//! to be its tool's.
+
+mod clean;
+mod fio;
+mod quantity;
 
 use iotax_model::record::{Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
+
+pub use clean::{clean, decode};
+
+/// Finds one tool's results in a clean text.
+pub type Reader = fn(&str) -> Option<Found>;
+
+/// The tools that can be read, each with its reader, and how its output is known.
+pub const READERS: &[(&str, Reader, &str)] = &[(
+    "fio",
+    fio::read,
+    "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
+)];
+
+/// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
+#[must_use]
+pub fn recognise(text: &str) -> Vec<Found> {
+    let text = clean(text);
+    READERS.iter().filter_map(|(_, read, _)| read(&text)).filter(|found| !found.entries.is_empty()).collect()
+}
 
 /// What was found of one tool in a text.
 #[derive(Debug, Clone, Default, PartialEq)]
