@@ -5,7 +5,9 @@
 //! to be its tool's.
 
 mod clean;
+mod dd;
 mod fio;
+mod pieces;
 mod quantity;
 
 use iotax_model::record::{Stated, Tallies};
@@ -17,11 +19,14 @@ pub use clean::{clean, decode};
 pub type Reader = fn(&str) -> Option<Found>;
 
 /// The tools that can be read, each with its reader, and how its output is known.
-pub const READERS: &[(&str, Reader, &str)] = &[(
-    "fio",
-    fio::read,
-    "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
-)];
+pub const READERS: &[(&str, Reader, &str)] = &[
+    (
+        "fio",
+        fio::read,
+        "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
+    ),
+    ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
+];
 
 /// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
 #[must_use]
