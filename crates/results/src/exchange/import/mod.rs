@@ -7,7 +7,11 @@
 mod clean;
 mod dd;
 mod fio;
+mod hyperfine;
+mod iperf;
+mod iperf3;
 mod pieces;
+mod ping;
 mod quantity;
 
 use iotax_model::record::{Stated, Tallies};
@@ -26,6 +30,17 @@ pub const READERS: &[(&str, Reader, &str)] = &[
         "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
     ),
     ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
+    (
+        "ping",
+        ping::read,
+        "\"min/avg/max = N/N/N ms\", or the lines of Windows with \"Minimum = Nms\" in any language",
+    ),
+    (
+        "iperf3",
+        iperf3::read,
+        "JSON with \"iperf 3\" in its start, or rows that end in \"sender\" and \"receiver\"",
+    ),
+    ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];
 
 /// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
