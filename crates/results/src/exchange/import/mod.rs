@@ -8,6 +8,7 @@ mod clean;
 mod dd;
 mod fio;
 mod hyperfine;
+mod iostat;
 mod iperf;
 mod iperf3;
 mod pieces;
@@ -39,6 +40,11 @@ pub const READERS: &[(&str, Reader, &str)] = &[
         "iperf3",
         iperf3::read,
         "JSON with \"iperf 3\" in its start, or rows that end in \"sender\" and \"receiver\"",
+    ),
+    (
+        "iostat",
+        iostat::read,
+        "two reports or more whose header begins with \"Device\", or JSON with \"sysstat\"",
     ),
     ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];
