@@ -25,8 +25,9 @@ pub(super) fn read(text: &str) -> Option<Found> {
             // What dd tells while it goes on stands before the records.
             continue;
         }
-        let wrapped = lines.get(i + 1).filter(|_| !before_records).map(|next| format!("{line} {next}"));
-        if let Some(done) = Done::of(line).or_else(|| wrapped.as_deref().and_then(Done::of)) {
+        let next = lines.get(i + 1).filter(|next| !before_records && Done::of(next).is_none());
+        let wrapped = || Done::of(&format!("{line} {}", next?));
+        if let Some(done) = Done::of(line).or_else(wrapped) {
             let counts = (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
             let mut entry = entry(&done, &command, counts.flatten());
             entry.line = i + 1;
@@ -287,6 +288,10 @@ mod tests {
 
     #[test]
     fn a_wrapped_line_is_read_and_progress_is_no_result() {
+        assert_eq!(
+            rates("Here:\n1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.5 s, 2.1 MB/s\nand that is all\n"),
+            [2_097_152.0]
+        );
         assert_eq!(rates("1048576 bytes (1.0 MB, 1.0 MiB) copied,\n0.5 s, 2.1 MB/s\n"), [2_097_152.0]);
         let text = "1048576 bytes (1.0 MB, 1.0 MiB) copied, 1 s, 1.0 MB/s\n2+0 records in\n2+0 records out\n\
                     2097152 bytes (2.1 MB, 2.0 MiB) copied, 1 s, 2.1 MB/s\n";

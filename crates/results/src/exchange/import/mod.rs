@@ -4,16 +4,19 @@
 //! The text is clean ([`clean`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
 //! to be its tool's.
 
+mod atop;
 mod clean;
 mod dd;
 mod fio;
 mod hyperfine;
 mod iostat;
 mod iperf;
+mod iperf2;
 mod iperf3;
 mod pieces;
 mod ping;
 mod quantity;
+mod unixbench;
 
 use iotax_model::record::{Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
@@ -46,6 +49,12 @@ pub const READERS: &[(&str, Reader, &str)] = &[
         iostat::read,
         "two reports or more whose header begins with \"Device\", or JSON with \"sysstat\"",
     ),
+    (
+        "iperf",
+        iperf2::read,
+        "rows below \"Client connecting to\" or \"Server listening on\", or lines of -y C",
+    ),
+    ("UnixBench", unixbench::read, "scores with \"(N s, N samples)\", or the table of \"Index Values\""),
     ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];
 
