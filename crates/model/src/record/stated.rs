@@ -40,6 +40,10 @@ pub struct Source {
     pub version: Option<String>,
     /// The files that were read, by name.
     pub files: Vec<String>,
+    /// The keys of each workload that its source tells, by the workload's name; every other key in the plan is a default and says
+    /// nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub known: BTreeMap<String, Vec<String>>,
     /// What was not understood: `FILE:LINE: text`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_understood: Vec<String>,
