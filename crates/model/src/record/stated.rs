@@ -1,6 +1,7 @@
 //! What other tools state of their measurements.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -47,4 +48,22 @@ pub struct Source {
     /// What was not understood: `FILE:LINE: text`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_understood: Vec<String>,
+}
+
+impl Source {
+    /// The tool with its version, where that is known: `fio 3.33`.
+    #[must_use]
+    pub fn tool(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{} {version}", self.tool),
+            None => self.tool.clone(),
+        }
+    }
+}
+
+/// `imported from fio 3.33 (randread.json)`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "imported from {} ({})", self.tool(), self.files.join(", "))
+    }
 }

@@ -153,11 +153,15 @@ impl Imported {
     }
 }
 
-/// The keys that are set.
+/// The keys that are set; whether it is plain I/O is always among them.
 fn known(keys: &WorkloadKeys) -> Vec<String> {
     let tree = serde_json::to_value(keys).unwrap_or_default();
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
-    set.map(|(key, _)| key.clone()).collect()
+    let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
+    if keys.test.is_none() {
+        known.push("test".into());
+    }
+    known
 }
 
 /// A name as plans have them, out of whatever a text calls it.

@@ -62,7 +62,7 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
             td class=(colour(run, &s.target)) { span.swatch {} (s.target) }
             td { (or_unknown(s.iops, human::count)) }
             td { (or_unknown(s.bytes_per_s, megabytes)) }
-            td { (time(s.latency.mean())) }
+            td { (time(s.mean())) }
             td { (time(s.percentile(0.5))) }
             td { (time(s.percentile(0.99))) }
             td { (time(s.percentile(0.999))) }
