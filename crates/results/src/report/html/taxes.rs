@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{colour, is_emulated};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
-use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title};
+use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title_in};
 use crate::report::words::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
@@ -31,7 +31,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
                         thead { (head(compares)) }
                         @for (workload, summaries) in &all {
                             tbody {
-                                tr.workload { th scope="rowgroup" colspan="10" { (title(workload)) small { (workload.name) } } }
+                                tr.workload { th scope="rowgroup" colspan="10" { (title_in(run, workload)) small { (workload.name) } } }
                                 @for summary in summaries { (row(run, judgement, summary, compares)) }
                             }
                         }

@@ -6,7 +6,7 @@ use iotax_model::units::human;
 use super::run::comparison_table;
 use super::{Grid, Page, Part, figure, words};
 use crate::judge::{Judgement, Metric, Summary};
-use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown};
+use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, title_in};
 use crate::stats::median;
 use crate::store::Run;
 
@@ -33,7 +33,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &So
         for workload in &run.plan.workloads {
             let compared = judgement.comparisons.iter().any(|c| c.workload == workload.name);
             let Some(grid) = comparison_table(run, judgement, workload).filter(|_| compared) else { continue };
-            page.add(Part::Head(workload.name.clone()));
+            page.add(Part::Head(format!("{} ({})", title_in(run, workload), workload.name)));
             page.add(Part::Table(grid));
         }
     }
