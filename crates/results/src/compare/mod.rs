@@ -317,7 +317,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         .map(|(one, other)| WorkloadPair {
             a: one.clone(),
             b: other.name.clone(),
-            differences: differences::workloads(one, other),
+            differences: differences::told((a.account, one), (b.account, other)),
         })
         .collect();
     let paired = a.account.is_same_run(b.account);
@@ -352,7 +352,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         paired,
         margin: question.margin,
         metrics: question.metrics.clone(),
-        machines: differences::machines(&a.account.environment, &b.account.environment),
+        machines: machines(a, b),
         targets,
         workloads,
         missing,
@@ -362,6 +362,13 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     };
     compared.conclusions = words::conclusions(&compared);
     Ok(compared)
+}
+
+/// What differs between the machines; nothing where another tool says nothing of its own.
+fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
+    let is_known = |side: &Side<'_>| side.account.source.is_none();
+    let both = is_known(a) && is_known(b);
+    if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
 
 /// A cell that one side planned and never measured.

@@ -7,6 +7,7 @@ use iotax_model::workload::Distribution;
 use crate::judge::Tax;
 use crate::judge::crowd::Fairness;
 use crate::stats::paired::Interval;
+use crate::store::Run;
 
 /// What stands where a figure is not known.
 pub(super) const UNKNOWN: &str = "-";
@@ -139,6 +140,19 @@ pub(super) fn title(workload: &Workload) -> String {
         text.push_str(", through the page cache");
     }
     text
+}
+
+/// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
+pub(super) fn title_in(run: &Run, workload: &Workload) -> String {
+    let Some(source) = &run.source else { return title(workload) };
+    let tree = serde_json::to_value(workload).unwrap_or_default();
+    let known = source.known.get(&workload.name).into_iter().flatten();
+    let told = known.filter(|key| *key != "test").filter_map(|key| {
+        let value = tree.get(key)?;
+        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
 }
 
 /// `1,234,567`.

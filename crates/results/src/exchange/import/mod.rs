@@ -16,12 +16,16 @@ mod iperf3;
 mod pieces;
 mod ping;
 mod quantity;
+mod run;
 mod unixbench;
 
-use iotax_model::record::{Stated, Tallies};
+use iotax_model::record::{Figure, Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
 
+use crate::judge::Metric;
+
 pub use clean::{clean, decode};
+pub use run::{Imported, runs};
 
 /// Finds one tool's results in a clean text.
 pub type Reader = fn(&str) -> Option<Found>;
@@ -99,6 +103,32 @@ pub struct Entry {
     pub notes: Vec<String>,
     /// Where it stands in the text, from 1.
     pub line: usize,
+}
+
+impl Entry {
+    /// Keeps a figure that is one of our metrics, in its unit; what is not known, not above 0 or no number is left out.
+    fn state(&mut self, metric: Metric, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) {
+            self.stated.metrics.insert(metric.word().to_owned(), value);
+        }
+    }
+
+    /// Keeps another figure; what is not known is left out.
+    fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.stated.others.push(Figure { name: name.into(), value, unit: unit.to_owned() });
+        }
+    }
+
+    /// Sets a key of a workload from its text; one that is not in iotax's terms stays unknown.
+    fn set(&mut self, key: &str, text: &str) -> bool {
+        self.keys.set(key, text).is_ok()
+    }
+
+    /// Whether the text has any figure of it.
+    fn has_figures(&self) -> bool {
+        !self.stated.metrics.is_empty() || !self.stated.others.is_empty()
+    }
 }
 
 /// A line that was not understood.

@@ -53,7 +53,8 @@ fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     let account = side.account;
     let role = if compared.baseline == which { " (baseline)" } else { "" };
     let run = if account.label.starts_with("run ") { String::new() } else { format!("run {}, ", account.id) };
-    format!("{which}: {}, {run}{}, {}{role}", side.called(), account.name, account.started_at)
+    let source = account.source.as_ref().map(|source| format!(", {source}")).unwrap_or_default();
+    format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
 }
 
 /// `kernel: 6.1 in A, 6.2 in B`; what holds for all targets is said once.
