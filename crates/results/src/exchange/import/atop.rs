@@ -69,14 +69,14 @@ impl Devices {
                 entry.line = sums.line;
                 entry.started_at_ms = sums.began_at_ms;
                 entry.duration_ns = whole_nanos(sums.seconds * 1e9);
-                entry.state(Metric::Iops, ios / sums.seconds);
+                entry.state(Metric::Iops, Some(ios / sums.seconds));
                 if sums.bytes > 0.0 && !sums.without_bytes {
-                    entry.state(Metric::BytesPerS, sums.bytes / sums.seconds);
+                    entry.state(Metric::BytesPerS, Some(sums.bytes / sums.seconds));
                 }
-                entry.add("reads", sums.reads / sums.seconds, "/s");
-                entry.add("writes", sums.writes / sums.seconds, "/s");
-                entry.add("busy", sums.busy_seconds / sums.seconds * 100.0, "%");
-                entry.add("avio", sums.busy_seconds / ios * 1e3, "ms");
+                entry.add("reads", Some(sums.reads / sums.seconds), "/s");
+                entry.add("writes", Some(sums.writes / sums.seconds), "/s");
+                entry.add("busy", Some(sums.busy_seconds / sums.seconds * 100.0), "%");
+                entry.add("avio", Some(sums.busy_seconds / ios * 1e3), "ms");
                 entry
             })
         };

@@ -169,12 +169,12 @@ fn entry(done: &Done, command: &Command, counts: Option<Counts>) -> Entry {
     let (target, rw) = command.measured();
     entry.target = target.map(str::to_owned);
     entry.keys.rw = rw;
-    entry.state(Metric::BytesPerS, done.bytes as f64 / done.seconds);
-    entry.add("bytes", done.bytes as f64, "B");
+    entry.state(Metric::BytesPerS, Some(done.bytes as f64 / done.seconds));
+    entry.add("bytes", Some(done.bytes as f64), "B");
     let mut name = rw.map_or("copy", |rw| if rw == Rw::Read { "read" } else { "write" }).to_owned();
     if let Some((read, written)) = counts {
         for (what, (full, partial)) in [("records in", read), ("records out", written)] {
-            entry.add(what, (full + partial) as f64, "");
+            entry.add(what, Some((full + partial) as f64), "");
         }
         let (full, partial) = if rw == Some(Rw::Read) { read } else { written };
         if full > 0 && partial == 0 && done.bytes.is_multiple_of(full) {
@@ -220,7 +220,7 @@ fn add_time(entry: &mut Entry, after: &[&str]) {
             None => decimal(value),
         };
         if let Some(seconds) = seconds {
-            entry.add(format!("time {name}"), seconds, "s");
+            entry.add(format!("time {name}"), Some(seconds), "s");
         }
     }
 }

@@ -53,11 +53,11 @@ fn runs(result: &Value, times: &[Value]) -> Option<Vec<f64>> {
 fn entry(name: &str, seconds: f64, line: usize, result: &Value) -> Entry {
     let mut entry = Entry { workload: name.to_owned(), line, ..Entry::default() };
     entry.duration_ns = whole_nanos(seconds * 1e9);
-    entry.state(Metric::LatencyMean, seconds * 1e9);
+    entry.state(Metric::LatencyMean, Some(seconds * 1e9));
     // Of all runs together: hyperfine keeps no others.
     for (key, name) in [("user", "mean user time"), ("system", "mean system time")] {
         if let Some(value) = result[key].as_f64() {
-            entry.add(name, value, "s");
+            entry.add(name, Some(value), "s");
         }
     }
     entry

@@ -116,21 +116,21 @@ fn entry(device: &str, means: &BTreeMap<&str, f64>) -> Entry {
     let mut entry = Entry { target: Some(device.to_owned()), workload: "iostat".into(), ..Entry::default() };
     let split = of("r/s").zip(of("w/s")).map(|(reads, writes)| reads + writes);
     if let Some(iops) = split.or(of("tps")).filter(|iops| *iops > 0.0) {
-        entry.state(Metric::Iops, iops);
+        entry.state(Metric::Iops, Some(iops));
         if split.is_none() {
             entry.notes.push("discards are among the I/Os: iostat told them together".into());
         }
         if let Some(bytes) = bytes(means).filter(|bytes| *bytes > 0.0) {
-            entry.state(Metric::BytesPerS, bytes);
+            entry.state(Metric::BytesPerS, Some(bytes));
         }
         if let Some(wait) = of(WAIT).filter(|wait| *wait > 0.0) {
-            entry.state(Metric::LatencyMean, wait * 1e6);
+            entry.state(Metric::LatencyMean, Some(wait * 1e6));
         }
     }
     for (name, value) in means {
         // Shares of merges are of requests that no column counts.
         if *name != WAIT && !matches!(*name, "%rrqm" | "%wrqm" | "%drqm") {
-            entry.add(*name, *value, unit(name));
+            entry.add(*name, Some(*value), unit(name));
         }
     }
     entry

@@ -134,17 +134,17 @@ impl Test {
         entry.duration_ns = whole_nanos((first.to - first.from) * 1e9);
         match (self.udp, arrived, sent) {
             (true, Some(row), _) | (false, _, Some(row)) => {
-                entry.state(Metric::BytesPerS, row.bits_per_s / 8.0);
+                entry.state(Metric::BytesPerS, Some(row.bits_per_s / 8.0));
             }
             _ => {}
         }
         if let (true, Some(row)) = (self.udp, sent) {
-            entry.add("sent", row.bits_per_s, "bit/s");
+            entry.add("sent", Some(row.bits_per_s), "bit/s");
         }
         if let Some((jitter, lost, packets)) = arrived.and_then(|row| row.datagrams) {
-            entry.add("jitter", jitter, "ms");
-            entry.add("lost", lost, "");
-            entry.add("packets", packets, "");
+            entry.add("jitter", Some(jitter), "ms");
+            entry.add("lost", Some(lost), "");
+            entry.add("packets", Some(packets), "");
         }
         found.entries.push(entry);
     }

@@ -74,7 +74,7 @@ fn document(start: &Value, end: &Value, line: usize, found: &mut Found) {
             // Up to 3.6 the sum of UDP was one, and the sender's.
             let mut entry = way("", &end["sum"], &Value::Null)?;
             let rate = end["sum"]["bits_per_second"].as_f64()?;
-            entry.state(Metric::BytesPerS, rate / 8.0);
+            entry.state(Metric::BytesPerS, Some(rate / 8.0));
             entry.notes.push(SENDERS.into());
             Some(entry)
         })]
@@ -127,15 +127,15 @@ fn rate(sum: &Value) -> Option<f64> {
 fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
     let (sent_rate, received_rate) = (rate(sent), rate(received));
     if let Some(rate) = received_rate {
-        entry.state(Metric::BytesPerS, rate / 8.0);
+        entry.state(Metric::BytesPerS, Some(rate / 8.0));
     }
     if let Some(rate) = sent_rate {
-        entry.add("sent", rate, "bit/s");
+        entry.add("sent", Some(rate), "bit/s");
     }
     let told = if received_rate.is_some() { received } else { sent };
     entry.duration_ns = told["seconds"].as_f64().and_then(|seconds| whole_nanos(seconds * 1e9));
     if let Some(count) = sent["retransmits"].as_f64() {
-        entry.add("retransmits", count, "");
+        entry.add("retransmits", Some(count), "");
     }
     for (key, name, unit) in [
         ("jitter_ms", "jitter", "ms"),
@@ -144,7 +144,7 @@ fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
         ("lost_percent", "loss", "%"),
     ] {
         if let Some(value) = told[key].as_f64() {
-            entry.add(name, value, unit);
+            entry.add(name, Some(value), unit);
         }
     }
     sent_rate.is_some() || received_rate.is_some()
@@ -155,11 +155,11 @@ fn shared(entry: &mut Entry, end: &Value) {
     if let Some([stream]) = end["streams"].as_array().map(Vec::as_slice)
         && let Some(rtt) = stream["sender"]["mean_rtt"].as_f64().filter(|rtt| *rtt > 0.0)
     {
-        entry.add("mean rtt", rtt, "us");
+        entry.add("mean rtt", Some(rtt), "us");
     }
     for (key, name) in [("host_total", "host cpu"), ("remote_total", "remote cpu")] {
         if let Some(share) = end["cpu_utilization_percent"][key].as_f64() {
-            entry.add(name, share, "%");
+            entry.add(name, Some(share), "%");
         }
     }
 }

@@ -58,6 +58,7 @@ pub const READERS: &[(&str, Reader, &str)] = &[
         iperf2::read,
         "rows below \"Client connecting to\" or \"Server listening on\", or lines of -y C",
     ),
+    ("atop", atop::read, "screens with lines \"DSK |\" below \"ATOP -\", or lines of atop -P DSK"),
     ("UnixBench", unixbench::read, "scores with \"(N s, N samples)\", or the table of \"Index Values\""),
     ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];

@@ -1,11 +1,9 @@
-//! What several readers need: numbers with a comma, JSON among other text, figures.
+//! What several readers need: numbers with a comma, JSON among other text.
 
-use iotax_model::record::Figure;
 use serde_json::Value;
 
+use super::Line;
 use super::quantity::number;
-use super::{Entry, Line};
-use crate::judge::Metric;
 
 /// A number of a tool that groups no digits, so that a comma is the decimal point of somebody's country.
 pub(super) fn decimal(text: &str) -> Option<f64> {
@@ -35,18 +33,6 @@ pub(super) fn half_a_digit(text: &str) -> f64 {
 )]
 pub(super) fn whole_nanos(ns: f64) -> Option<u64> {
     (0.0..3.2e16).contains(&ns).then_some(ns.round() as u64)
-}
-
-impl Entry {
-    /// States a metric of ours.
-    pub(super) fn state(&mut self, metric: Metric, value: f64) {
-        self.stated.metrics.insert(metric.word().to_owned(), value);
-    }
-
-    /// States a figure that no metric of ours is.
-    pub(super) fn add(&mut self, name: impl Into<String>, value: f64, unit: &str) {
-        self.stated.others.push(Figure { name: name.into(), value, unit: unit.to_owned() });
-    }
 }
 
 /// A line with its number as not understood.

@@ -220,20 +220,20 @@ fn close(test: Option<Test>, found: &mut Found) {
     let mut entry = Entry { target: test.host.clone(), workload, line: test.line, ..Entry::default() };
     if let Some(times) = &test.times {
         if times.mean > 0.0 {
-            entry.state(Metric::LatencyMean, times.mean * MS);
+            entry.state(Metric::LatencyMean, Some(times.mean * MS));
         } else {
             entry.notes.push("the mean is below the millisecond that this ping counts in: not known".into());
         }
-        entry.add("min", times.min, "ms");
-        entry.add("max", times.max, "ms");
+        entry.add("min", Some(times.min), "ms");
+        entry.add("max", Some(times.max), "ms");
         if let Some((name, value)) = times.deviation {
-            entry.add(name, value, "ms");
+            entry.add(name, Some(value), "ms");
         }
     }
     if let Some(counts) = &test.counts {
-        entry.add("sent", counts.sent as f64, "");
-        entry.add("received", counts.received as f64, "");
-        entry.add("loss", counts.loss, "%");
+        entry.add("sent", Some(counts.sent as f64), "");
+        entry.add("received", Some(counts.received as f64), "");
+        entry.add("loss", Some(counts.loss), "%");
         if counts.received < counts.sent {
             entry.notes.push("requests were lost: the times are those of the replies that came".into());
         }

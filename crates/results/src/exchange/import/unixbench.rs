@@ -155,7 +155,7 @@ impl Run {
         for (line, score) in &self.scores {
             let mut entry = self.entry(&score.name, *line);
             self.score(&mut entry, &score.name, score.value, &score.unit);
-            entry.add("samples", score.samples, "");
+            entry.add("samples", Some(score.samples), "");
             found.entries.push(entry);
         }
         for (line, index) in &self.indices {
@@ -171,12 +171,12 @@ impl Run {
                 },
                 |at| first + at,
             );
-            found.entries[at].add("baseline", index.baseline, "");
-            found.entries[at].add("index", index.index, "");
+            found.entries[at].add("baseline", Some(index.baseline), "");
+            found.entries[at].add("index", Some(index.index), "");
         }
         if let Some((line, name, score)) = &self.total {
             let mut entry = self.entry(name, *line);
-            entry.add("index", *score, "");
+            entry.add("index", Some(*score), "");
             found.entries.push(entry);
         }
     }
@@ -197,11 +197,11 @@ impl Run {
 
     fn score(&self, entry: &mut Entry, test: &str, value: f64, unit: &str) {
         if unit == "KBps" && test.starts_with("File Copy") {
-            entry.state(Metric::BytesPerS, value * 1024.0);
+            entry.state(Metric::BytesPerS, Some(value * 1024.0));
             entry.keys.bs = test.split_whitespace().nth(2).and_then(|bytes| bytes.parse().ok()).map(Bytes);
             entry.notes.push("the copies go through the page cache".into());
         } else {
-            entry.add("score", value, unit);
+            entry.add("score", Some(value), unit);
         }
     }
 }

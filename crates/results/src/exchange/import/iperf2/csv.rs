@@ -120,7 +120,7 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
     let mut entry =
         Entry { target: Some(row.other.to_owned()), workload: name, line: row.line, ..Entry::default() };
     entry.duration_ns = whole_nanos((row.to - row.from) * 1e9);
-    entry.state(Metric::BytesPerS, row.bits_per_s / 8.0);
+    entry.state(Metric::BytesPerS, Some(row.bits_per_s / 8.0));
     for (value, (what, unit)) in row.datagrams.into_iter().flatten().zip([
         ("jitter", "ms"),
         ("lost", ""),
@@ -128,7 +128,7 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
         ("loss", "%"),
         ("out of order", ""),
     ]) {
-        entry.add(what, value, unit);
+        entry.add(what, Some(value), unit);
     }
     found.entries.push(entry);
 }

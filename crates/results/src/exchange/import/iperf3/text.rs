@@ -161,21 +161,21 @@ impl Test {
 
     fn figures(&self, entry: &mut Entry, sent: Option<&Total>, received: Option<&Total>) {
         if let Some(total) = received {
-            entry.state(Metric::BytesPerS, total.bits_per_s / 8.0);
+            entry.state(Metric::BytesPerS, Some(total.bits_per_s / 8.0));
             if total.mixed {
                 entry.notes.push(SENDERS.into());
             }
         }
         if let Some(total) = sent {
-            entry.add("sent", total.bits_per_s, "bit/s");
+            entry.add("sent", Some(total.bits_per_s), "bit/s");
         }
         if let Some(count) = sent.and_then(|total| total.retransmits) {
-            entry.add("retransmits", count, "");
+            entry.add("retransmits", Some(count), "");
         }
         if let Some((jitter, lost, packets)) = received.or(sent).and_then(|total| total.datagrams) {
-            entry.add("jitter", jitter, "ms");
-            entry.add("lost", lost, "");
-            entry.add("packets", packets, "");
+            entry.add("jitter", Some(jitter), "ms");
+            entry.add("lost", Some(lost), "");
+            entry.add("packets", Some(packets), "");
         }
     }
 
