@@ -31,38 +31,77 @@ use crate::worker::{Finish, Report, Task};
 /// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
 const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
+/// A job that is set up on its target: its workers wait for the start.
+pub(crate) struct Prepared<'a> {
+    job: &'a Job,
+    target: &'a Target,
+    ioengine: IoEngine,
+    note: Option<String>,
+    proof: Option<Arc<Proof>>,
+    crew: Crew,
+    cached: Option<Cached>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Sets a job up on an open target.
+    pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
+        let Choice { ioengine, note } = backend::choose(&job.workload)?;
+        clock::calibrate();
+        let proof = Proof::new(job, target)?.map(Arc::new);
+        let crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
+        let bypasses_the_cache = job.workload.direct && ioengine != IoEngine::Null;
+        let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
+        Ok(Self { job, target, ioengine, note, proof, crew, cached })
+    }
+
+    /// Makes the load. What was written is not flushed yet, nor verified.
+    pub(crate) fn go(
+        &mut self,
+        window: Window,
+        events: &mut dyn FnMut(Event),
+    ) -> Result<Outcome, EngineError> {
+        let check = clock::Check::begin();
+        self.crew.start(window);
+        let mut outcome = watch(&mut self.crew, self.job, window, events)?;
+        outcome.ioengine = Some(self.ioengine);
+        outcome.notes.extend(self.note.take().into_iter().chain(check.end()));
+        Ok(outcome)
+    }
+
+    /// Has the target make safe what it took, and verifies it if that was asked for.
+    pub(crate) fn conclude(self, outcome: &mut Outcome) {
+        let Self { job, target, ioengine, proof, crew, cached, .. } = self;
+        outcome.page_cache = cached.and_then(|before| before.and_now(target));
+        if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(outcome) {
+            flush(|| target.file.sync_data(), outcome);
+        }
+        if let Some(proof) = proof {
+            outcome.notes.extend(proof.note());
+            let findings = outcome.verify.get_or_insert_default();
+            // What was measured and found until then is not lost with what cannot be read back.
+            if let Err(error) = proof.conclude(target, findings) {
+                outcome.notes.push(format!("what was written was not verified to the end: {error}"));
+            }
+        }
+    }
+
+    /// Sends the workers home.
+    pub(crate) fn dismiss(self) {
+        self.crew.dismiss(Duration::from_nanos(self.job.interval.0 + DRAIN.0));
+    }
+}
+
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    let Choice { ioengine, note } = backend::choose(&job.workload)?;
-    clock::calibrate();
-    let proof = Proof::new(job, target)?.map(Arc::new);
-    let mut crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
-    let bypasses_the_cache = job.workload.direct && ioengine != IoEngine::Null;
-    let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
+    let mut prepared = Prepared::new(job, target)?;
     events(Event::Ready);
-    let check = clock::Check::begin();
-    let window = Window::new(job, clock::now());
-    crew.start(window);
-    match watch(&mut crew, job, window, events) {
+    match prepared.go(Window::new(job, clock::now()), events) {
         Ok(mut outcome) => {
-            outcome.ioengine = Some(ioengine);
-            outcome.notes.extend(note.into_iter().chain(check.end()));
-            outcome.page_cache = cached.and_then(|before| before.and_now(target));
-            if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(&outcome) {
-                flush(|| target.file.sync_data(), &mut outcome);
-            }
-            if let Some(proof) = proof {
-                outcome.notes.extend(proof.note());
-                let findings = outcome.verify.get_or_insert_default();
-                // What was measured and found until then is not lost with what cannot be read back.
-                if let Err(error) = proof.conclude(target, findings) {
-                    outcome.notes.push(format!("what was written was not verified to the end: {error}"));
-                }
-            }
+            prepared.conclude(&mut outcome);
             Ok(outcome)
         }
         Err(error) => {
-            crew.dismiss(Duration::from_nanos(job.interval.0 + DRAIN.0));
+            prepared.dismiss();
             Err(error)
         }
     }
@@ -204,6 +243,7 @@ fn watch(
         inside: None,
         flush_ns: None,
         page_cache: None,
+        jobs: Vec::new(),
     })
 }
 
@@ -386,8 +426,9 @@ impl Crew {
 /// Lets the process have the files that the workers need, as far as it may: the usual limit of 1024 is meant for programs
 /// that use select(2). If that is not enough, opening fails and says so.
 fn raise_file_limit(workers: u32) {
-    // A target and a ring for each, and something for everyone else.
-    let needed = u64::from(workers) * 2 + 64;
+    // A target and a ring for each, and something for everyone else; and other jobs may be there already.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    let needed = open + u64::from(workers) * 2 + 64;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));

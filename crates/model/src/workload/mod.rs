@@ -1,5 +1,6 @@
 //! What I/O is issued. The keys are fio's.
 
+mod beside;
 mod content;
 mod distribution;
 mod keys;
@@ -180,6 +181,7 @@ impl Workload {
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
+        self.check_beside()?;
         self.check_pattern()?;
         self.check_content()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
