@@ -113,8 +113,13 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// What a workload does: `4k random read, queue depth 1`.
+/// What a workload does: `4k random read, queue depth 1`; of several jobs at once, each.
 pub(super) fn title(workload: &Workload) -> String {
+    let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
+    jobs.join(" + ")
+}
+
+fn title_of_one(workload: &Workload) -> String {
     use std::fmt::Write as _;
     let order = if workload.rw.is_random() { "random" } else { "sequential" };
     let what = match (workload.rw.reads(), workload.rw.writes()) {
