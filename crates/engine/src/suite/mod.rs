@@ -32,7 +32,12 @@
 
 mod bytes;
 mod meter;
+mod output;
 mod place;
+mod record;
+mod records;
+mod seeks;
+mod stdio;
 
 use std::fs::{self, File};
 use std::io;
@@ -54,7 +59,7 @@ use crate::run::flush;
 use crate::watch;
 
 /// What one worker does in a test.
-pub(crate) trait Routine: Send {
+pub(crate) trait Routine {
     /// Does all of it, every system call that counts through the meter.
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
 }
@@ -64,10 +69,17 @@ type Prepare = fn(Place) -> Result<Box<dyn Routine>, EngineError>;
 
 /// How a worker gets ready for a test.
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
-    match test {
-        Test::Getc => Ok(bytes::getc),
-        _ => Err(EngineError::NoTest(test)),
-    }
+    Ok(match test {
+        Test::Putc => bytes::putc,
+        Test::Getc => bytes::getc,
+        Test::Rewrite => records::rewrite,
+        Test::Seeks => seeks::seeks,
+        Test::WriteNew => records::write_new,
+        Test::StdioWrite => stdio::write,
+        Test::StdioRead => stdio::read,
+        Test::Copy => records::copy,
+        _ => return Err(EngineError::NoTest(test)),
+    })
 }
 
 /// Carries a test out, as [`crate::measure`] does.
