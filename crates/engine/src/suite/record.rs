@@ -7,11 +7,8 @@ use crate::backend::Io;
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::pattern::Direction;
-use crate::payload::Payload;
+use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
-
-/// Contents are made in whole sectors.
-const SECTOR: usize = 512;
 
 /// Memory for one record of bs, aligned as direct I/O wants it, and the contents that are written from it.
 pub(super) struct Record {
@@ -26,8 +23,9 @@ impl Record {
     pub(super) fn new(place: &Place) -> Result<Self, EngineError> {
         let bytes = place.workload.bs;
         let length = usize::try_from(bytes.0).unwrap_or(usize::MAX);
-        let (buffers, mut slots) = Buffers::new(1, length.next_multiple_of(SECTOR))
-            .map_err(trouble(format!("mapping a buffer of {bytes}")))?;
+        let sectors = usize::try_from(bytes.0.next_multiple_of(SECTOR)).unwrap_or(usize::MAX);
+        let (buffers, mut slots) =
+            Buffers::new(1, sectors).map_err(trouble(format!("mapping a buffer of {bytes}")))?;
         let slot = slots.pop().ok_or(EngineError::Memory { asked: bytes, memory: Bytes(0) })?;
         let random = SplitMix64::new(place.seed, Purpose::Payload, place.number.into());
         let payload = Payload::new(&place.workload.content(), 1, place.workload.reads(), random);

@@ -96,6 +96,8 @@ struct StdioRead {
     stretch: Range<u64>,
     /// Where the next read goes.
     offset: u64,
+    /// Where the whole area ends, which may be the end of the file.
+    area_end: u64,
     passes: u64,
 }
 
@@ -103,7 +105,8 @@ pub(super) fn read(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
     let (record, stretch, passes) = (Record::new(&place)?, place.stretch(), place.passes());
     let file = place.target()?;
     let buffer = buffer(&file)?;
-    Ok(Box::new(StdioRead { file, record, buffer, ready: 0..0, offset: stretch.start, stretch, passes }))
+    let (offset, area_end) = (stretch.start, place.workload.offset.0 + place.size);
+    Ok(Box::new(StdioRead { file, record, buffer, ready: 0..0, stretch, offset, area_end, passes }))
 }
 
 impl StdioRead {
@@ -121,8 +124,10 @@ impl StdioRead {
                     call(meter, at, into.len(), || file.read(into))?;
                     filled += blocks;
                 } else {
-                    call(meter, at, self.buffer.len(), || file.read(&mut self.buffer))?;
-                    self.ready = 0..self.buffer.len();
+                    let left = usize::try_from(self.area_end - *at).unwrap_or(usize::MAX);
+                    let into = self.buffer.len().min(left);
+                    call(meter, at, into, || file.read(&mut self.buffer[..into]))?;
+                    self.ready = 0..into;
                 }
             } else {
                 let taken = missing.min(self.ready.len());
