@@ -215,7 +215,7 @@ fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
 /// What a measurement may take beyond its own length. After it what was written is flushed, from a cache that may hold the
 /// whole area, and read back if it is to be verified.
 fn slack(job: &Job) -> Duration {
-    let bytes = job.workload.jobs().filter(|one| one.rw.writes()).map(|one| {
+    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
         let passes = if one.verify == Verify::None { 1 } else { 2 };
         passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
     });

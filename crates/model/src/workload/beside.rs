@@ -11,12 +11,6 @@ impl Workload {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// Whether anything of it changes what is on the target.
-    #[must_use]
-    pub fn modifies(&self) -> bool {
-        self.jobs().any(|job| job.rw.modifies())
-    }
-
     /// From the start of the load to the end of the window: warm-up, runtime and the delays of jobs that begin later.
     #[must_use]
     pub fn duration(&self) -> Nanos {
@@ -103,10 +97,7 @@ impl Workload {
             let own = area(job);
             let meets = |other: &&Self| {
                 let theirs = area(other);
-                other.name != job.name
-                    && other.rw.modifies()
-                    && own.start < theirs.end
-                    && theirs.start < own.end
+                other.name != job.name && other.modifies() && own.start < theirs.end && theirs.start < own.end
             };
             if let Some(other) = self.jobs().find(meets) {
                 let accepted = format!(
