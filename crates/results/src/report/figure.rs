@@ -1,13 +1,13 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
+use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::Distribution;
 
 use crate::judge::Tax;
 use crate::judge::crowd::Fairness;
 use crate::stats::paired::Interval;
-use crate::store::Run;
 
 /// What stands where a figure is not known.
 pub(super) const UNKNOWN: &str = "-";
@@ -143,8 +143,8 @@ pub(super) fn title(workload: &Workload) -> String {
 }
 
 /// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
-pub(super) fn title_in(run: &Run, workload: &Workload) -> String {
-    let Some(source) = &run.source else { return title(workload) };
+pub(crate) fn title_in(source: Option<&Source>, workload: &Workload) -> String {
+    let Some(source) = source else { return title(workload) };
     let tree = serde_json::to_value(workload).unwrap_or_default();
     let known = source.known.get(&workload.name).into_iter().flatten();
     let told = known.filter(|key| *key != "test").filter_map(|key| {

@@ -4,10 +4,14 @@
 //! The text is clean ([`clean`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
 //! to be its tool's.
 
+mod bonnie;
 mod clean;
+mod columns;
 mod fio;
+mod iozone;
 mod quantity;
 mod run;
+mod vdbench;
 
 use iotax_model::record::{Figure, Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
@@ -21,11 +25,12 @@ pub use run::{Imported, runs};
 pub type Reader = fn(&str) -> Option<Found>;
 
 /// The tools that can be read, each with its reader, and how its output is known.
-pub const READERS: &[(&str, Reader, &str)] = &[(
-    "fio",
-    fio::read,
-    "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
-)];
+pub const READERS: &[(&str, Reader, &str)] = &[
+    ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
+    ("fio", fio::read, "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\""),
+    ("iozone", iozone::read, "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode"),
+    ("vdbench", vdbench::read, "avg_ lines beneath their heads, or flatfile"),
+];
 
 /// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
 #[must_use]
