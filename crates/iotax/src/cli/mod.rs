@@ -6,6 +6,7 @@ mod bench;
 mod clean;
 mod compare;
 mod flags;
+mod import;
 mod ladder;
 mod like;
 mod list;
@@ -48,6 +49,8 @@ enum Command {
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
     Resume(resume::Args),
+    /// Keep what another tool measured as a run: fio and others, by what their files hold
+    Import(import::Args),
     /// List the runs in the store
     List(list::Args),
     /// Show runs' results again: one in full, several side by side
@@ -102,6 +105,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Run(args) => run::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
+        Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Report(args) => report::main(&args),
         Command::Compare(args) => compare::main(&args),

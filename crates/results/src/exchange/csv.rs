@@ -5,7 +5,7 @@ use iotax_model::record::{Measurement, Tallies};
 
 use crate::compare::account::{Kinds, metrics};
 use crate::compare::{Account, Change, History};
-use crate::judge::figures::{engine_cpu_per_io, percentile};
+use crate::judge::figures::{began, engine_cpu_per_io, lasted, percentile};
 use crate::judge::{Comparison, Judgement, Metric};
 use crate::report::utc;
 use crate::stats::paired::Interval;
@@ -50,6 +50,7 @@ const MEASUREMENTS: &[&str] = &[
     "emulated",
     "grade",
     "warnings",
+    "source",
 ];
 
 /// One row per comparison with the baseline and per step of the ladder, which has a name.
@@ -93,6 +94,7 @@ const CELLS: &[&str] = &[
     "latency_max_ns",
     "host_cpu_ns_per_io",
     "emulated",
+    "source",
 ];
 
 /// One row per interval of a measurement.
@@ -245,7 +247,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
     let row = |(i, m): (usize, &Measurement)| {
         let figures = metrics(m);
         let mut row = place(run, m);
-        row.extend([m.order.to_string(), utc(m.started_at_ms), seconds(m.outcome.duration_ns)]);
+        row.extend([m.order.to_string(), known(began(m).map(utc)), known(lasted(m).map(seconds))]);
         row.extend(Metric::ALL.map(|metric| {
             known(figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value))
         }));
@@ -257,6 +259,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
             emulated(run, &m.target),
             known(judgement.grades.get(i).map(|grade| grade.word())),
             kinds.about(m).join(" "),
+            known(run.source.as_ref().map(ToString::to_string)),
         ]);
         row
     };
@@ -303,10 +306,11 @@ fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
             s.blocks.to_string(),
             known(s.iops),
             known(s.bytes_per_s),
-            known(s.latency.mean()),
+            known(s.mean()),
         ];
         row.extend([0.5, 0.9, 0.99, 0.999].map(|q| known(s.percentile(q))));
         row.extend([known(s.latency.max()), known(s.host_cpu_per_io), emulated(run, &s.target)]);
+        row.push(known(run.source.as_ref().map(ToString::to_string)));
         row
     };
     judgement.summaries.iter().map(row).collect()
