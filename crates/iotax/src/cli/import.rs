@@ -70,7 +70,9 @@ fn read(path: &Path) -> Result<(String, Vec<Found>), Failure> {
         let about = || format!("cannot read {name}");
         let file = fs::File::open(path).with_context(about).or_exit(Exit::Usage)?;
         if file.metadata().with_context(about).or_exit(Exit::Environment)?.is_dir() {
-            return Err(usage(format!("{name} is a directory; accepted: files with what another tool wrote")));
+            return Err(usage(format!(
+                "{name} is a directory; accepted: files with what another tool wrote"
+            )));
         }
         Box::new(file)
     };

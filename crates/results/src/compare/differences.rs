@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use iotax_model::Workload;
-use iotax_model::workload::Test;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::Layer;
 use iotax_model::units::human;
+use iotax_model::workload::Test;
 
 use super::account::{Account, Settings, Subject, flat};
 

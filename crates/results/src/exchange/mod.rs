@@ -3,3 +3,6 @@
 pub mod csv;
 pub mod import;
 pub mod json;
+pub mod parquet;
+pub mod prometheus;
+mod rows;

@@ -92,11 +92,11 @@ fn mutated(text: &str, mutation: &Mutation) -> String {
         Mutation::Crlf => text.replace('\n', "\r\n"),
         Mutation::Indent(by) => each(&|line| " ".repeat(*by) + line),
         Mutation::Quote => each(&|line| format!("> {line}")),
-        Mutation::Typographic => text.replace('"', "\u{201d}").replace("  ", "\u{a0} ").replace('-', "\u{2013}"),
-        Mutation::Commas => text.replace('.', ","),
-        Mutation::OneBlank => {
-            each(&|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        Mutation::Typographic => {
+            text.replace('"', "\u{201d}").replace("  ", "\u{a0} ").replace('-', "\u{2013}")
         }
+        Mutation::Commas => text.replace('.', ","),
+        Mutation::OneBlank => each(&|line| line.split_whitespace().collect::<Vec<_>>().join(" ")),
         Mutation::Entities => {
             format!("<pre>{}</pre>", text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"))
         }
@@ -109,7 +109,8 @@ fn figures(all: &[Found]) -> HashSet<String> {
     entries
         .flat_map(|entry| {
             let metrics = entry.stated.metrics.iter().map(|(word, value)| format!("{word} {value}"));
-            let others = entry.stated.others.iter().map(|one| format!("{} {} {}", one.name, one.value, one.unit));
+            let others =
+                entry.stated.others.iter().map(|one| format!("{} {} {}", one.name, one.value, one.unit));
             metrics.chain(others).collect::<Vec<_>>()
         })
         .collect()
@@ -156,7 +157,9 @@ proptest! {
 fn what_a_mail_or_a_page_adds_takes_nothing() {
     for file in FILES {
         let text = data(file);
-        for mutation in [Mutation::Crlf, Mutation::Quote, Mutation::Indent(4), Mutation::Typographic, Mutation::Entities] {
+        for mutation in
+            [Mutation::Crlf, Mutation::Quote, Mutation::Indent(4), Mutation::Typographic, Mutation::Entities]
+        {
             let spoilt = mutated(&text, &mutation);
             assert_eq!(figures(&recognise(&spoilt)), figures(&recognise(&text)), "{file} after {mutation:?}");
         }

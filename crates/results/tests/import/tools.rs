@@ -12,7 +12,10 @@ fn fio_says_the_same_in_all_its_formats() {
     assert_eq!((json.version.as_deref(), json.entries.len()), (Some("3.33"), 2));
     let read = entry(&json, "randread");
     assert_eq!(read.target.as_deref(), Some("/srv/area"));
-    assert_eq!((read.keys.rw, read.keys.bs, read.keys.direct), (Some(Rw::RandRead), Some(Bytes(4096)), Some(false)));
+    assert_eq!(
+        (read.keys.rw, read.keys.bs, read.keys.direct),
+        (Some(Rw::RandRead), Some(Bytes(4096)), Some(false))
+    );
     near(metric(read, "iops"), 7575.424_575);
     near(metric(read, "bytes_per_s"), 31_028_939.0);
     near(metric(read, "latency_mean"), 130_776.283_265);
@@ -50,17 +53,17 @@ fn fio_terse_versions_are_told_apart() {
     let iops: Vec<f64> = found.entries.iter().filter_map(|entry| metric(entry, "iops")).collect();
     let text = data("fio-3.33-terse.txt");
     let field = |line: &str, at: usize| line.split(';').nth(at).and_then(|field| field.parse::<f64>().ok());
-    let told: Vec<f64> =
-        text.lines().zip([6, 7, 7, 7]).filter_map(|(line, at)| field(line, at)).collect();
+    let told: Vec<f64> = text.lines().zip([6, 7, 7, 7]).filter_map(|(line, at)| field(line, at)).collect();
     assert_eq!((iops.len(), iops), (4, told));
     // A line that a terminal broke is one again.
-    let broken: String = text.lines().next().expect("one").chars().enumerate().fold(String::new(), |mut text, (i, c)| {
-        if i > 0 && i % 80 == 0 {
-            text.push('\n');
-        }
-        text.push(c);
-        text
-    });
+    let broken: String =
+        text.lines().next().expect("one").chars().enumerate().fold(String::new(), |mut text, (i, c)| {
+            if i > 0 && i % 80 == 0 {
+                text.push('\n');
+            }
+            text.push(c);
+            text
+        });
     assert_eq!(only(&(broken + "\n")).entries[0].stated, found.entries[0].stated);
 }
 
@@ -109,7 +112,10 @@ fn old_fio_counts_kib_and_microseconds() {
     near(metric(a, "iops"), 512.0);
     near(metric(a, "latency_mean"), 331_250.0);
     near(metric(a, "latency_p99"), 620_000.0);
-    assert_eq!((a.keys.iodepth, a.keys.bs, a.duration_ns), (Some(8), Some(Bytes(4096)), Some(10_618_000_000)));
+    assert_eq!(
+        (a.keys.iodepth, a.keys.bs, a.duration_ns),
+        (Some(8), Some(Bytes(4096)), Some(10_618_000_000))
+    );
     let json = r#"{"fio version": "fio-2.2.10", "jobs": [{"jobname": "a", "groupid": 0, "error": 0,
         "read": {"io_bytes": 1048576, "bw": 2048, "iops": 512, "runtime": 10618, "total_ios": 262144,
         "lat": {"min": 2, "max": 791, "mean": 331.25}, "clat": {"mean": 330.5, "percentile": {"99.000000": 620}}},
@@ -131,7 +137,9 @@ fn bonnie_in_csv_and_tables() {
     near(metric(gamma("ran-delete"), "iops"), 19_877.0);
     assert_eq!(gamma("putc").keys.test, Some(Test::Putc));
     assert_eq!(gamma("read").keys.size, Some(Bytes(4 << 30)));
-    assert!(metric(gamma("seq-stat"), "iops").is_none() && gamma("seq-stat").notes.join(" ").contains("too fast"));
+    assert!(
+        metric(gamma("seq-stat"), "iops").is_none() && gamma("seq-stat").notes.join(" ").contains("too fast")
+    );
     // The table alone says the same.
     let lines: Vec<&str> = data_lines("bonnie-1.03.txt");
     let table = only(&(lines[..lines.len() - 1].join("\n") + "\n"));
@@ -160,7 +168,10 @@ fn iozone_in_columns_reports_and_throughput() {
     assert_eq!((found.version.as_deref(), found.entries.len()), (Some("3.506"), 8));
     let read = entry(&found, "random-read-4k-of-100m");
     near(metric(read, "bytes_per_s"), 98_608.0 * 1024.0);
-    assert_eq!((read.keys.rw, read.keys.bs, read.keys.direct), (Some(Rw::RandRead), Some(Bytes(4096)), Some(true)));
+    assert_eq!(
+        (read.keys.rw, read.keys.bs, read.keys.direct),
+        (Some(Rw::RandRead), Some(Bytes(4096)), Some(true))
+    );
     let excel = only(&data("iozone-3.489-excel.txt"));
     assert_eq!(excel.entries.len(), 16, "the report repeats the columns");
     let text = data("iozone-3.489-excel.txt");
@@ -201,7 +212,8 @@ fn vdbench_by_the_heads_of_its_columns() {
 
 #[test]
 fn one_text_may_hold_several_tools_and_nothing_is_made_of_none() {
-    let text = ["fio-3.33.json", "bonnie-1.03.txt", "vdbench-5.02.txt", "iozone-3.506.txt"].map(data).join("\n\n");
+    let text =
+        ["fio-3.33.json", "bonnie-1.03.txt", "vdbench-5.02.txt", "iozone-3.506.txt"].map(data).join("\n\n");
     let tools: Vec<&str> = recognise(&text).iter().map(|found| found.tool).collect();
     assert_eq!(tools, ["bonnie++", "fio", "iozone", "vdbench"]);
     for text in ["", "hello", "{}", "a,b,c", "1,2,3\n4,5,6\n", "{\"jobs\": [1]}", &"{".repeat(5000)] {
@@ -216,10 +228,15 @@ fn data_lines(name: &str) -> Vec<&'static str> {
 /// Every number that stands alone with a comma for its point.
 fn with_commas(text: &str) -> String {
     let word = |word: &str| match word.split_once('.') {
-        Some((a, b)) if [a, b].iter().all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit())) => {
+        Some((a, b))
+            if [a, b].iter().all(|part| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit())) =>
+        {
             format!("{a},{b}")
         }
         _ => word.to_owned(),
     };
-    text.split(' ').map(|piece| piece.split('\n').map(word).collect::<Vec<_>>().join("\n")).collect::<Vec<_>>().join(" ")
+    text.split(' ')
+        .map(|piece| piece.split('\n').map(word).collect::<Vec<_>>().join("\n"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

@@ -4,6 +4,7 @@ mod browser;
 mod compare;
 mod conclusions;
 mod edges;
+mod exports;
 mod flow;
 mod honesty;
 mod html;

@@ -89,7 +89,9 @@ fn fields_of(line: &str) -> Option<usize> {
     match fields.as_slice() {
         ["1.96" | "1.97", version, ..] if is_version(version) => Some(48),
         ["1.98", version, ..] if is_version(version) => Some(50),
-        [name, size, rest @ ..] if rest.len() >= 8 && !name.contains(char::is_whitespace) && is_size(size) => {
+        [name, size, rest @ ..]
+            if rest.len() >= 8 && !name.contains(char::is_whitespace) && is_size(size) =>
+        {
             rest.iter().take(rest.len() - 1).all(|field| is_old_field(field)).then_some(OLD)
         }
         _ => None,
@@ -113,7 +115,9 @@ fn is_old_field(text: &str) -> bool {
 /// Whether it can be the rest of a line of fields.
 fn is_rest(line: &str) -> bool {
     let line = line.trim();
-    !line.is_empty() && fields_of(line).is_none() && line.chars().all(|c| is_old_field(&c.to_string()) || matches!(c, ',' | 'u' | 'm' | 's'))
+    !line.is_empty()
+        && fields_of(line).is_none()
+        && line.chars().all(|c| is_old_field(&c.to_string()) || matches!(c, ',' | 'u' | 'm' | 's'))
 }
 
 /// Name, size, six pairs, files, six pairs.
@@ -139,7 +143,8 @@ fn new(fields: &[&str], line: usize, found: &mut Found) {
     add(found, &about, &ON_A_FILE, &fields[first..first + 12], &fields[latencies..latencies + 6]);
     add(found, &about, &ON_FILES, &fields[on_files..latencies], &fields[latencies + 6..latencies + 12]);
     for entry in &mut found.entries[before..] {
-        entry.started_at_ms = fields[4].parse::<u64>().ok().filter(|s| *s > 0).and_then(|s| s.checked_mul(1000));
+        entry.started_at_ms =
+            fields[4].parse::<u64>().ok().filter(|s| *s > 0).and_then(|s| s.checked_mul(1000));
         if fields[3] != "1" {
             entry.notes.push(format!("{} at once", fields[3]));
         }
@@ -251,8 +256,11 @@ fn tables(lines: &[&str], told: &[String], found: &mut Found) {
 
 /// The words before the figures, and the twelve figures, of which those of tests that were left out are empty.
 fn row_of<'a>(head: &str, row: &'a str) -> Option<(Vec<&'a str>, Vec<&'a str>)> {
-    let ends: Vec<usize> =
-        words(head).into_iter().filter(|(_, word)| word.ends_with("/sec") || *word == "%CP").map(|(end, _)| end).collect();
+    let ends: Vec<usize> = words(head)
+        .into_iter()
+        .filter(|(_, word)| word.ends_with("/sec") || *word == "%CP")
+        .map(|(end, _)| end)
+        .collect();
     if ends.len() != 12 {
         return None;
     }
@@ -260,7 +268,10 @@ fn row_of<'a>(head: &str, row: &'a str) -> Option<(Vec<&'a str>, Vec<&'a str>)> 
     let first = ends[0].saturating_sub(5);
     let (names, figures): (Vec<_>, Vec<_>) = row.iter().partition(|(end, _)| *end <= first);
     let placed = placed(&figures, &ends)?;
-    Some((names.into_iter().map(|(_, word)| word).collect(), placed.into_iter().map(Option::unwrap_or_default).collect()))
+    Some((
+        names.into_iter().map(|(_, word)| word).collect(),
+        placed.into_iter().map(Option::unwrap_or_default).collect(),
+    ))
 }
 
 /// The six of the line after the figures, each within its pair of columns.
@@ -269,7 +280,8 @@ fn latencies<'a>(head: &str, line: &'a str) -> Vec<&'a str> {
     if !line.trim_start().starts_with("Latency") {
         return found;
     }
-    let pairs: Vec<usize> = words(head).into_iter().filter(|(_, word)| *word == "%CP").map(|(end, _)| end).collect();
+    let pairs: Vec<usize> =
+        words(head).into_iter().filter(|(_, word)| *word == "%CP").map(|(end, _)| end).collect();
     for (end, word) in words(line).into_iter().skip(1) {
         if let Some(pair) = pairs.iter().position(|at| end <= *at).filter(|pair| *pair < 6) {
             found[pair] = word;

@@ -56,8 +56,15 @@ fn unmarked(line: &str) -> String {
         }
     }
     text.push_str(rest);
-    let entities =
-        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#34;", "\""), ("&#39;", "'"), ("&nbsp;", " "), ("&amp;", "&")];
+    let entities = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ];
     entities.into_iter().fold(text, |text, (entity, character)| text.replace(entity, character))
 }
 

@@ -150,7 +150,12 @@ impl Reader {
             entry.set(key, value);
         }
         self.note(&mut entry);
-        if !self.found.entries.iter().any(|known| known.workload == entry.workload && known.stated == entry.stated) {
+        if !self
+            .found
+            .entries
+            .iter()
+            .any(|known| known.workload == entry.workload && known.stated == entry.stated)
+        {
             self.found.entries.push(entry);
         }
     }

@@ -4,13 +4,23 @@
 //! The text is clean ([`clean`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
 //! to be its tool's.
 
+mod atop;
 mod bonnie;
 mod clean;
 mod columns;
+mod dd;
 mod fio;
+mod hyperfine;
+mod iostat;
 mod iozone;
+mod iperf;
+mod iperf2;
+mod iperf3;
+mod pieces;
+mod ping;
 mod quantity;
 mod run;
+mod unixbench;
 mod vdbench;
 
 use iotax_model::record::{Figure, Stated, Tallies};
@@ -27,9 +37,41 @@ pub type Reader = fn(&str) -> Option<Found>;
 /// The tools that can be read, each with its reader, and how its output is known.
 pub const READERS: &[(&str, Reader, &str)] = &[
     ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
-    ("fio", fio::read, "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\""),
-    ("iozone", iozone::read, "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode"),
+    (
+        "fio",
+        fio::read,
+        "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
+    ),
+    (
+        "iozone",
+        iozone::read,
+        "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode",
+    ),
     ("vdbench", vdbench::read, "avg_ lines beneath their heads, or flatfile"),
+    ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
+    (
+        "ping",
+        ping::read,
+        "\"min/avg/max = N/N/N ms\", or the lines of Windows with \"Minimum = Nms\" in any language",
+    ),
+    (
+        "iperf3",
+        iperf3::read,
+        "JSON with \"iperf 3\" in its start, or rows that end in \"sender\" and \"receiver\"",
+    ),
+    (
+        "iostat",
+        iostat::read,
+        "two reports or more whose header begins with \"Device\", or JSON with \"sysstat\"",
+    ),
+    (
+        "iperf",
+        iperf2::read,
+        "rows below \"Client connecting to\" or \"Server listening on\", or lines of -y C",
+    ),
+    ("atop", atop::read, "screens with lines \"DSK |\" below \"ATOP -\", or lines of atop -P DSK"),
+    ("UnixBench", unixbench::read, "scores with \"(N s, N samples)\", or the table of \"Index Values\""),
+    ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];
 
 /// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.

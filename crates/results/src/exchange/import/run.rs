@@ -56,8 +56,13 @@ fn empty(tool: &str) -> Imported {
         workloads: vec![],
         neighbours: vec![],
     };
-    let source =
-        Source { tool: tool.to_owned(), version: None, files: vec![], known: BTreeMap::new(), not_understood: vec![] };
+    let source = Source {
+        tool: tool.to_owned(),
+        version: None,
+        files: vec![],
+        known: BTreeMap::new(),
+        not_understood: vec![],
+    };
     Imported { plan, measurements: vec![], source, started_at_ms: None }
 }
 
@@ -120,7 +125,8 @@ impl Imported {
 
     /// The name of the workload: the entry's own, with a number after it where that one is another with other keys.
     fn workload(&mut self, entry: &Entry) -> String {
-        let names = (1..).map(|n| if n == 1 { entry.workload.clone() } else { format!("{}-{n}", entry.workload) });
+        let names =
+            (1..).map(|n| if n == 1 { entry.workload.clone() } else { format!("{}-{n}", entry.workload) });
         for name in names {
             let mut keys = WorkloadKeys { name: Some(name.clone()), ..entry.keys.clone() };
             if keys.rw.is_none() && keys.test.is_none() {
@@ -129,7 +135,9 @@ impl Imported {
             let workload = keys.complete(&WorkloadKeys::default());
             let known = known(&entry.keys);
             match self.plan.workloads.iter().find(|other| other.name == name) {
-                Some(other) if *other == workload && self.source.known.get(&name) == Some(&known) => return name,
+                Some(other) if *other == workload && self.source.known.get(&name) == Some(&known) => {
+                    return name;
+                }
                 Some(_) => {}
                 None => {
                     self.plan.workloads.push(workload);

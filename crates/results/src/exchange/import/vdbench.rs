@@ -74,14 +74,25 @@ impl Reader {
     fn average(&mut self, words: &[&str], place: usize, line: &str, at: usize) {
         let figures = &words[place + 1..];
         if self.heads.is_empty() || figures.len() != self.heads.len() {
-            let reason = if self.heads.is_empty() { "its heads are not there" } else { "it has not a figure for each head" };
+            let reason = if self.heads.is_empty() {
+                "its heads are not there"
+            } else {
+                "it has not a figure for each head"
+            };
             self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason: reason.into() });
             return;
         }
-        let row: BTreeMap<&str, f64> =
-            self.heads.iter().zip(figures).filter_map(|(head, word)| Some((head.as_str(), number(word)?))).collect();
-        let mut entry =
-            Entry { workload: self.run.take().unwrap_or_else(|| "unknown".into()), line: at, ..Entry::default() };
+        let row: BTreeMap<&str, f64> = self
+            .heads
+            .iter()
+            .zip(figures)
+            .filter_map(|(head, word)| Some((head.as_str(), number(word)?)))
+            .collect();
+        let mut entry = Entry {
+            workload: self.run.take().unwrap_or_else(|| "unknown".into()),
+            line: at,
+            ..Entry::default()
+        };
         let of = |head: &str| row.get(head).copied();
         let (rate, bytes) = (of("i/o rate"), of("bytes i/o"));
         entry.state(Metric::Iops, rate);
@@ -109,7 +120,8 @@ impl Reader {
 
     /// A row of the flat file; only the averages.
     fn flat_row(&mut self, words: &[&str], at: usize) {
-        let row: BTreeMap<&str, &str> = self.flat.iter().map(String::as_str).zip(words.iter().copied()).collect();
+        let row: BTreeMap<&str, &str> =
+            self.flat.iter().map(String::as_str).zip(words.iter().copied()).collect();
         if !row.get("Interval").is_some_and(|interval| interval.starts_with("avg_")) {
             return;
         }
@@ -144,7 +156,8 @@ impl Reader {
 
     /// Unless nothing was done, or another form of the output has told it.
     fn keep(&mut self, entry: Entry, rate: Option<f64>) {
-        let told = |known: &&Entry| known.workload == entry.workload && known.stated.metrics == entry.stated.metrics;
+        let told =
+            |known: &&Entry| known.workload == entry.workload && known.stated.metrics == entry.stated.metrics;
         if rate.is_some_and(|rate| rate > 0.0) && !self.found.entries.iter().any(|known| told(&known)) {
             self.found.entries.push(entry);
         }

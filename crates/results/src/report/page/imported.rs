@@ -32,7 +32,9 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &So
     if run.plan.targets.len() > 1 {
         for workload in &run.plan.workloads {
             let compared = judgement.comparisons.iter().any(|c| c.workload == workload.name);
-            let Some(grid) = comparison_table(run, judgement, workload).filter(|_| compared) else { continue };
+            let Some(grid) = comparison_table(run, judgement, workload).filter(|_| compared) else {
+                continue;
+            };
             page.add(Part::Head(format!("{} ({})", title_in(run.source.as_ref(), workload), workload.name)));
             page.add(Part::Table(grid));
         }
@@ -43,7 +45,10 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &So
     }
     if !source.not_understood.is_empty() {
         let lines = counted(source.not_understood.len() as u64, "line");
-        page.add(Part::Sentence(format!("Not understood: {lines}, kept with the run (iotax report {} --json -).", run.id)));
+        page.add(Part::Sentence(format!(
+            "Not understood: {lines}, kept with the run (iotax report {} --json -).",
+            run.id
+        )));
     }
 }
 
@@ -91,7 +96,8 @@ fn others(run: &Run, judgement: &Judgement) -> Option<Grid> {
     let mut grid = table(names, &["figure", "value"]);
     for summary in &judgement.summaries {
         let measurements = of(run, summary);
-        let figures = |m: &Measurement| m.stated.as_ref().map(|stated| stated.others.clone()).unwrap_or_default();
+        let figures =
+            |m: &Measurement| m.stated.as_ref().map(|stated| stated.others.clone()).unwrap_or_default();
         let mut known: Vec<Figure> = Vec::new();
         for one in measurements.iter().flat_map(|m| figures(m)) {
             if !known.iter().any(|other| other.name == one.name && other.unit == one.unit) {
@@ -100,10 +106,16 @@ fn others(run: &Run, judgement: &Judgement) -> Option<Grid> {
         }
         for one in known {
             let same = |other: &Figure| other.name == one.name && other.unit == one.unit;
-            let all: Vec<f64> =
-                measurements.iter().filter_map(|m| figures(m).into_iter().find(same)).map(|f| f.value).collect();
+            let all: Vec<f64> = measurements
+                .iter()
+                .filter_map(|m| figures(m).into_iter().find(same))
+                .map(|f| f.value)
+                .collect();
             let mut row = name(names, summary);
-            row.extend([words(one.name.clone()), figure(median(&all).map_or_else(|| UNKNOWN.into(), |value| shown(value, &one.unit)))]);
+            row.extend([
+                words(one.name.clone()),
+                figure(median(&all).map_or_else(|| UNKNOWN.into(), |value| shown(value, &one.unit))),
+            ]);
             grid.rows.push(row);
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::record::{Tallies, Tally};
 use iotax_model::Histogram;
+use iotax_model::record::{Tallies, Tally};
 
 use super::super::Entry;
 use crate::judge::Metric;
@@ -80,7 +80,8 @@ pub(super) fn entries(jobs: Vec<Job>) -> Vec<Entry> {
 fn entry(clones: Vec<Job>) -> Option<Entry> {
     let count = u32::try_from(clones.len()).ok()?;
     let asked = clones[0].option("numjobs").and_then(|text| text.parse::<u32>().ok());
-    let reports_groups = clones[0].options.as_ref().is_some_and(|options| options.contains_key("group_reporting"));
+    let reports_groups =
+        clones[0].options.as_ref().is_some_and(|options| options.contains_key("group_reporting"));
     let lacking = !reports_groups && clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
     if (count > 1 || lacking) && clones.iter().any(|job| job.is_torn) {
         return None;
@@ -124,7 +125,8 @@ fn entry(clones: Vec<Job>) -> Option<Entry> {
 
 /// The metrics of directions together.
 fn state(entry: &mut Entry, all: &[&Direction]) {
-    let sum = |of: fn(&Direction) -> Option<f64>| all.iter().map(|direction| of(direction)).sum::<Option<f64>>();
+    let sum =
+        |of: fn(&Direction) -> Option<f64>| all.iter().map(|direction| of(direction)).sum::<Option<f64>>();
     entry.state(Metric::Iops, sum(|direction| direction.iops));
     entry.state(Metric::BytesPerS, sum(|direction| direction.bytes_per_s));
     entry.state(Metric::LatencyMean, mean(all));
@@ -153,7 +155,9 @@ fn mean(all: &[&Direction]) -> Option<f64> {
 
 /// The figures of one direction, by its name.
 fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
-    let sum = |figure: fn(&Direction) -> Option<f64>| of.iter().map(|direction| figure(direction)).sum::<Option<f64>>();
+    let sum = |figure: fn(&Direction) -> Option<f64>| {
+        of.iter().map(|direction| figure(direction)).sum::<Option<f64>>()
+    };
     entry.add(format!("{word} iops"), sum(|direction| direction.iops), "IOPS");
     entry.add(format!("{word} bytes_per_s"), sum(|direction| direction.bytes_per_s), "B/s");
     entry.add(format!("{word} latency_mean"), mean(of), "ns");
@@ -183,7 +187,8 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Tallies {
     let mut tallies = Tallies::default();
     for (i, of) in together {
         for direction in of {
-            let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins) else {
+            let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins)
+            else {
                 return Tallies::default();
             };
             let mut latency = Histogram::new();
@@ -259,7 +264,10 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) {
         }
     }
     // What was meant is not known where ranges are given for each direction and the like.
-    if options.contains_key("bssplit") || options.contains_key("bsrange") || options.contains_key("blocksize_range") {
+    if options.contains_key("bssplit")
+        || options.contains_key("bsrange")
+        || options.contains_key("blocksize_range")
+    {
         entry.keys.bs = None;
     }
     if clones > 1 {
@@ -290,7 +298,9 @@ fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
         entry.notes.push("through the page cache: what memory answered or took is in the figures".into());
     }
     if entry.tallies.latency().count() > 0 {
-        entry.notes.push("percentiles that fio does not state are read off its bins, which are 1.6% wide".into());
+        entry
+            .notes
+            .push("percentiles that fio does not state are read off its bins, which are 1.6% wide".into());
     }
 }
 

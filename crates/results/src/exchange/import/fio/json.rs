@@ -118,7 +118,9 @@ fn documents(value: &Value, line: usize, read: &mut Read) {
             if lists.iter().any(|list| list.iter().any(is_job)) {
                 let version = map.get("fio version").and_then(Value::as_str);
                 read.version = read.version.take().or_else(|| version.map(plain_version));
-                read.jobs.extend(lists.iter().flat_map(|list| list.iter()).filter_map(|value| job(value, map, line)));
+                read.jobs.extend(
+                    lists.iter().flat_map(|list| list.iter()).filter_map(|value| job(value, map, line)),
+                );
             } else if is_job(value) && map.contains_key("read") {
                 let torn = job(value, &Map::new(), line).map(|job| Job { is_torn: true, ..job });
                 read.jobs.extend(torn);
@@ -179,7 +181,8 @@ fn options(job: &Value, document: &Map<String, Value>) -> Option<BTreeMap<String
 /// Absent if nothing was done in it.
 fn direction(value: &Value) -> Option<Direction> {
     let number = |key: &str| value.get(key).and_then(Value::as_f64);
-    let none = ["total_ios", "iops", "bw", "io_kbytes"].iter().all(|key| number(key).unwrap_or_default() == 0.0);
+    let none =
+        ["total_ios", "iops", "bw", "io_kbytes"].iter().all(|key| number(key).unwrap_or_default() == 0.0);
     if none {
         return None;
     }
@@ -192,7 +195,8 @@ fn direction(value: &Value) -> Option<Direction> {
         times?.get(key).and_then(Value::as_f64).filter(|ns| *ns > 0.0).map(|value| value * unit)
     };
     let spread = lat.filter(|lat| lat.get("percentile").is_some()).or(clat);
-    let bins = lat.filter(|lat| lat.get("bins").is_some()).or(clat).and_then(|times| bins(times.get("bins")?));
+    let bins =
+        lat.filter(|lat| lat.get("bins").is_some()).or(clat).and_then(|times| bins(times.get("bins")?));
     Some(Direction {
         ios: value.get("total_ios").and_then(Value::as_u64),
         bytes: value.get("bw_bytes").and_then(|_| value.get("io_bytes")?.as_u64()),

@@ -29,7 +29,8 @@ pub(super) fn read(text: &str) -> Option<Found> {
         found.version = found.version.or(read.version);
         let entries: Vec<Entry> = job::entries(read.jobs);
         // One run may be written in several formats; the first one says it best.
-        let new = entries.into_iter().filter(|entry| !found.entries.iter().any(|known| is_same(known, entry)));
+        let new =
+            entries.into_iter().filter(|entry| !found.entries.iter().any(|known| is_same(known, entry)));
         let new: Vec<Entry> = new.collect();
         found.entries.extend(new);
         found.not_understood.extend(read.not_understood);

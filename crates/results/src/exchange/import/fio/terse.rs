@@ -76,7 +76,9 @@ fn layout(line: &str) -> Option<Layout> {
     let mut fields = line.split(';');
     let layout = Layout::of(fields.next()?)?;
     let second = fields.next()?;
-    let is_number = |text: Option<&str>| text.is_some_and(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()));
+    let is_number = |text: Option<&str>| {
+        text.is_some_and(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))
+    };
     let known = if layout.head == 4 {
         !second.is_empty() && is_number(fields.next()) && is_number(fields.next())
     } else {
@@ -125,8 +127,10 @@ fn direction(fields: &[&str]) -> Option<Option<Direction>> {
             Some((number(q)?, number(value)? * 1e3))
         })
         .collect::<Option<_>>()?;
-    let lat: Vec<f64> =
-        fields[12 + PERCENTILES..16 + PERCENTILES].iter().map(|field| number(field)).collect::<Option<_>>()?;
+    let lat: Vec<f64> = fields[12 + PERCENTILES..16 + PERCENTILES]
+        .iter()
+        .map(|field| number(field))
+        .collect::<Option<_>>()?;
     if kib == 0.0 && iops == 0.0 {
         return Some(None);
     }

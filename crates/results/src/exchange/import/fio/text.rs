@@ -44,7 +44,11 @@ impl Reader {
             self.end_job();
             let Head { name, group, clones, error, document } = head;
             self.job = Some(Job {
-                options: self.asked.iter().find(|(known, _)| *known == name).map(|(_, options)| options.clone()),
+                options: self
+                    .asked
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, options)| options.clone()),
                 name,
                 group: Some(group),
                 document,
@@ -91,7 +95,8 @@ impl Reader {
                 "issued" | "issued rwts" | "issued rwt" => self.issued = issued(line),
                 _ => {}
             }
-            self.is_past |= matches!(word, "cpu" | "IO depths" | "submit" | "complete" | "issued" | "issued rwts");
+            self.is_past |=
+                matches!(word, "cpu" | "IO depths" | "submit" | "complete" | "issued" | "issued rwts");
         }
     }
 
@@ -169,7 +174,8 @@ impl Reader {
             return;
         }
         // Only what was issued tells that no direction is missing.
-        job.is_whole = issued.is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
+        job.is_whole = issued
+            .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
         self.read.jobs.push(job);
     }
 }
@@ -209,7 +215,9 @@ fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, Str
         options.insert(key.to_owned(), value(&format!("{rest},"), key)?.to_owned());
     }
     // The last word of the line is whole if what follows is no rest of it.
-    let is_end = next.is_some_and(|next| next.contains(": (g=") || next.starts_with("fio-") || next == "..." || next.is_empty());
+    let is_end = next.is_some_and(|next| {
+        next.contains(": (g=") || next.starts_with("fio-") || next == "..." || next.is_empty()
+    });
     let depth = rest.rsplit_once("iodepth=")?.1.to_owned();
     options.insert("iodepth".to_owned(), if is_end { depth } else { String::new() });
     options.insert("bs".to_owned(), block_size(rest).unwrap_or_default());
@@ -245,7 +253,8 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         let rest = rest.trim_start();
         let end = rest.find([',', '(', ' ', ';'])?;
         // A comma within a number is another country's point.
-        let is_within = rest[end..].starts_with(',') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit());
+        let is_within =
+            rest[end..].starts_with(',') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit());
         return (!is_within).then(|| &rest[..end]);
     }
 }
@@ -268,9 +277,11 @@ fn scaled(text: &str) -> Option<f64> {
 fn direction(line: &str) -> Direction {
     let above = |value: Option<f64>| value.filter(|value| *value > 0.0);
     if let Some(old) = value(line, "bw").and_then(number_and_unit) {
-        let per_second = old.1.strip_suffix("/s").and_then(|unit| bytes_in(&unit.replace('B', "iB").replace("iiB", "iB")));
+        let per_second =
+            old.1.strip_suffix("/s").and_then(|unit| bytes_in(&unit.replace('B', "iB").replace("iiB", "iB")));
         let bytes_per_s = if old.1 == "B/s" { Some(old.0) } else { per_second.map(|unit| old.0 * unit) };
-        let runtime = value(&format!("{line} "), "runtime").and_then(|text| number(text.strip_suffix("msec")?));
+        let runtime =
+            value(&format!("{line} "), "runtime").and_then(|text| number(text.strip_suffix("msec")?));
         return Direction {
             iops: above(value(line, "iops").and_then(scaled)),
             bytes_per_s: above(bytes_per_s),
