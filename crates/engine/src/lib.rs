@@ -9,14 +9,17 @@
 //! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
 
 mod backend;
+mod beside;
 mod buffers;
 mod cached;
 mod clock;
 mod collector;
+mod crew;
 mod error;
 mod faults;
 mod floor;
 mod latencies;
+mod ledger;
 mod live;
 mod open;
 mod pace;
@@ -28,7 +31,9 @@ mod random;
 mod run;
 #[cfg(test)]
 mod simulated;
+mod suite;
 mod verify;
+mod watch;
 mod window;
 mod worker;
 
@@ -38,7 +43,7 @@ use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Event, Job};
-use iotax_model::workload::Content;
+use iotax_model::workload::{Content, Workload};
 
 pub use crate::error::{EngineError, Refusal};
 
@@ -48,6 +53,8 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 /// Carries out one measurement on an existing file or device. `events` gets [`Event::Ready`] when everything is set up; the
 /// load starts when it returns from that. It gets [`Event::Measuring`] when the warm-up is over and one [`Event::Sample`] per
 /// interval, in order and without gaps; they add up to the outcome's totals.
+///
+/// A test (the workload's `test`) that makes files makes them in the job's directory, and leaves that empty.
 ///
 /// An I/O counts, with its service time, in the interval in which it is seen to be complete; what is in flight when the
 /// window ends counts nowhere. I/Os that fail are counted by error and the run goes on, even if all fail.
@@ -60,15 +67,22 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
         return Err(EngineError::Interval(job.interval));
     }
     check_memory(job)?;
+    if let Some(test) = job.workload.test {
+        return suite::run(job, test, path, events);
+    }
+    if !job.workload.beside.is_empty() {
+        return beside::run(job, path, events);
+    }
     let target = open::for_job(job, path)?;
     run::run(job, &target, events)
 }
 
 /// Buffers that do not fit would have the kernel kill processes of its choice.
 fn check_memory(job: &Job) -> Result<(), EngineError> {
-    let workload = &job.workload;
-    // At most 1024 x 4096 x 64 MiB = 2^48, by Workload::check.
-    let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
+    // At most 1024 x 4096 x 64 MiB = 2^48 each, by Workload::check.
+    let buffers =
+        |workload: &Workload| u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
+    let asked: u64 = job.workload.jobs().map(buffers).fold(0, u64::saturating_add);
     let memory = memory();
     if asked > memory / 2 {
         return Err(EngineError::Memory { asked: Bytes(asked), memory: Bytes(memory) });

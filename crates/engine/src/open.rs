@@ -32,8 +32,14 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// What a workload opens the files for that it makes.
+    pub(crate) const fn of(workload: &Workload) -> Self {
+        let (direct, sync) = (workload.direct, workload.sync);
+        Self { write: true, direct, sync, shared: false, identity: None }
+    }
+
     /// Flags of open(2) beyond reading and writing.
-    const fn flags(self) -> i32 {
+    pub(crate) const fn flags(self) -> i32 {
         let sync = match self.sync {
             SyncMode::None => 0,
             SyncMode::Sync => libc::O_SYNC,
@@ -62,10 +68,11 @@ pub(crate) fn at_path(path: &Path) -> impl Fn(Refusal) -> EngineError {
 pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
-    if workload.rw.modifies() && !job.writable {
-        return Err(refuse(Refusal::ReadOnly(workload.rw)));
+    if workload.modifies() && !job.writable {
+        return Err(refuse(Refusal::ReadOnly(workload.doing())));
     }
-    let needed = if workload.rw.is_random() { 1 } else { workload.numjobs };
+    let has_one_area = workload.is_random() || workload.offset_increment.is_some();
+    let needed = if has_one_area { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
     // Random places are multiples of the shortest length; what is left over at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
@@ -73,14 +80,15 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
     }
     let access = Access {
-        write: workload.rw.modifies(),
+        write: workload.modifies(),
         direct: workload.direct,
         sync: workload.sync,
         shared: job.shared,
         identity: job.identity,
     };
     let target = open(path, access).map_err(&refuse)?;
-    let (size, offset, length) = (job.size, workload.offset, Bytes(target.length));
+    let size = workload.span(job.size).unwrap_or(Bytes(u64::MAX));
+    let (offset, length) = (workload.offset, Bytes(target.length));
     if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
         return Err(refuse(Refusal::TooLong { size, offset, length }));
     }
@@ -89,7 +97,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
     }
-    if workload.rw.trims() {
+    if workload.trims() {
         target.check_trim().map_err(&refuse)?;
     }
     if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {
@@ -112,6 +120,8 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
         Some(lengths)
     } else if !is_whole(workload.offset.0) {
         Some(("offset", workload.offset.to_string()))
+    } else if let Some(increment) = workload.offset_increment.filter(|increment| !is_whole(increment.0)) {
+        Some(("offset_increment", increment.to_string()))
     } else if let Some(stride) = workload.stride.filter(|stride| !is_whole(stride.0.unsigned_abs())) {
         Some(("stride", stride.to_string()))
     } else {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::target::{TargetError, TargetSpec};
 use crate::units::{Bytes, Nanos};
-use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
+use crate::workload::{Content, DEFAULT_SIZE, Test, Workload, WorkloadError, WorkloadKeys};
 
 pub use axes::{Axis, LeftOut, MOST};
 pub use difference::Difference;
@@ -209,7 +209,23 @@ impl Plan {
         for neighbour in &self.neighbours {
             neighbour.check()?;
         }
+        self.check_places()?;
         self.check_journals()
+    }
+
+    /// A test that makes files needs a filesystem where it is measured.
+    fn check_places(&self) -> Result<(), PlanError> {
+        for target in self.everything() {
+            let Some(remedy) = target.wants_filesystem() else { continue };
+            let makes_files = |workload: &&&Workload| workload.test.is_some_and(Test::needs_directory);
+            if let Some(workload) = self.work_on(target).iter().find(makes_files) {
+                let (name, doing) = (&workload.name, workload.doing());
+                return Err(target
+                    .refused(format!("workload {name:?} ({doing}) makes files: {remedy}"))
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// The numbers of blocks at which results are looked at: once, or until they are decided.
@@ -233,7 +249,7 @@ impl Plan {
     /// Warm-ups and windows of a whole block.
     #[must_use]
     pub fn block_time(&self) -> Nanos {
-        let workloads = self.workloads.iter().map(|w| w.ramp_time.0.saturating_add(w.runtime.0));
+        let workloads = self.workloads.iter().map(|w| w.duration().0);
         let once = workloads.fold(0, u64::saturating_add);
         Nanos(once.saturating_mul(self.targets.len() as u64))
     }
@@ -260,7 +276,7 @@ impl Plan {
     /// meets the same when it is read; where they differ, what no layer can shorten.
     #[must_use]
     pub fn content(&self) -> Content {
-        let mut contents = self.workloads.iter().map(Workload::content);
+        let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
         let first = contents.next().unwrap_or_default();
         if contents.all(|content| content == first) { first } else { Content::default() }
     }

@@ -222,6 +222,8 @@ keys! {
         dedupe_percentage "PERCENT": u8 = 0;
         /// Write zeros
         zero_buffers "0|1": bool = false;
+        /// Flush (fsync) when a test has written all, and count the flush: its time is part of the measurement
+        end_fsync "0|1": bool = false;
         /// Stamp what is written and check what is read, and at the end everything that was written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
     }
@@ -234,6 +236,10 @@ keys! {
         bsrange "RANGE": ByDirection<LengthRange>;
         /// Lengths instead of bs with their shares in percent: 4k/10:64k/50:32k/40
         bssplit "SPLIT": ByDirection<LengthSplit>;
+        /// From where one of numjobs begins to where the next one does: each then has an area of size bytes of its own
+        offset_increment "SIZE": Bytes;
+        /// Begin so long after the others
+        startdelay "TIME": Nanos;
         /// From the start of one sequential I/O to the start of the next: -4k goes backwards, 0 stays [default: its length]
         stride "SIZE": Stride;
         /// Bytes that each job moves before it ends [default: no end]

@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
-use super::lengths::{LENGTH, is_length};
-use super::{Workload, WorkloadError};
-use crate::units::Bytes;
+use super::lengths::{LENGTH, is_buffered_length, is_length};
+use super::{Verify, Workload, WorkloadError};
 
 const SECTORS: &str = "accepted: a multiple of 512";
 
@@ -12,8 +11,10 @@ impl Workload {
     /// Refuses a pattern that no engine can do.
     pub(super) fn check_pattern(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        if !is_length(self.bs) {
-            return refuse("bs", &self.bs, &format!("accepted: {LENGTH}"));
+        let is_free = !self.direct && self.verify == Verify::None && is_buffered_length(self.bs);
+        if !is_length(self.bs) && !is_free {
+            let accepted = format!("accepted: {LENGTH}; with direct = false and no verify any from 1");
+            return refuse("bs", &self.bs, &accepted);
         }
         if let (Some(_), Some(split)) = (&self.bsrange, &self.bssplit) {
             return refuse("bssplit", split, "bsrange is given too; use one of them");
@@ -49,7 +50,8 @@ impl Workload {
 
     fn check_size(&self) -> Result<(), WorkloadError> {
         let Some(size) = self.size else { return Ok(()) };
-        let jobs = if self.rw.is_random() { 1 } else { u64::from(self.numjobs) };
+        let jobs =
+            if self.rw.is_random() || self.offset_increment.is_some() { 1 } else { u64::from(self.numjobs) };
         if size.0 / self.max_bs().0 < jobs {
             let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
             return Err(self.refusal("size", &size, &accepted));
@@ -60,12 +62,6 @@ impl Workload {
             return Err(self.refusal("size", &size, &accepted));
         }
         Ok(())
-    }
-
-    /// Where the area ends, counted from the target's start; absent if its size is not given or beyond all numbers.
-    #[must_use]
-    pub fn end(&self) -> Option<Bytes> {
-        self.size.and_then(|size| size.0.checked_add(self.offset.0)).map(Bytes)
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
         other.map_or_else(|| b.account.subjects.iter().collect(), |other| vec![other]);
     let (pairs, left_a, left_b) = match (ours.as_slice(), theirs.as_slice()) {
         // Where there is nothing to choose from, nothing can be mistaken.
-        (&[x], &[y]) if x.name != y.name && x.settings != y.settings => {
+        (&[x], &[y]) if x.name != y.name && (x.settings != y.settings || x.settings.is_empty()) => {
             (vec![(x, y, Matched::Only)], vec![], vec![])
         }
         _ => match_up(&ours, &theirs),
@@ -126,7 +126,8 @@ fn match_up<'a>(ours: &[&'a Subject], theirs: &[&'a Subject]) -> MatchedUp<'a> {
         }
     };
     pass(Matched::Name, |one, other| one.name == other.name);
-    pass(Matched::Settings, |one, other| one.settings == other.settings);
+    // Of what another tool measured nothing is known that could be the same.
+    pass(Matched::Settings, |one, other| one.settings == other.settings && !one.settings.is_empty());
     let mut pairs = Vec::new();
     let mut left = Vec::new();
     for (subject, partner) in ours.iter().zip(partners) {

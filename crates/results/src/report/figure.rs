@@ -1,13 +1,13 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
+use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::Distribution;
 
 use crate::judge::Tax;
 use crate::judge::crowd::Fairness;
 use crate::stats::paired::Interval;
-use crate::store::Run;
 
 /// What stands where a figure is not known.
 pub(super) const UNKNOWN: &str = "-";
@@ -114,8 +114,13 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// What a workload does: `4k random read, queue depth 1`.
+/// What a workload does: `4k random read, queue depth 1`; of several jobs at once, each.
 pub(super) fn title(workload: &Workload) -> String {
+    let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
+    jobs.join(" + ")
+}
+
+fn title_of_one(workload: &Workload) -> String {
     use std::fmt::Write as _;
     let order = if workload.rw.is_random() { "random" } else { "sequential" };
     let what = match (workload.rw.reads(), workload.rw.writes()) {
@@ -143,8 +148,8 @@ pub(super) fn title(workload: &Workload) -> String {
 }
 
 /// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
-pub(super) fn title_in(run: &Run, workload: &Workload) -> String {
-    let Some(source) = &run.source else { return title(workload) };
+pub(crate) fn title_in(source: Option<&Source>, workload: &Workload) -> String {
+    let Some(source) = source else { return title(workload) };
     let tree = serde_json::to_value(workload).unwrap_or_default();
     let known = source.known.get(&workload.name).into_iter().flatten();
     let told = known.filter(|key| *key != "test").filter_map(|key| {

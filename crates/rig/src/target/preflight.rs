@@ -134,11 +134,12 @@ pub fn check_found(
 ) -> Result<(), Refusal> {
     let Some(length) = length else { return check_created(plan, work) };
     check_length(shown, length, work)?;
-    match work.iter().find(|workload| workload.rw.modifies()) {
+    match work.iter().find(|workload| workload.modifies()) {
         Some(workload) => Err(Refusal::input(format!(
-            "{shown}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
+            "{shown}: it exists, so it is only read; {:?} changes it ({}). Give a path that does not exist: \
              it is created, filled, measured and removed",
-            workload.name, workload.rw
+            workload.name,
+            workload.doing()
         ))),
         None => Ok(()),
     }

@@ -5,11 +5,14 @@
 //! to be its tool's.
 
 mod atop;
+mod bonnie;
 mod clean;
+mod columns;
 mod dd;
 mod fio;
 mod hyperfine;
 mod iostat;
+mod iozone;
 mod iperf;
 mod iperf2;
 mod iperf3;
@@ -18,6 +21,7 @@ mod ping;
 mod quantity;
 mod run;
 mod unixbench;
+mod vdbench;
 
 use iotax_model::record::{Figure, Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
@@ -32,11 +36,18 @@ pub type Reader = fn(&str) -> Option<Found>;
 
 /// The tools that can be read, each with its reader, and how its output is known.
 pub const READERS: &[(&str, Reader, &str)] = &[
+    ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
     (
         "fio",
         fio::read,
         "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
     ),
+    (
+        "iozone",
+        iozone::read,
+        "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode",
+    ),
+    ("vdbench", vdbench::read, "avg_ lines beneath their heads, or flatfile"),
     ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
     (
         "ping",

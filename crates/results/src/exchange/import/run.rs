@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::record::{Measurement, Outcome, Source, TargetRecord};
+use iotax_model::record::{Measurement, Outcome, Source};
 use iotax_model::workload::{Test, WorkloadKeys};
 use iotax_model::{Plan, TargetSpec};
 
@@ -17,8 +17,6 @@ const LONGEST: usize = 40;
 pub struct Imported {
     /// Targets and workloads; the first target is the baseline.
     pub plan: Plan,
-    /// Every target, of which no layer is known.
-    pub targets: Vec<TargetRecord>,
     /// What was measured. The n-th of a cell is block n.
     pub measurements: Vec<Measurement>,
     /// Where it comes from.
@@ -65,7 +63,7 @@ fn empty(tool: &str) -> Imported {
         known: BTreeMap::new(),
         not_understood: vec![],
     };
-    Imported { plan, targets: vec![], measurements: vec![], source, started_at_ms: None }
+    Imported { plan, measurements: vec![], source, started_at_ms: None }
 }
 
 fn add(run: &mut Imported, file: &str, found: &Found) {
@@ -121,7 +119,6 @@ impl Imported {
         let name = simple(told.unwrap_or(&self.source.tool));
         if !self.plan.targets.iter().any(|target| target.name == name) {
             self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
-            self.targets.push(TargetRecord { name: name.clone(), ..TargetRecord::default() });
         }
         name
     }

@@ -6,12 +6,15 @@ use super::certainty::percentile;
 use super::parts::latency;
 use super::{any, filled, number, object};
 use crate::judge::flow::{Level, Passed};
-use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Noise, Summary, Timing};
+use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Noise, Of, Summary, Timing};
 
 /// Of one cell that was measured.
 pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
     let (workload, target) = (&summary.workload, &summary.target);
-    let crowd = judgement.crowds.iter().find(|crowd| crowd.workload == *workload && crowd.target == *target);
+    let crowd = |of| {
+        let here = |crowd: &&Crowd| crowd.workload == *workload && crowd.target == *target && crowd.of == of;
+        judgement.crowds.iter().find(here).map(members)
+    };
     let noise = judgement.noises.iter().find(|noise| noise.workload == *workload && noise.target == *target);
     let inside =
         judgement.insides.iter().find(|inside| inside.workload == *workload && inside.target == *target);
@@ -30,7 +33,8 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("cpu", cpu.map(by_role)),
         ("inside", inside.map(taken_apart)),
         ("levels", flow.map(|flow| flow.levels.iter().map(level).collect())),
-        ("guests", crowd.map(guests)),
+        ("guests", crowd(Of::Guests)),
+        ("jobs", crowd(Of::Jobs)),
         ("neighbour", noise.map(neighbour)),
     ])
 }
@@ -84,7 +88,7 @@ fn passed(passed: &Passed) -> Value {
     ])
 }
 
-fn guests(crowd: &Crowd) -> Value {
+fn members(crowd: &Crowd) -> Value {
     let fairness = crowd.fairness.map(|fairness| {
         object([
             ("mean", number(Some(fairness.mean))),

@@ -133,6 +133,7 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Valu
         ("metrics", Some(Value::Object(metrics(m).into_iter().filter_map(figure).collect()))),
         ("stated", m.stated.as_ref().and_then(any)),
         ("shares", filled(m.shares.iter().map(parts::share).collect())),
+        ("jobs", filled(m.outcome.jobs.iter().map(parts::share).collect())),
         ("fairness", number(fairness(m))),
         ("neighbour", m.neighbour.as_ref().map(parts::share)),
         ("qemu", m.qemu.as_ref().map(parts::block_stats)),

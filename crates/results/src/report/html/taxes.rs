@@ -31,7 +31,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
                         thead { (head(compares)) }
                         @for (workload, summaries) in &all {
                             tbody {
-                                tr.workload { th scope="rowgroup" colspan="10" { (title_in(run, workload)) small { (workload.name) } } }
+                                tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
                                 @for summary in summaries { (row(run, judgement, summary, compares)) }
                             }
                         }

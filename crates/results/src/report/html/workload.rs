@@ -31,7 +31,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     html! {
         @if !summaries.is_empty() {
             section id=(format!("w{}", here.number)) {
-                h2 { (title_in(run, workload)) small { (workload.name) } }
+                h2 { (title_in(run.source.as_ref(), workload)) small { (workload.name) } }
                 div.pair {
                     (latency::percentiles(run, &summaries).figure(here))
                     (latency::distribution(run, &summaries).figure(here))

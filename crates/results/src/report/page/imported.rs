@@ -35,7 +35,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &So
             let Some(grid) = comparison_table(run, judgement, workload).filter(|_| compared) else {
                 continue;
             };
-            page.add(Part::Head(format!("{} ({})", title_in(run, workload), workload.name)));
+            page.add(Part::Head(format!("{} ({})", title_in(run.source.as_ref(), workload), workload.name)));
             page.add(Part::Table(grid));
         }
     }
@@ -134,8 +134,8 @@ fn shown(value: f64, unit: &str) -> String {
         "B" if value >= 0.0 => human::rate(value).trim_end_matches("/s").to_owned(),
         "IOPS" => human::count(value),
         unit => {
-            let digits = if value.fract() == 0.0 { 0 } else { 3 };
-            format!("{value:.digits$} {unit}").trim_end().to_owned()
+            let value = format!("{value:.3}");
+            format!("{} {unit}", value.trim_end_matches('0').trim_end_matches('.')).trim_end().to_owned()
         }
     }
 }

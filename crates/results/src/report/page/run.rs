@@ -6,7 +6,7 @@ use iotax_model::{Histogram, Workload};
 
 use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, verdict, words};
 use crate::judge::figures::percentile;
-use crate::judge::{Comparison, Judgement, Metric};
+use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
 use crate::report::remarks::{engine, notes, remarks};
 use crate::store::Run;
@@ -33,7 +33,11 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         let Some(grid) = grid else { continue };
         page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
         page.add(Part::Table(grid));
-        let more = [layers::steps(judgement, &workload.name), guests::crowds(judgement, &workload.name)];
+        let more = [
+            layers::steps(judgement, &workload.name),
+            guests::crowds(judgement, &workload.name, Of::Guests),
+            guests::crowds(judgement, &workload.name, Of::Jobs),
+        ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
         let lines = [guests::noises, layers::insides, layers::flows];
         let mut lines: Vec<String> =

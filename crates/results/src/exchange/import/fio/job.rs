@@ -16,6 +16,8 @@ pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 pub(super) struct Job {
     pub(super) name: String,
     pub(super) group: Option<String>,
+    /// Tells the outputs of several runs in one text apart; clones have it in common.
+    pub(super) document: String,
     /// Where it ran, in client/server mode.
     pub(super) host: Option<String>,
     /// What was asked, by fio's names. Absent if the text does not tell; else what is not in it has fio's default, and what is
@@ -66,9 +68,8 @@ pub(super) fn entries(jobs: Vec<Job>) -> Vec<Entry> {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     for job in jobs.into_iter().filter(Job::has_figures) {
         let same = |one: &Job| one.name == job.name && one.group == job.group && one.host == job.host;
-        // One that stands in another document is another.
-        match groups.last_mut().filter(|group| same(&group[0]) && group[0].started_at_ms == job.started_at_ms)
-        {
+        // One that stands in another document is a repetition.
+        match groups.iter_mut().find(|group| same(&group[0]) && group[0].document == job.document) {
             Some(group) => group.push(job),
             None => groups.push(vec![job]),
         }

@@ -151,6 +151,7 @@ fn job(value: &Value, document: &Map<String, Value>, line: usize) -> Option<Job>
     Some(Job {
         name,
         group: value.get("groupid").map(Value::to_string),
+        document: line.to_string(),
         host: value.get("hostname").and_then(Value::as_str).map(str::to_owned),
         options: options(value, document),
         is_whole: ["read", "write"].iter().all(|word| value.get(*word).is_some_and(is_told)),

@@ -104,6 +104,8 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     Some(Job {
         name: head[0].to_owned(),
         group: Some(head[1].to_owned()),
+        // Nothing tells whether two lines of a job are clones or repetitions, so nothing is added up.
+        document: line.to_string(),
         error: Some(head[2]).filter(|error| *error != "0").map(|error| format!("error {error}")),
         directions,
         is_whole: true,

@@ -42,7 +42,7 @@ impl Reader {
         let line = line.trim();
         if let Some(head) = head(line) {
             self.end_job();
-            let (name, group, clones, error) = head;
+            let Head { name, group, clones, error, document } = head;
             self.job = Some(Job {
                 options: self
                     .asked
@@ -51,6 +51,7 @@ impl Reader {
                     .map(|(_, options)| options.clone()),
                 name,
                 group: Some(group),
+                document,
                 clones: Some(clones),
                 error,
                 line: at,
@@ -179,19 +180,30 @@ impl Reader {
     }
 }
 
-/// `NAME: (groupid=0, jobs=1): err= 0: pid=...`: name, group, jobs and what went wrong.
-fn head(line: &str) -> Option<(String, String, u32, Option<String>)> {
+/// What the first line of a job tells.
+struct Head {
+    name: String,
+    group: String,
+    clones: u32,
+    error: Option<String>,
+    /// When the output was written: the same for all jobs of a run.
+    document: String,
+}
+
+/// `NAME: (groupid=0, jobs=1): err= 0: pid=25370: Sun Nov 22 03:53:55 2026`
+fn head(line: &str) -> Option<Head> {
     let (name, rest) = line.split_once(": (groupid=")?;
     let (group, rest) = rest.split_once(',')?;
     let (jobs, rest) = rest.trim().strip_prefix("jobs=")?.split_once(')')?;
-    let (error, _) = rest.split_once("err=")?.1.split_once(": pid")?;
+    let (error, rest) = rest.split_once("err=")?.1.split_once(": pid")?;
     let error = error.trim();
-    Some((
-        name.to_owned(),
-        group.to_owned(),
-        jobs.trim().parse().ok()?,
-        (error != "0").then(|| error.to_owned()),
-    ))
+    Some(Head {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        clones: jobs.trim().parse().ok()?,
+        error: (error != "0").then(|| error.to_owned()),
+        document: rest.split_once(": ").map(|(_, date)| date.trim().to_owned()).unwrap_or_default(),
+    })
 }
 
 /// `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`
@@ -239,7 +251,11 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let Some(rest) = after.strip_prefix('=').filter(|_| is_word) else { continue };
         let rest = rest.trim_start();
-        return rest.find([',', '(', ' ', ';']).map(|end| &rest[..end]);
+        let end = rest.find([',', '(', ' ', ';'])?;
+        // A comma within a number is another country's point.
+        let is_within =
+            rest[end..].starts_with(',') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit());
+        return (!is_within).then(|| &rest[..end]);
     }
 }
 
