@@ -111,10 +111,12 @@ impl Test {
 
     fn direction(&self, incoming: bool, both: bool, found: &mut Found) {
         let ids = self.ids(incoming);
+        // Where there is a sum there were several streams, whether or not their rows are all here.
+        let summed = !both && self.rows.contains_key("SUM");
         let rows = match ids[..] {
             [] => return,
+            _ if summed => self.whole("SUM"),
             [id] => self.whole(id),
-            _ if !both => self.whole("SUM"),
             _ => Vec::new(),
         };
         let arrived = rows.iter().find(|row| row.datagrams.is_some());
@@ -130,7 +132,7 @@ impl Test {
         };
         let mut entry = Entry { target: self.host.clone(), line: first.line, ..Entry::default() };
         entry.workload = self.name(ids.len(), incoming, both);
-        entry.keys.numjobs = u32::try_from(ids.len()).ok();
+        entry.keys.numjobs = u32::try_from(ids.len()).ok().filter(|streams| *streams > 1 || !summed);
         entry.duration_ns = whole_nanos((first.to - first.from) * 1e9);
         match (self.udp, arrived, sent) {
             (true, Some(row), _) | (false, _, Some(row)) => {

@@ -74,6 +74,7 @@ fn document(start: &Value, end: &Value, line: usize, found: &mut Found) {
             let mut entry = way("", &end["sum"], &Value::Null)?;
             let rate = end["sum"]["bits_per_second"].as_f64()?;
             entry.state(Metric::BytesPerS, Some(rate / 8.0));
+            losses(&mut entry, &end["sum"]);
             entry.notes.push(SENDERS.into());
             Some(entry)
         })]
@@ -136,17 +137,21 @@ fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
     if let Some(count) = sent["retransmits"].as_f64() {
         entry.add("retransmits", Some(count), "");
     }
+    // A sender's own are no losses: it writes 0.
+    losses(entry, received);
+    sent_rate.is_some() || received_rate.is_some()
+}
+
+/// Adds what only UDP has.
+fn losses(entry: &mut Entry, told: &Value) {
     for (key, name, unit) in [
         ("jitter_ms", "jitter", "ms"),
         ("lost_packets", "lost", ""),
         ("packets", "packets", ""),
         ("lost_percent", "loss", "%"),
     ] {
-        if let Some(value) = told[key].as_f64() {
-            entry.add(name, Some(value), unit);
-        }
+        entry.add(name, told[key].as_f64(), unit);
     }
-    sent_rate.is_some() || received_rate.is_some()
 }
 
 /// What is known of both ends over the whole test.

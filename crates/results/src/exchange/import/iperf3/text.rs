@@ -172,7 +172,7 @@ impl Test {
         if let Some(count) = sent.and_then(|total| total.retransmits) {
             entry.add("retransmits", Some(count), "");
         }
-        if let Some((jitter, lost, packets)) = received.or(sent).and_then(|total| total.datagrams) {
+        if let Some((jitter, lost, packets)) = received.and_then(|total| total.datagrams) {
             entry.add("jitter", Some(jitter), "ms");
             entry.add("lost", Some(lost), "");
             entry.add("packets", Some(packets), "");
