@@ -61,6 +61,7 @@ fn entry(name: &str, seconds: f64, line: usize, result: &Value) -> Entry {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 

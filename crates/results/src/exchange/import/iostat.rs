@@ -170,6 +170,7 @@ fn unit(column: &str) -> &'static str {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 

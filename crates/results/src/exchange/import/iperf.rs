@@ -101,6 +101,7 @@ fn bits_per_s_in(unit: &str) -> Option<f64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 

@@ -169,6 +169,7 @@ fn shared(entry: &mut Entry, end: &Value) {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 

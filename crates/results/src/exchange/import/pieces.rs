@@ -107,6 +107,7 @@ fn with_nulls(text: &str) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 

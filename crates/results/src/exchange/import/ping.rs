@@ -243,6 +243,7 @@ fn close(test: Option<Test>, found: &mut Found) {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
 mod tests {
     use super::*;
 
