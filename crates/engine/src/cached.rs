@@ -104,13 +104,8 @@ mod tests {
             identity: None,
             directory: None,
         };
-        let access = Access {
-            write: true,
-            direct: false,
-            sync: SyncMode::None,
-            shared: false,
-            identity: None,
-        };
+        let access =
+            Access { write: true, direct: false, sync: SyncMode::None, shared: false, identity: None };
         let target = open::open(file.path(), access).expect("opened");
         let look = || Cached::look(&job, &target).expect("looked");
         let first = look();

@@ -431,13 +431,7 @@ mod tests {
     fn target(file: File, write: bool) -> Target {
         Target {
             file,
-            access: Access {
-                write,
-                direct: false,
-                sync: SyncMode::None,
-                shared: false,
-                identity: None,
-            },
+            access: Access { write, direct: false, sync: SyncMode::None, shared: false, identity: None },
             is_device: false,
             length: 1 << 20,
         }

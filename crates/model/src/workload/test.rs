@@ -51,6 +51,19 @@ impl Test {
         !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
     }
 
+    /// Whether what it makes and measures is many files: single ones or trees of them.
+    #[must_use]
+    pub const fn is_of_files(self) -> bool {
+        matches!(self, Self::Create | Self::Open | Self::Stat | Self::Rename | Self::Delete)
+            || self.is_of_trees()
+    }
+
+    /// Whether its files are a tree.
+    #[must_use]
+    pub const fn is_of_trees(self) -> bool {
+        matches!(self, Self::Pack | Self::Unpack | Self::Walk | Self::RemoveTree)
+    }
+
     /// Whether it changes what is on the target's area itself.
     #[must_use]
     pub const fn modifies_area(self) -> bool {
