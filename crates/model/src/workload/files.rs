@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::text::{TextError, text_form};
 use super::{DEFAULT_SIZE, Test, Workload, WorkloadError};
-use crate::units::Bytes;
+use crate::units::{Bytes, Nanos};
 
 /// The most files of one job.
 const MOST_FILES: u64 = 10_000_000;
@@ -108,6 +108,28 @@ impl Workload {
     pub fn room(&self) -> Bytes {
         let beside = self.beside.iter().map(|workload| workload.room().0).fold(0, u64::saturating_add);
         Bytes(self.own_room().saturating_add(beside))
+    }
+
+    /// What making or removing its own files takes at most, on any storage worth measuring.
+    #[must_use]
+    pub fn set_up_at_most(&self) -> Nanos {
+        /// Bytes and files a second.
+        const SLOWEST: (u64, u64) = (10_000_000, 100);
+        let beside = self.beside.iter().map(|workload| workload.set_up_at_most().0).sum::<u64>();
+        let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
+        Nanos::from_secs(self.own_room() / SLOWEST.0 + files / SLOWEST.1 + beside)
+    }
+
+    /// Whether it, or what is beside it, makes files of its own in a directory beside the area.
+    #[must_use]
+    pub fn needs_directory(&self) -> bool {
+        self.test.is_some_and(Test::needs_directory) || self.beside.iter().any(Self::needs_directory)
+    }
+
+    /// Whether it, or what is beside it, reads or writes the area.
+    #[must_use]
+    pub fn is_on_area(&self) -> bool {
+        !self.test.is_some_and(Test::needs_directory) || self.beside.iter().any(Self::is_on_area)
     }
 
     fn own_room(&self) -> u64 {

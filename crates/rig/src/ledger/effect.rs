@@ -135,6 +135,17 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Removes a directory with all that is in it, though a test that is being stopped may still put files there.
+fn remove_tree(path: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match gone_is_fine(fs::remove_dir_all(path)) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < deadline => {}
+            result => return result,
+        }
+    }
+}
+
 /// What stands at a path; absent if nothing does. Not to be able to look is not the same as nothing.
 fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
@@ -161,7 +172,7 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
             if !metadata.is_dir() || *identity != FileId::of(&metadata) {
                 return Err(io::Error::other("this is not the directory that iotax made; left alone"));
             }
-            gone_is_fine(fs::remove_dir_all(path))
+            remove_tree(path)
         }
         Effect::File { path, identity } => {
             let Some(metadata) = standing(path)? else { return Ok(()) };
