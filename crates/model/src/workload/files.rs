@@ -8,7 +8,7 @@ use super::{DEFAULT_SIZE, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 /// The most files of one job.
-const MOST_FILES: u64 = 10_000_000;
+const MOST_FILES: u64 = 1_000_000;
 /// The largest file: what the archive's format can hold.
 const LARGEST: Bytes = Bytes(1 << 31);
 /// Files of a test of single files where nothing is said.
@@ -82,14 +82,14 @@ impl Workload {
     /// How many files each job has, in a test of files.
     #[must_use]
     pub fn files(&self) -> Option<u64> {
-        let test = self.test.filter(|test| test.is_of_files())?;
-        Some(self.nrfiles.unwrap_or(if test.is_of_trees() { TREE_FILES } else { FILES }))
+        let test = self.test.filter(|test| test.is_on_files())?;
+        Some(self.nrfiles.unwrap_or(if test.is_on_trees() { TREE_FILES } else { FILES }))
     }
 
     /// Bytes of each job's tree, in a test of trees.
     #[must_use]
     pub fn tree_bytes(&self) -> Option<Bytes> {
-        self.test.filter(|test| test.is_of_trees())?;
+        self.test.filter(|test| test.is_on_trees())?;
         let files = self.files()?;
         Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
     }
@@ -97,9 +97,9 @@ impl Workload {
     /// Directories that each job's files are spread over, in a test of files.
     #[must_use]
     pub fn directories(&self) -> Option<u64> {
-        let test = self.test.filter(|test| test.is_of_files())?;
+        let test = self.test.filter(|test| test.is_on_files())?;
         // In a kernel's source there are 14 files to a directory.
-        let usual = if test.is_of_trees() { (self.files()? / 14).max(1) } else { 1 };
+        let usual = if test.is_on_trees() { (self.files()? / 14).max(1) } else { 1 };
         Some(self.nrdirs.unwrap_or(usual))
     }
 
@@ -156,7 +156,7 @@ impl Workload {
     /// Refuses files that no test can make.
     pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        let Some(test) = self.test.filter(|test| test.is_of_files()) else {
+        let Some(test) = self.test.filter(|test| test.is_on_files()) else {
             const NEEDED: &str = "only a test of files has it, such as test = create";
             return match (self.nrfiles, self.nrdirs, self.filesize) {
                 (Some(files), ..) => refuse("nrfiles", &files, NEEDED),
@@ -172,7 +172,7 @@ impl Workload {
         if directories == 0 || directories > files {
             return refuse("nrdirs", &directories, &format!("accepted: 1 to nrfiles = {files}"));
         }
-        if let (Some(size), true) = (self.filesize, test.is_of_trees()) {
+        if let (Some(size), true) = (self.filesize, test.is_on_trees()) {
             return refuse(
                 "filesize",
                 &size,
@@ -213,7 +213,7 @@ mod tests {
             (&[("nrfiles", "5")][..], "nrfiles = 5: only a test of files"),
             (&[("test", "getc"), ("nrdirs", "5")], "nrdirs = 5: only a test of files"),
             (&[("test", "copy"), ("filesize", "4k")], "filesize = 4k: only a test of files"),
-            (&[("test", "stat"), ("nrfiles", "0")], "nrfiles = 0: accepted: 1 to 10000000"),
+            (&[("test", "stat"), ("nrfiles", "0")], "nrfiles = 0: accepted: 1 to 1000000"),
             (&[("test", "stat"), ("nrdirs", "1001")], "nrdirs = 1001: accepted: 1 to nrfiles = 1000"),
             (&[("test", "pack"), ("filesize", "4k")], "filesize = 4k: a tree's files are of all sizes"),
         ] {

@@ -53,14 +53,14 @@ impl Test {
 
     /// Whether what it makes and measures is many files: single ones or trees of them.
     #[must_use]
-    pub const fn is_of_files(self) -> bool {
+    pub const fn is_on_files(self) -> bool {
         matches!(self, Self::Create | Self::Open | Self::Stat | Self::Rename | Self::Delete)
-            || self.is_of_trees()
+            || self.is_on_trees()
     }
 
     /// Whether its files are a tree.
     #[must_use]
-    pub const fn is_of_trees(self) -> bool {
+    pub const fn is_on_trees(self) -> bool {
         matches!(self, Self::Pack | Self::Unpack | Self::Walk | Self::RemoveTree)
     }
 
