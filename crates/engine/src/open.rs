@@ -62,10 +62,10 @@ pub(crate) fn at_path(path: &Path) -> impl Fn(Refusal) -> EngineError {
 pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
-    if workload.rw.modifies() && !job.writable {
-        return Err(refuse(Refusal::ReadOnly(workload.rw)));
+    if workload.modifies() && !job.writable {
+        return Err(refuse(Refusal::ReadOnly(workload.doing())));
     }
-    let needed = if workload.rw.is_random() { 1 } else { workload.numjobs };
+    let needed = if workload.is_random() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
     // Random places are multiples of the shortest length; what is left over at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
@@ -73,7 +73,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
     }
     let access = Access {
-        write: workload.rw.modifies(),
+        write: workload.modifies(),
         direct: workload.direct,
         sync: workload.sync,
         shared: job.shared,
@@ -89,7 +89,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
     }
-    if workload.rw.trims() {
+    if workload.trims() {
         target.check_trim().map_err(&refuse)?;
     }
     if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {

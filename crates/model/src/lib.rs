@@ -10,6 +10,7 @@ pub mod histogram;
 pub mod plan;
 pub mod record;
 pub mod schedule;
+pub mod suite;
 pub mod target;
 pub mod units;
 pub mod warning;

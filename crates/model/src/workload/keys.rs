@@ -222,6 +222,8 @@ keys! {
         dedupe_percentage "PERCENT": u8 = 0;
         /// Write zeros
         zero_buffers "0|1": bool = false;
+        /// Flush (fsync) when a test has written all, and count the flush: its time is part of the measurement
+        end_fsync "0|1": bool = false;
         /// Stamp what is written and check what is read, and at the end everything that was written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
     }

@@ -168,6 +168,60 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
+    /// Whether any I/O of it reads.
+    #[must_use]
+    pub const fn reads(&self) -> bool {
+        match self.test {
+            Some(test) => test.reads(),
+            None => self.rw.reads(),
+        }
+    }
+
+    /// Whether any I/O of it writes, be it to files of its own.
+    #[must_use]
+    pub const fn writes(&self) -> bool {
+        match self.test {
+            Some(test) => test.writes(),
+            None => self.rw.writes(),
+        }
+    }
+
+    /// Whether any I/O of it trims.
+    #[must_use]
+    pub const fn trims(&self) -> bool {
+        self.test.is_none() && self.rw.trims()
+    }
+
+    /// Whether its offsets are random.
+    #[must_use]
+    pub const fn is_random(&self) -> bool {
+        match self.test {
+            Some(test) => matches!(test, Test::Seeks),
+            None => self.rw.is_random(),
+        }
+    }
+
+    /// What it does, as a key and its value.
+    #[must_use]
+    pub fn doing(&self) -> String {
+        self.test.map_or_else(|| format!("rw = {}", self.rw), |test| format!("test = {test}"))
+    }
+
+    /// Whether it changes what is on the target's area.
+    #[must_use]
+    pub const fn modifies(&self) -> bool {
+        match self.test {
+            Some(test) => test.modifies_area(),
+            None => self.rw.modifies(),
+        }
+    }
+
+    /// Whether it flushes what it writes while it is measured.
+    #[must_use]
+    pub const fn flushes(&self) -> bool {
+        self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
+    }
+
     pub(crate) fn refusal(
         &self,
         key: &'static str,

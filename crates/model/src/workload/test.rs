@@ -45,6 +45,27 @@ words! {
 }
 
 impl Test {
+    /// Whether it is operations on files as such, beside what they hold.
+    #[must_use]
+    pub const fn is_on_files(self) -> bool {
+        use Test::{Create, Delete, Open, Pack, RemoveTree, Rename, Stat, Unpack, Walk};
+        matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
+    }
+
+    /// Whether it reads what files hold.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        use Test::{Copy, Getc, Pack, Rewrite, Seeks, StdioRead, Unpack};
+        matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
+    }
+
+    /// Whether it writes what files hold, those of its own among them.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};
+        matches!(self, Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack)
+    }
+
     /// Whether it makes files of its own, so that it needs a directory and not just an area.
     #[must_use]
     pub const fn needs_directory(self) -> bool {
