@@ -30,9 +30,14 @@
 //!
 //! An I/O is a system call here: what a buffer of the program's own saves is to be seen in their number.
 
+mod archive;
 mod bytes;
+mod files;
 mod meter;
+mod newc;
 mod place;
+mod tree;
+mod trees;
 
 use std::fs::{self, File};
 use std::io;
@@ -66,6 +71,11 @@ type Prepare = fn(Place) -> Result<Box<dyn Routine>, EngineError>;
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
     match test {
         Test::Getc => Ok(bytes::getc),
+        Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => Ok(files::prepare),
+        Test::Pack => Ok(archive::pack),
+        Test::Unpack => Ok(archive::unpack),
+        Test::Walk => Ok(trees::walk),
+        Test::RemoveTree => Ok(trees::remove),
         _ => Err(EngineError::NoTest(test)),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 
 use iotax_model::workload::Content;
@@ -135,12 +136,12 @@ impl Filler {
         Self { source, buffer: vec![0; record], written: 0 }
     }
 
-    /// The records of a file of `size` bytes, each with its offset; what `out` breaks with.
+    /// Gives the records of a file of `size` bytes, each with its offset, as long as they are taken.
     pub(super) fn each<B>(
         &mut self,
         size: u64,
-        mut out: impl FnMut(u64, &[u8]) -> Result<(), B>,
-    ) -> Result<(), B> {
+        mut out: impl FnMut(u64, &[u8]) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let record = self.buffer.len() as u64;
         for offset in (0..size).step_by(self.buffer.len()) {
             let length = usize::try_from((size - offset).min(record)).unwrap_or(usize::MAX);
@@ -149,7 +150,15 @@ impl Filler {
             self.written += 1;
             out(offset, &self.buffer[..length])?;
         }
-        Ok(())
+        ControlFlow::Continue(())
+    }
+}
+
+/// An error ends what was going on.
+pub(super) fn or_break<T, B>(result: Result<T, B>) -> ControlFlow<B, T> {
+    match result {
+        Ok(value) => ControlFlow::Continue(value),
+        Err(error) => ControlFlow::Break(error),
     }
 }
 
@@ -162,8 +171,10 @@ pub(super) fn make_file(
 ) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = File::from(openat(root, path, flags, Mode::from_raw_mode(0o644))?);
-    filler.each(size, |_, record| io::Write::write_all(&mut &file, record))?;
-    Ok(file)
+    match filler.each(size, |_, record| or_break(io::Write::write_all(&mut &file, record))) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(file),
+    }
 }
 
 /// Makes a tree in a directory.
@@ -221,7 +232,11 @@ mod tests {
         for entry in &entries {
             let found = temp.path().join(&entry.path).metadata().expect("there");
             assert_eq!(entry.size, found.is_file().then_some(found.len()), "{entry:?}");
-            let content = if found.is_file() { std::fs::read(temp.path().join(&entry.path)).expect("read") } else { Vec::new() };
+            let content = if found.is_file() {
+                std::fs::read(temp.path().join(&entry.path)).expect("read")
+            } else {
+                Vec::new()
+            };
             assert!(content.len() < 16 || seen.insert(content), "no two files alike");
         }
     }

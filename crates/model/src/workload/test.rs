@@ -72,13 +72,6 @@ impl Test {
         !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
     }
 
-    /// Whether what it makes and measures is many files: single ones or trees of them.
-    #[must_use]
-    pub const fn is_on_files(self) -> bool {
-        matches!(self, Self::Create | Self::Open | Self::Stat | Self::Rename | Self::Delete)
-            || self.is_on_trees()
-    }
-
     /// Whether its files are a tree.
     #[must_use]
     pub const fn is_on_trees(self) -> bool {
