@@ -32,8 +32,14 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// What a workload opens the files for that it makes.
+    pub(crate) const fn of(workload: &Workload) -> Self {
+        let (direct, sync) = (workload.direct, workload.sync);
+        Self { write: true, direct, sync, shared: false, identity: None }
+    }
+
     /// Flags of open(2) beyond reading and writing.
-    const fn flags(self) -> i32 {
+    pub(crate) const fn flags(self) -> i32 {
         let sync = match self.sync {
             SyncMode::None => 0,
             SyncMode::Sync => libc::O_SYNC,

@@ -16,6 +16,7 @@ use crate::faults::errno_name;
 use crate::latencies::Latencies;
 use crate::open::Target;
 use crate::pattern::{Direction, Pattern};
+use crate::payload::SECTOR;
 use crate::verify::Proof;
 use crate::watch;
 use crate::worker::Task;
@@ -67,7 +68,8 @@ fn work(
             error,
         })?,
         depth: workload.iodepth,
-        slot_bytes: usize::try_from(workload.max_bs().0).unwrap_or(usize::MAX),
+        // Contents are made in whole sectors.
+        slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR)).unwrap_or(usize::MAX),
         options: Options::new(&workload),
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);

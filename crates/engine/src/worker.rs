@@ -15,7 +15,7 @@ use crate::latencies::Latencies;
 use crate::ledger::{Ledger, Turn};
 use crate::pace::Pace;
 use crate::pattern::{Direction, Pattern};
-use crate::payload::Payload;
+use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 use crate::verify::{Next, Proof, Witness};
 
@@ -142,7 +142,8 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             }
             if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
                 let index = slot.index();
-                let buffer = &mut backend.buffer(&mut slot)[..io.length as usize];
+                let sectors = (io.length as usize).next_multiple_of(SECTOR as usize);
+                let buffer = &mut backend.buffer(&mut slot)[..sectors];
                 payload.refresh(index, &io, buffer);
                 if VERIFY && let Some(witness) = &witness {
                     witness.seal(index, &io, buffer);

@@ -35,7 +35,12 @@ mod bytes;
 mod files;
 mod meter;
 mod newc;
+mod output;
 mod place;
+mod record;
+mod records;
+mod seeks;
+mod stdio;
 mod tree;
 mod trees;
 
@@ -59,7 +64,7 @@ use crate::run::flush;
 use crate::watch;
 
 /// What one worker does in a test.
-pub(crate) trait Routine: Send {
+pub(crate) trait Routine {
     /// Does all of it, every system call that counts through the meter.
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
 }
@@ -69,15 +74,22 @@ type Prepare = fn(Place) -> Result<Box<dyn Routine>, EngineError>;
 
 /// How a worker gets ready for a test.
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
-    match test {
-        Test::Getc => Ok(bytes::getc),
-        Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => Ok(files::prepare),
-        Test::Pack => Ok(archive::pack),
-        Test::Unpack => Ok(archive::unpack),
-        Test::Walk => Ok(trees::walk),
-        Test::RemoveTree => Ok(trees::remove),
-        _ => Err(EngineError::NoTest(test)),
-    }
+    Ok(match test {
+        Test::Putc => bytes::putc,
+        Test::Getc => bytes::getc,
+        Test::Rewrite => records::rewrite,
+        Test::Seeks => seeks::seeks,
+        Test::WriteNew => records::write_new,
+        Test::StdioWrite => stdio::write,
+        Test::StdioRead => stdio::read,
+        Test::Copy => records::copy,
+        Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => files::prepare,
+        Test::Pack => archive::pack,
+        Test::Unpack => archive::unpack,
+        Test::Walk => trees::walk,
+        Test::RemoveTree => trees::remove,
+        Test::Foreign => return Err(EngineError::NoTest(test)),
+    })
 }
 
 /// Carries a test out, as [`crate::measure`] does.

@@ -53,6 +53,17 @@ impl Place {
         start..self.workload.io_size.map_or(end, |bytes| end.min(start + bytes.0))
     }
 
+    /// Bytes that the worker goes through in each pass.
+    pub(crate) fn length(&self) -> u64 {
+        let stretch = self.stretch();
+        stretch.end - stretch.start
+    }
+
+    /// Whole records of bs in them.
+    pub(crate) fn records(&self) -> u64 {
+        self.length() / self.workload.bs.0
+    }
+
     /// How often the work is done.
     pub(crate) fn passes(&self) -> u64 {
         self.workload.loops.unwrap_or(u64::MAX)

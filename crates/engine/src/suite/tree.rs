@@ -125,15 +125,16 @@ fn sizes(random: &mut SplitMix64, files: u64, bytes: u64) -> Vec<u64> {
 /// What files hold: by the number of the file and the place in it.
 pub(super) struct Filler {
     source: Source,
+    record: usize,
     buffer: Vec<u8>,
     written: u64,
 }
 
 impl Filler {
-    /// For records of up to `record` bytes, a multiple of 512.
+    /// For records of up to `record` bytes.
     pub(super) fn new(content: &Content, record: usize, seed: u64, number: u32) -> Self {
         let source = Source::new(content, SplitMix64::new(seed, Purpose::Payload, number.into()));
-        Self { source, buffer: vec![0; record], written: 0 }
+        Self { source, record, buffer: vec![0; record.next_multiple_of(512)], written: 0 }
     }
 
     /// Gives the records of a file of `size` bytes, each with its offset, as long as they are taken.
@@ -142,9 +143,9 @@ impl Filler {
         size: u64,
         mut out: impl FnMut(u64, &[u8]) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
-        let record = self.buffer.len() as u64;
-        for offset in (0..size).step_by(self.buffer.len()) {
-            let length = usize::try_from((size - offset).min(record)).unwrap_or(usize::MAX);
+        for offset in (0..size).step_by(self.record) {
+            let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
+            let length = left.min(self.record);
             let whole = length.next_multiple_of(512);
             self.source.put(self.written, &mut self.buffer[..whole]);
             self.written += 1;

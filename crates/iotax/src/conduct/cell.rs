@@ -53,8 +53,7 @@ impl Conductor<'_> {
 
         let mut workload = plan.workloads[place.cell.workload].clone();
         // What a snapshot costs is paid by the first writes after it: a warm-up would use it up uncounted.
-        let from_the_first =
-            workload.rw.modifies() && targets.iter().any(|target| target.built.has_snapshot());
+        let from_the_first = workload.modifies() && targets.iter().any(|target| target.built.has_snapshot());
         if from_the_first {
             workload.ramp_time = Nanos(0);
         }
@@ -223,7 +222,7 @@ fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
 /// What a measurement may take beyond its own length. After it what was written is flushed, from a cache that may hold the
 /// whole area, and read back if it is to be verified; files that a test made are removed.
 fn slack(job: &Job) -> Duration {
-    let passes = match job.workload.rw.writes() {
+    let passes = match job.workload.writes() {
         true if job.workload.verify != Verify::None => 2,
         writes => u64::from(writes),
     };

@@ -221,7 +221,24 @@ impl Plan {
         for neighbour in &self.neighbours {
             neighbour.check()?;
         }
+        self.check_places()?;
         self.check_journals()
+    }
+
+    /// A test that makes files needs a filesystem where it is measured.
+    fn check_places(&self) -> Result<(), PlanError> {
+        for target in self.everything() {
+            let Some(remedy) = target.wants_filesystem() else { continue };
+            if let Some(workload) =
+                self.work_on(target).into_iter().find(|workload| workload.needs_directory())
+            {
+                let (name, doing) = (&workload.name, workload.doing());
+                return Err(target
+                    .refused(format!("workload {name:?} ({doing}) makes files: {remedy}"))
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// The numbers of blocks at which results are looked at: once, or until they are decided.

@@ -81,6 +81,22 @@ impl TargetSpec {
         self.guest.as_ref()?.filesystem
     }
 
+    /// What to do so that a test that makes files finds a filesystem where it is measured; absent if there is one, as far as the
+    /// plan tells.
+    #[must_use]
+    pub const fn wants_filesystem(&self) -> Option<&'static str> {
+        match (&self.guest, &self.loop_device, &self.file, &self.path) {
+            (Some(guest), ..) if guest.filesystem.is_none() => {
+                Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
+            }
+            (None, Some(_), ..) => Some("a loop device is a raw disk; leave loop out"),
+            (None, None, None, None) => {
+                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
+            }
+            _ => None,
+        }
+    }
+
     /// How large its disk or file must be for so much to be measured: a filesystem made in a guest takes its part and holds
     /// the files of tests.
     #[must_use]

@@ -134,10 +134,9 @@ impl Workload {
 
     fn own_room(&self) -> u64 {
         let Some(test) = self.test.filter(|test| test.needs_directory()) else { return 0 };
-        let jobs = u64::from(self.numjobs);
         let (Some(files), Some(directories)) = (self.files(), self.directories()) else {
             let files = if test == Test::Copy { 2 } else { 1 };
-            return jobs.saturating_mul(files).saturating_mul(self.size.unwrap_or(DEFAULT_SIZE).0);
+            return self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files);
         };
         let each = match self.tree_bytes() {
             // The tree's blocks are half empty on average; the archive of it is made, or lies beside it.
@@ -150,7 +149,7 @@ impl Workload {
                 files.saturating_mul(largest.saturating_add(BLOCK).max(INODE))
             }
         };
-        jobs.saturating_mul(each.saturating_add(directories.saturating_mul(INODE)))
+        u64::from(self.numjobs).saturating_mul(each.saturating_add(directories.saturating_mul(INODE)))
     }
 
     /// Refuses files that no test can make.
@@ -172,6 +171,14 @@ impl Workload {
         if directories == 0 || directories > files {
             return refuse("nrdirs", &directories, &format!("accepted: 1 to nrfiles = {files}"));
         }
+        if self.rw.modifies() && !self.rw.writes() || self.rw.reads() && self.rw.writes() {
+            let accepted =
+                "of files it says whether they come in order (read, write) or not (randread, randwrite)";
+            return refuse("rw", &self.rw, accepted);
+        }
+        if let (Some(times), false) = (self.loops, matches!(test, Test::Open | Test::Stat | Test::Walk)) {
+            return refuse("loops", &times, &format!("test = {test} can be done once; leave it out"));
+        }
         if let (Some(size), true) = (self.filesize, test.is_on_trees()) {
             return refuse(
                 "filesize",
@@ -190,7 +197,8 @@ mod tests {
 
     fn workload(keys: &[(&str, &str)]) -> Workload {
         let mut own = WorkloadKeys::default();
-        keys.iter().for_each(|(key, text)| own.set(key, text).expect(text));
+        let of_tests = [("direct", "0"), ("ramp_time", "0s")];
+        of_tests.iter().chain(keys).for_each(|(key, text)| own.set(key, text).expect(text));
         own.complete(&WorkloadKeys::default())
     }
 
@@ -212,9 +220,11 @@ mod tests {
         for (keys, refusal) in [
             (&[("nrfiles", "5")][..], "nrfiles = 5: only a test of files"),
             (&[("test", "getc"), ("nrdirs", "5")], "nrdirs = 5: only a test of files"),
-            (&[("test", "copy"), ("filesize", "4k")], "filesize = 4k: only a test of files"),
+            (&[("test", "copy"), ("size", "1m"), ("filesize", "4k")], "filesize = 4k: only a test of files"),
             (&[("test", "stat"), ("nrfiles", "0")], "nrfiles = 0: accepted: 1 to 1000000"),
             (&[("test", "stat"), ("nrdirs", "1001")], "nrdirs = 1001: accepted: 1 to nrfiles = 1000"),
+            (&[("test", "create"), ("rw", "rw")], "rw = rw: of files it says"),
+            (&[("test", "delete"), ("loops", "2")], "loops = 2: test = delete can be done once"),
             (&[("test", "pack"), ("filesize", "4k")], "filesize = 4k: a tree's files are of all sizes"),
         ] {
             let error = workload(keys).check().expect_err(refusal).to_string();

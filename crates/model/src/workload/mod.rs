@@ -1,5 +1,6 @@
 //! What I/O is issued. The keys are fio's.
 
+mod classic;
 mod content;
 mod distribution;
 mod files;
@@ -236,6 +237,16 @@ impl Workload {
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
+        match self.test {
+            // Its keys tell what another tool did, as far as its record does.
+            Some(Test::Foreign) => return Ok(()),
+            Some(test) => self.check_test(test)?,
+            None if self.end_fsync => {
+                let accepted = "what plain I/O wrote is flushed after the window in any case, and the time is told; leave it out";
+                return refuse("end_fsync", &true, accepted.into());
+            }
+            None => {}
+        }
         self.check_pattern()?;
         self.check_content()?;
         self.check_files()?;

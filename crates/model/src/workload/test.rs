@@ -5,9 +5,9 @@ use super::words;
 words! {
     /// What is done where a workload is not plain I/O.
     Test, "test" {
-        /// A new file written byte by byte through a buffer, as stdio's putc does.
+        /// A new file written byte by byte, by a system call each, as bonnie++ has done it since 1.97.
         Putc = "putc",
-        /// The area read byte by byte through a buffer, as stdio's getc does.
+        /// The area read byte by byte, by a system call each.
         Getc = "getc",
         /// Each record read, changed and written back in its place.
         Rewrite = "rewrite",
@@ -15,11 +15,11 @@ words! {
         Seeks = "seeks",
         /// A new file written record by record, so that the filesystem allocates.
         WriteNew = "write-new",
-        /// A file written through stdio's buffer.
+        /// A new file written record by record through a buffer, as stdio's fwrite does; what counts are the system calls.
         StdioWrite = "stdio-write",
-        /// A file read through stdio's buffer.
+        /// The area read record by record through a buffer, as stdio's fread does.
         StdioRead = "stdio-read",
-        /// One file copied to another, record by record.
+        /// One new file copied to another over and over, record by record.
         Copy = "copy",
         /// Files created, with content if they have a size.
         Create = "create",

@@ -156,11 +156,12 @@ pub fn check_found(
         )));
     }
     check_length(shown, length, work)?;
-    match work.iter().find(|workload| workload.rw.modifies()) {
+    match work.iter().find(|workload| workload.modifies()) {
         Some(workload) => Err(Refusal::input(format!(
-            "{shown}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
+            "{shown}: it exists, so it is only read; {:?} changes it ({}). Give a path that does not exist: \
              it is created, filled, measured and removed",
-            workload.name, workload.rw
+            workload.name,
+            workload.doing()
         ))),
         None => Ok(()),
     }
@@ -334,7 +335,12 @@ mod tests {
                 "from --offset 4k is more",
             ),
             (format!("path = '{file}'"), "offset = '8k'", Exit::Usage, "one block of 4k behind --offset 8k"),
-            (format!("path = '{file}'"), "test = 'create'", Exit::Usage, "makes no files"),
+            (
+                format!("path = '{file}'"),
+                "test = 'create'\ndirect = false\nramp_time = '0s'",
+                Exit::Usage,
+                "makes no files",
+            ),
             (format!("path = '{dir}/new'"), "offset = '1g'", Exit::Usage, "less than one block of the 1GiB"),
             ("path = '/dev/null'".to_owned(), "rw = 'read'", Exit::Usage, "neither"),
             (format!("file = {{ dir = '{dir}/none' }}"), "rw = 'read'", Exit::Usage, "no such directory"),

@@ -95,7 +95,7 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     let Some(path) = &spec.device else { return Ok(()) };
     number(path)?;
     let makes = spec.lvm.is_some() || spec.filesystem.is_some() || spec.filesystem_in_guest().is_some();
-    let writes = plan.work_on(spec).iter().any(|workload| workload.rw.modifies());
+    let writes = plan.work_on(spec).iter().any(|workload| workload.modifies());
     if !permission.allows(path) && !makes && !writes {
         return Ok(());
     }
@@ -104,14 +104,14 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
 
 /// A device that was given as a path is only read: says instead how it is overwritten, where that is what was refused.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
-    let writes = plan.workloads.iter().find(|workload| workload.rw.modifies());
+    let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| number(path).is_ok()) {
         Some(workload) => Refusal::input(format!(
-            "{0}: a block device is only read as it is, and {1:?} changes it (rw = {2}); to have it overwritten, name it \
+            "{0}: a block device is only read as it is, and {1:?} changes it ({2}); to have it overwritten, name it \
              twice: iotax bench {0} --overwrite {0}, in a plan device = \"{0}\" and iotax run --overwrite {0}",
             path.display(),
             workload.name,
-            workload.rw
+            workload.doing()
         )),
         None => refusal,
     }
