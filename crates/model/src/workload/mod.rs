@@ -4,6 +4,7 @@ mod beside;
 mod classic;
 mod content;
 mod distribution;
+mod files;
 mod keys;
 mod lengths;
 mod pattern;
@@ -19,6 +20,7 @@ use crate::units::{Bytes, Nanos};
 
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
+pub use self::files::FileSize;
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
@@ -240,6 +242,7 @@ impl Workload {
         }
         self.check_pattern()?;
         self.check_content()?;
+        self.check_files()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
