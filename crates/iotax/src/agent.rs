@@ -163,7 +163,7 @@ impl Agent {
 
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         let path = self.target(job.path.clone())?;
-        let mut inside = Inside::new(&path, job.workload.runtime.0);
+        let mut inside = Inside::new(&path, job.workload.window().0);
         let outcome = iotax_engine::measure(job, &path, &mut |event| {
             // Whoever measures this machine from outside is not to wait.
             emit(event.clone());

@@ -249,7 +249,7 @@ impl Plan {
     /// Warm-ups and windows of a whole block.
     #[must_use]
     pub fn block_time(&self) -> Nanos {
-        let workloads = self.workloads.iter().map(|w| w.ramp_time.0.saturating_add(w.runtime.0));
+        let workloads = self.workloads.iter().map(|w| w.duration().0);
         let once = workloads.fold(0, u64::saturating_add);
         Nanos(once.saturating_mul(self.targets.len() as u64))
     }
@@ -276,7 +276,7 @@ impl Plan {
     /// meets the same when it is read; where they differ, what no layer can shorten.
     #[must_use]
     pub fn content(&self) -> Content {
-        let mut contents = self.workloads.iter().map(Workload::content);
+        let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
         let first = contents.next().unwrap_or_default();
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
