@@ -16,49 +16,8 @@ use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::window::Window;
 
-/// What a crew did.
-pub(crate) struct Carried {
-    pub(crate) outcome: Outcome,
-    /// Whether nobody waits in the kernel any more.
-    pub(crate) all_are_back: bool,
-}
-
-impl Carried {
-    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
-    pub(crate) fn is_unharmed(&self) -> bool {
-        self.all_are_back && went_well(&self.outcome)
-    }
-}
-
-/// Whether nothing failed and nothing stalled.
-pub(crate) fn went_well(outcome: &Outcome) -> bool {
-    outcome.errors.is_empty() && outcome.stop.is_none()
-}
-
-/// Has a crew that is set up make the load of a job, from [`Event::Ready`] on. Its members are sent home if that fails.
+/// Has a crew that is set up make the load of a job.
 pub(crate) fn carry_out(
-    mut crew: Crew,
-    job: &Job,
-    room: &Latencies,
-    events: &mut dyn FnMut(Event),
-) -> Result<Carried, EngineError> {
-    events(Event::Ready);
-    match follow(&mut crew, job, Window::new(job, clock::now()), room, events) {
-        Ok(outcome) => Ok(Carried { outcome, all_are_back: crew.at_work == 0 }),
-        Err(error) => {
-            crew.dismiss(patience(job));
-            Err(error)
-        }
-    }
-}
-
-/// How long a crew that is sent home is waited for.
-pub(crate) fn patience(job: &Job) -> Duration {
-    Duration::from_nanos(job.interval.0 + DRAIN.0)
-}
-
-/// Lets a crew begin and follows it through the window.
-pub(crate) fn follow(
     crew: &mut Crew,
     job: &Job,
     window: Window,
