@@ -163,10 +163,11 @@ fn together(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<W
             workloads.push(workload);
         }
     }
+    let name = workloads.iter().map(|workload| workload.name.as_str()).collect::<Vec<_>>().join("+");
     let mut workloads = workloads.into_iter();
     let mut workload = workloads.next()?;
     workload.beside = workloads.collect();
-    workload.name = group.iter().map(|job| job.name.as_str()).collect::<Vec<_>>().join("+");
+    workload.name = name;
     if let Err(error) = workload.check() {
         first.complain(trouble, error.key, error.accepted);
     }

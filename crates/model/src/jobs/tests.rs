@@ -1,5 +1,8 @@
 use super::*;
+use crate::plan::{Margin, Plan};
+use crate::target::TargetSpec;
 use crate::units::{Bytes, Nanos};
+use proptest::prelude::*;
 
 const MACHINE: Machine = Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 };
 
@@ -246,4 +249,106 @@ fn no_option_is_known_twice() {
         assert!(seen.insert(name), "{name}");
     }
     assert!(seen.len() > 200, "{}", seen.len());
+}
+
+#[test]
+fn clones_that_verify_have_a_job_each() {
+    let read = jobs("[a]\nsize=4m\nrw=write\nverify=crc32c\nnumjobs=3\n");
+    let [workload] = &read.workloads[..] else { panic!("one") };
+    let offsets: Vec<_> =
+        workload.jobs().map(|job| (job.own_name(), job.offset.0 >> 20, job.numjobs)).collect();
+    assert_eq!(offsets, [("a", 0, 1), ("a-2", 4, 1), ("a-3", 8, 1)]);
+    let shared = refused(
+        "[a]\nsize=4m\nrw=randwrite\nverify=crc32c\n[b]\nrw=randwrite\nfilename=x\nsize=4m\n[c]\nrw=read\nverify=crc32c\nfilename=x\nsize=4m\n",
+    );
+    assert!(shared.contains("writes to the same area"), "{shared}");
+}
+
+#[test]
+fn a_shared_file_is_one_area_and_may_be_as_long_as_it_is() {
+    let read = jobs("[global]\nfilename=x\nsize=8m\n[a]\n[b]\noffset=4m\n[c]\nfilename=y\n");
+    let offsets: Vec<u64> = read.workloads[0].jobs().map(|job| job.offset.0 >> 20).collect();
+    assert_eq!(offsets, [0, 4, 12]);
+    let names: Vec<String> = read.filenames.iter().map(|(place, name)| format!("{place} {name}")).collect();
+    assert_eq!((names, read.own_files), (vec!["job.fio:2 x".into(), "job.fio:8 y".into()], false));
+    let whole = jobs("[a]\nfilename=/dev/x\nnumjobs=2\nrw=randread\nsize=100%");
+    assert_eq!((whole.workloads[0].size, whole.workloads[0].offset_increment), (None, None));
+    assert!(refused("[a]\nfilename=x\n[b]\nfilename=x\n").contains("job.fio:1: [a]: size is not given"));
+    assert!(refused("[a]\nfilename=x\nnumjobs=2").contains("size is not given"));
+}
+
+/// A line of a job file: any option with a value that may be one of it.
+fn line() -> impl Strategy<Value = String> {
+    let names = prop::sample::select(options::names().collect::<Vec<_>>());
+    let value = "[0-9]{1,4}[kmg%]?|[a-z_0-9]{0,8}:?[0-9./]{0,6}|(read|randread|rw|write)(:[0-9]k)?|\\([0-9k+*/^ ()-]{0,9}\\)|\\$pagesize\\*[0-9]|.{0,9}";
+    prop_oneof![
+        8 => (names, value).prop_map(|(name, value)| format!("{name}={value}")),
+        2 => "size=[1-9]{1,3}[kmg]|numjobs=[1-4]|offset=[1-9]m|filename=[xy]|stonewall|runtime=[1-9]",
+        1 => "\\[[a-c]\\]|\\[global\\]|include (base|bad|round)|; .{0,8}",
+        1 => ".{0,16}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// As the fuzz target of that name.
+    #[test]
+    fn any_text_is_read_into_a_plan_or_refused_with_its_lines(
+        sound in any::<bool>(),
+        lines in prop::collection::vec(line(), 0..8),
+    ) {
+        let text = format!("{}{}", if sound { "[a]\nsize=64m\n" } else { "" }, lines.join("\n"));
+        match read_with(&text, &[]) {
+            Err(JobsError(complaints)) => {
+                prop_assert!(!complaints.is_empty());
+                for complaint in complaints.iter().filter(|complaint| &*complaint.place.file == "job.fio") {
+                    let line = text.lines().nth(complaint.place.line - 1).unwrap_or_default();
+                    let quoted = line.contains(&complaint.quoted)
+                        || complaint.quoted == "the file"
+                        || complaint.quoted.starts_with(|c: char| c == '[' || c.is_ascii_lowercase())
+                            && complaint.quoted.ends_with(']');
+                    prop_assert!(quoted && !complaint.why.is_empty(), "{complaint} of {text}");
+                }
+            }
+            Ok(jobs) => {
+                let target = TargetSpec { name: "t".into(), path: Some("/t".into()), ..TargetSpec::default() };
+                let plan = Plan {
+                    name: "job.fio".into(),
+                    repeat: 1,
+                    until_decided: None,
+                    margin: Margin::default(),
+                    baseline: "t".into(),
+                    seed: None,
+                    targets: vec![target],
+                    workloads: jobs.workloads,
+                    neighbours: Vec::new(),
+                };
+                prop_assert!(plan.check().is_ok(), "{:?} of {text}", plan.check());
+                if let Ok(toml) = plan.to_toml() {
+                    prop_assert_eq!(&Plan::from_toml(&toml).expect(&toml), &plan, "{}", toml);
+                }
+            }
+        }
+    }
+}
+
+/// The table in the documentation says of every option what becomes of it.
+#[test]
+fn the_documentation_has_every_option_where_it_belongs() {
+    let documentation = include_str!("../../../../docs/jobs.md");
+    let listed = |heading: &str| -> Vec<&str> {
+        let (_, rest) = documentation.split_once(&format!("\n## {heading}\n")).expect(heading);
+        let section = rest.split("\n## ").next().unwrap_or_default();
+        let mut names: Vec<&str> =
+            section.split('`').skip(1).step_by(2).filter(|name| options::find(name).is_some()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    for (heading, table) in ["Done", "Changes nothing here", "Refused"].into_iter().zip(options::OPTIONS) {
+        let mut names: Vec<&str> = table.iter().map(|known| known.names[0]).collect();
+        names.sort_unstable();
+        assert_eq!(listed(heading), names, "{heading}");
+    }
 }
