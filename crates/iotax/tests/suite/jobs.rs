@@ -174,7 +174,8 @@ fn fio_takes_what_is_taken_and_refuses_what_is_refused() {
     {
         // The one difference: a job without a name.
         let by_us = taken && *jobs != "[]";
-        let path = file(&lab, "job.fio", &format!("{jobs}\nsize=64m\n"));
+        let sized = jobs.replacen("]\n", "]\nsize=64m\n", 1);
+        let path = file(&lab, "job.fio", &if sized == *jobs { format!("{jobs}\nsize=64m") } else { sized });
         assert_eq!(takes(&path), taken, "fio:\n{jobs}");
         let shown = lab.run(&["plan", "show", path.to_str().expect("utf-8"), "--target", &work]);
         assert_eq!(shown.status.success(), by_us, "{jobs}\n{}", text(&shown.stderr));

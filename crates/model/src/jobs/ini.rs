@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::expression::evaluate;
 use super::{Machine, Place, Surroundings, Trouble};
 
-/// How many files may include one another.
+/// How deep files may include one another.
 const DEEPEST: usize = 8;
+/// How many files may be included in all: two that name one another several times would never end.
+const MOST: usize = 100;
 
 /// A section that is a job, with what `[global]` says above it.
 #[derive(Debug, Clone)]
@@ -37,7 +39,7 @@ pub(super) fn sections(
     trouble: &mut Trouble,
 ) -> Vec<Section> {
     let mut reader =
-        Reader { around, trouble, globals: Vec::new(), sections: Vec::new(), inside: Inside::Nothing };
+        Reader { around, trouble, globals: Vec::new(), sections: Vec::new(), inside: Inside::Nothing, included: 0 };
     reader.read(&file.into(), text, 0);
     reader.sections
 }
@@ -56,6 +58,7 @@ struct Reader<'a, 'b> {
     globals: Vec<Setting>,
     sections: Vec<Section>,
     inside: Inside,
+    included: usize,
 }
 
 impl Reader<'_, '_> {
@@ -105,6 +108,10 @@ impl Reader<'_, '_> {
         if depth >= DEEPEST {
             let why = format!("files include one another more than {DEEPEST} deep");
             return self.trouble.add(place, line.into(), why);
+        }
+        self.included += 1;
+        if self.included > MOST {
+            return self.trouble.add(place, line.into(), format!("more than {MOST} files are included"));
         }
         match (self.around.include)(&place.file, name) {
             Ok((file, text)) => self.read(&file.into(), &text, depth + 1),

@@ -10,6 +10,7 @@ fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
     let include = |_: &str, name: &str| match name {
         "base" => Ok(("dir/base".to_owned(), "direct=1\nbs=8k\n".to_owned())),
         "round" => Ok(("round".to_owned(), "include round\n".to_owned())),
+        "wide" => Ok(("wide".to_owned(), "include wide\n".repeat(50))),
         "bad" => Ok(("bad".to_owned(), "rw=read\n\nbs=foo\n[section]".to_owned())),
         _ => Err(format!("{name}: no such file")),
     };
@@ -191,6 +192,7 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nfilename=x$ncpus", "\"x4\" is not a number"),
         ("[a]\ninclude none", "job.fio:2: include none: none: no such file"),
         ("[a]\ninclude round", "round:1: include round: files include one another"),
+        ("[a]\ninclude wide", "wide:50: include wide: more than 100 files are included"),
         ("[a]\ninclude bad", "bad:3: bs=foo: accepted"),
         ("[a]\ninclude bad", "bad:4: [section]: an included file has no sections"),
         ("[a]\nrw=read", "job.fio:1: [a]: size is not given, and is needed"),
