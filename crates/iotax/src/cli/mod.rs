@@ -7,6 +7,7 @@ mod clean;
 mod compare;
 mod flags;
 mod import;
+mod jobs;
 mod ladder;
 mod like;
 mod list;

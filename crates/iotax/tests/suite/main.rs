@@ -11,6 +11,7 @@ mod fio;
 mod ground_truth;
 mod guests;
 mod honesty;
+mod jobs;
 mod lab;
 mod lab_guest;
 mod ladder;

@@ -151,9 +151,9 @@ pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    key: &'static str,
+    pub(crate) key: &'static str,
     value: String,
-    accepted: String,
+    pub(crate) accepted: String,
 }
 
 impl WorkloadError {
