@@ -167,6 +167,18 @@ impl CpuTime {
     }
 }
 
+/// What the kernel counted of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessCounts {
+    /// How often one of its threads gave up its CPU or lost it.
+    pub context_switches: u64,
+    /// Pages that had to be read in.
+    pub major_faults: u64,
+    /// Pages that only had to be mapped.
+    pub minor_faults: u64,
+}
+
 /// I/Os that failed in the same way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -250,6 +262,10 @@ pub struct Outcome {
     pub ramp_ios: u64,
     /// CPU time of the engine's process in the window.
     pub cpu: CpuTime,
+    /// What the kernel counted of that process in the window. Absent of several guests together and in records of versions that
+    /// did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub counts: Option<ProcessCounts>,
     /// Errors of warm-up and window.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ErrorCount>,
@@ -319,6 +335,12 @@ pub struct DiskActivity {
     /// Mean time from queueing to completion; absent without I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mean_wait_ns: Option<f64>,
+    /// That time of all reads, summed. Absent in records of versions that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read_wait_ns: Option<u64>,
+    /// See `read_wait_ns`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write_wait_ns: Option<u64>,
 }
 
 /// What the host's CPUs did over a window, from /proc/stat: summed over all CPUs.
