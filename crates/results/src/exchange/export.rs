@@ -1,6 +1,6 @@
 //! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
 
-use super::{csv, fio};
+use super::{csv, fio, vdbench};
 use crate::judge::Judgement;
 use crate::store::Run;
 
@@ -63,6 +63,13 @@ pub const FORMATS: &[Format] = &[
         help: "what fio prints for people",
         write: |(run, _)| fio::normal(run).map(Document::Text),
         mark: Some(fio::MARK),
+    },
+    Format {
+        name: "vdbench",
+        output_format: Some("vdbench"),
+        help: "vdbench's lines, one for each interval",
+        write: |(run, _)| vdbench::text(run).map(Document::Text),
+        mark: Some(vdbench::MARK),
     },
     Format {
         name: "csv",

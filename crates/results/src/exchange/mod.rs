@@ -8,3 +8,4 @@ pub mod json;
 pub mod parquet;
 pub mod prometheus;
 mod rows;
+pub mod vdbench;

@@ -10,7 +10,7 @@ mod normal;
 mod terse;
 
 use super::export::Unfit;
-use crate::report::utc;
+use crate::report::{month, utc};
 use crate::store::Run;
 
 /// What stands for fio's version: readers take the figures before the second dash for the version of the format.
@@ -64,13 +64,10 @@ fn shown_share(percent: f64) -> f64 {
 /// A moment as C's `ctime` writes it, in UTC: `Sun Nov 22 03:51:33 2026`.
 fn ctime(ms: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     // 2026-11-22T03:51:33Z; 1970 began on a Thursday.
     let utc = utc(ms);
     let weekday = usize::try_from(ms / 86_400_000 % 7).map_or("", |day| DAYS[day]);
-    let month =
-        utc[5..7].parse().ok().and_then(|month: usize| MONTHS.get(month.checked_sub(1)?)).unwrap_or(&"");
+    let month = month(&utc);
     let day = utc[8..10].trim_start_matches('0');
     format!("{weekday} {month} {day:>2} {} {}", &utc[11..19], &utc[..4])
 }
