@@ -3,6 +3,7 @@
 //! What is not known is absent. Times are nanoseconds.
 
 mod pace;
+mod process;
 mod stated;
 mod storage;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use pace::CpuPace;
+pub use process::ProcessCounts;
 pub use stated::{Figure, Source, Stated};
 pub use storage::{Allocation, Found, Mapper, PageCache};
 
@@ -165,18 +167,6 @@ impl CpuTime {
     pub const fn total_ns(self) -> u64 {
         self.user_ns + self.system_ns
     }
-}
-
-/// What the kernel counted of a process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProcessCounts {
-    /// How often one of its threads gave up its CPU or lost it.
-    pub context_switches: u64,
-    /// Pages that had to be read in.
-    pub major_faults: u64,
-    /// Pages that only had to be mapped.
-    pub minor_faults: u64,
 }
 
 /// I/Os that failed in the same way.

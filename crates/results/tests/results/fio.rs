@@ -102,7 +102,7 @@ fn what_ran_at_once_is_one_group() {
         ("randread-4k-qd32", m.outcome.tallies.clone()),
         ("writer", Tallies { write, ..Tallies::default() }),
     ];
-    m.shares = shares
+    m.outcome.jobs = shares
         .into_iter()
         .map(|(name, tallies)| Share { name: name.into(), duration_ns: 2_000_000_000, tallies })
         .collect();
@@ -111,10 +111,16 @@ fn what_ran_at_once_is_one_group() {
     let jobs = document["jobs"].as_array().expect("jobs");
     assert_eq!((jobs.len(), &jobs[0]["groupid"], &jobs[1]["groupid"]), (2, &0.into(), &0.into()));
     assert_eq!(number(&jobs[1], "/write/iops"), 512.0);
+    assert_eq!(jobs[1]["jobname"], "writer");
     assert_eq!(jobs[1]["job options"]["iodepth"], "3");
     assert_eq!(jobs[1].get("usr_cpu"), None, "known of both together only");
     let normal = fio::normal(&run).expect("has a form");
     assert!(normal.contains("  WRITE: bw=2048KiB/s (2097kB/s), "), "{normal}");
+    // Guests that do the same are told apart by their numbers.
+    let m = &mut run.measurements[0];
+    m.shares = std::mem::take(&mut m.outcome.jobs);
+    (m.shares[0].name, m.shares[1].name) = ("1".into(), "2".into());
+    assert_eq!(json(&run)["jobs"][1]["jobname"], "randread-4k-qd32/2");
 }
 
 #[test]

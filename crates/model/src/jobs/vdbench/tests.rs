@@ -164,7 +164,7 @@ fn what_cannot_be_done_names_the_way_out() {
         ("sd=a\nwd=w,sd=a,align=4k\nrd=r,wd=w\n", "2: align=4k: accepted for wd"),
         ("sd=a,align=8k\nwd=w,sd=a\nrd=r,wd=w\n", "align=8k of a: I/Os lie on multiples of their length"),
         ("sd=a\nwd=w,sd=a,rhpct=10\nrd=r,wd=w\n", "need a size of a larger than its hitarea"),
-        ("sd=a\nwd=w,sd=a,xfersize=100\nrd=r,wd=w\n", "bs = 100: accepted: a multiple of 512"),
+        ("sd=a,openflags=o_direct\nwd=w,sd=a,xfersize=100\nrd=r,wd=w\n", "bs = 100: accepted: a multiple of 512"),
         ("sd=a\nwd=v,sd=a,skew=10\nwd=w,sd=a\nrd=r,wd=*\n", "iorate=max with skew"),
         ("sd=a\nwd=v,sd=a,skew=10\nwd=w,sd=a,skew=20\nrd=r,wd=*,iorate=9\n", "adds up to 30, not 100"),
         ("sd=a,range=(1,2)\nwd=w,sd=a\nrd=r,wd=w\n", "percent of what?"),

@@ -111,12 +111,19 @@ impl<'a> Job<'a> {
         for (group, m) in run.measurements.iter().enumerate() {
             refuse(run, m)?;
             let first = jobs.len();
-            if m.shares.is_empty() {
+            if m.shares.is_empty() && m.outcome.jobs.is_empty() {
                 jobs.extend(Self::new(run, m, group, &m.workload, m.outcome.duration_ns, &m.outcome.tallies));
             }
-            for share in &m.shares {
-                let name = format!("{}/{}", m.workload, share.name);
-                jobs.extend(Self::new(run, m, group, &name, share.duration_ns, &share.tallies));
+            for job in &m.outcome.jobs {
+                jobs.extend(Self::new(run, m, group, &job.name, job.duration_ns, &job.tallies));
+            }
+            for guest in &m.shares {
+                let name = format!("{}/{}", m.workload, guest.name);
+                jobs.extend(Self::new(run, m, group, &name, guest.duration_ns, &guest.tallies));
+            }
+            // Those of several are known together only; they stand with the first, so that none is counted twice.
+            if let Some(job) = jobs.get_mut(first) {
+                job.errors = &m.outcome.errors;
             }
             share_of_group(&mut jobs[first..]);
         }
@@ -135,8 +142,8 @@ impl<'a> Job<'a> {
         tallies: &'a Tallies,
     ) -> Option<Self> {
         let first = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?;
-        let own = first.beside.iter().find(|beside| name.rsplit('/').next() == Some(beside.name.as_str()));
-        let alone = m.shares.is_empty();
+        let own = first.beside.iter().find(|beside| beside.name == name);
+        let alone = m.shares.is_empty() && m.outcome.jobs.is_empty();
         let samples = if alone { m.samples.as_slice() } else { &[] };
         let errors = if alone { m.outcome.errors.as_slice() } else { &[] };
         let several = run.plan.targets.len() > 1;
