@@ -167,7 +167,7 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
         });
         if outcome.duration_ns > all.duration_ns {
             // Of the whole process, whatever job looked.
-            (all.duration_ns, all.cpu) = (outcome.duration_ns, outcome.cpu);
+            (all.duration_ns, all.cpu, all.counts) = (outcome.duration_ns, outcome.cpu, outcome.counts);
         }
         all.tallies.merge(&outcome.tallies);
         all.ramp_ios += outcome.ramp_ios;

@@ -8,6 +8,7 @@ mod disk;
 mod fallback;
 mod faults;
 mod fio;
+mod formats;
 mod ground_truth;
 mod guests;
 mod honesty;

@@ -38,8 +38,14 @@ pub(super) fn sections(
     around: &Surroundings<'_>,
     trouble: &mut Trouble,
 ) -> Vec<Section> {
-    let mut reader =
-        Reader { around, trouble, globals: Vec::new(), sections: Vec::new(), inside: Inside::Nothing, included: 0 };
+    let mut reader = Reader {
+        around,
+        trouble,
+        globals: Vec::new(),
+        sections: Vec::new(),
+        inside: Inside::Nothing,
+        included: 0,
+    };
     reader.read(&file.into(), text, 0);
     reader.sections
 }

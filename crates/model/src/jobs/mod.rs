@@ -1,4 +1,4 @@
-//! fio's job files: their text becomes workloads.
+//! Job files of fio and parameter files of vdbench: their text becomes workloads.
 //!
 //! Sections that fio runs at the same time become one workload with others beside it, each group after a `stonewall` a workload of
 //! its own. Whatever means something else here than in fio is said in a note; what cannot be done as fio does it is refused.
@@ -12,6 +12,7 @@ mod noted;
 mod options;
 mod refused;
 mod value;
+pub mod vdbench;
 
 #[cfg(test)]
 mod tests;
