@@ -29,7 +29,9 @@ pub(super) fn read(text: &str) -> Option<Found> {
         let wrapped = || Done::of(&format!("{line} {}", next?));
         if let Some(done) = Done::of(line).or_else(wrapped) {
             let counts = (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
-            let mut entry = entry(&done, &command, counts.flatten());
+            // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
+            let counts = counts.flatten().filter(|(read, written)| read == written).map(|(read, _)| read);
+            let mut entry = entry(&done, &command, counts);
             entry.line = i + 1;
             add_time(&mut entry, &lines[i + 1..]);
             found.entries.push(entry);
@@ -132,7 +134,7 @@ impl Command {
                 "of" => command.output = Some(value.to_owned()),
                 // conv=sync fills records up and flushes nothing.
                 "conv" => {
-                    command.flags.extend(value.split(',').filter(|flag| *flag != "sync").map(str::to_owned))
+                    command.flags.extend(value.split(',').filter(|flag| *flag != "sync").map(str::to_owned));
                 }
                 "oflag" | "iflag" => command.flags.extend(value.split(',').map(str::to_owned)),
                 "bs" | "ibs" | "obs" | "count" | "status" | "skip" | "seek" => {}
@@ -161,10 +163,7 @@ impl Command {
     }
 }
 
-/// Whole and partial records, in and out.
-type Counts = ((u64, u64), (u64, u64));
-
-fn entry(done: &Done, command: &Command, counts: Option<Counts>) -> Entry {
+fn entry(done: &Done, command: &Command, counts: Option<(u64, u64)>) -> Entry {
     let mut entry = Entry { duration_ns: whole_nanos(done.seconds * 1e9), ..Entry::default() };
     let (target, rw) = command.measured();
     entry.target = target.map(str::to_owned);
@@ -172,11 +171,8 @@ fn entry(done: &Done, command: &Command, counts: Option<Counts>) -> Entry {
     entry.state(Metric::BytesPerS, Some(done.bytes as f64 / done.seconds));
     entry.add("bytes", Some(done.bytes as f64), "B");
     let mut name = rw.map_or("copy", |rw| if rw == Rw::Read { "read" } else { "write" }).to_owned();
-    if let Some((read, written)) = counts {
-        for (what, (full, partial)) in [("records in", read), ("records out", written)] {
-            entry.add(what, Some((full + partial) as f64), "");
-        }
-        let (full, partial) = if rw == Some(Rw::Read) { read } else { written };
+    if let Some((full, partial)) = counts {
+        entry.add("records", Some((full + partial) as f64), "");
         if full > 0 && partial == 0 && done.bytes.is_multiple_of(full) {
             let bs = Bytes(done.bytes / full);
             entry.keys.bs = Some(bs);

@@ -17,15 +17,12 @@ pub(super) fn read(text: &str) -> Option<Found> {
                 continue;
             };
             let name = name(command, &result["parameters"]);
-            match runs(result, times) {
-                Some(seconds) => {
-                    let entry = |seconds| entry(&name, seconds, line, result);
-                    found.entries.extend(seconds.into_iter().map(entry));
-                }
-                None => {
-                    let reason = "its times and their mean do not fit together";
-                    found.not_understood.push(not_understood(line, &name, reason));
-                }
+            if let Some(seconds) = runs(result, times) {
+                let entry = |seconds| entry(&name, seconds, line, result);
+                found.entries.extend(seconds.into_iter().map(entry));
+            } else {
+                let reason = "its times and their mean do not fit together";
+                found.not_understood.push(not_understood(line, &name, reason));
             }
         }
     }

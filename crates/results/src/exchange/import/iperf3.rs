@@ -26,12 +26,11 @@ pub(super) fn read(text: &str) -> Option<Found> {
             Some("start") => start = object["data"].take(),
             Some("end") => document(&std::mem::take(&mut start), &object["data"], line, &mut found),
             Some("error") => refused(&object["data"], line, &mut found),
-            Some(_) => {}
             None if is_ours(&object) => {
                 document(&object["start"], &object["end"], line, &mut found);
                 refused(&object["error"], line, &mut found);
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
     text::read(text, &mut found);

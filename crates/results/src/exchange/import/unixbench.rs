@@ -76,6 +76,7 @@ impl Score {
     }
 }
 
+/// Whether a line that was broken begins here with the name of a test: all have a capital letter.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit())
         && text.contains(char::is_alphabetic)
@@ -83,14 +84,14 @@ fn is_name(text: &str) -> bool {
 
 /// A line of the table of index values.
 #[derive(Debug)]
-struct Index {
+struct Rated {
     name: String,
     baseline: f64,
     result: f64,
     index: f64,
 }
 
-impl Index {
+impl Rated {
     /// A test's line, if its index is ten times its result over the baseline.
     fn of(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -114,7 +115,7 @@ impl Index {
 struct Run {
     copies: Option<u32>,
     scores: Vec<(usize, Score)>,
-    indices: Vec<(usize, Index)>,
+    indices: Vec<(usize, Rated)>,
     /// The score of all together.
     total: Option<(usize, String, f64)>,
     in_table: bool,
@@ -123,8 +124,8 @@ struct Run {
 impl Run {
     fn table(&mut self, line: &str, next: &str, number: usize, found: &mut Found) {
         let trimmed = line.trim();
-        let wrapped = || (Index::of(next).is_none()).then(|| Index::of(&format!("{line} {next}"))).flatten();
-        if let Some(index) = Index::of(line).or_else(wrapped) {
+        let wrapped = || (Rated::of(next).is_none()).then(|| Rated::of(&format!("{line} {next}"))).flatten();
+        if let Some(index) = Rated::of(line).or_else(wrapped) {
             self.indices.push((number, index));
         } else if let Some(at) = trimmed.find("Index Score") {
             let score = trimmed[at + 11..].split_whitespace().last().and_then(decimal);
@@ -154,7 +155,7 @@ impl Run {
         let first = found.entries.len();
         for (line, score) in &self.scores {
             let mut entry = self.entry(&score.name, *line);
-            self.score(&mut entry, &score.name, score.value, &score.unit);
+            Self::score(&mut entry, &score.name, score.value, &score.unit);
             entry.add("samples", Some(score.samples), "");
             found.entries.push(entry);
         }
@@ -165,7 +166,7 @@ impl Run {
                 || {
                     let mut entry = self.entry(&index.name, *line);
                     let unit = if index.name.starts_with("File Copy") { "KBps" } else { "" };
-                    self.score(&mut entry, &index.name, index.result, unit);
+                    Self::score(&mut entry, &index.name, index.result, unit);
                     found.entries.push(entry);
                     found.entries.len() - 1
                 },
@@ -195,7 +196,7 @@ impl Run {
         entry
     }
 
-    fn score(&self, entry: &mut Entry, test: &str, value: f64, unit: &str) {
+    fn score(entry: &mut Entry, test: &str, value: f64, unit: &str) {
         if unit == "KBps" && test.starts_with("File Copy") {
             entry.state(Metric::BytesPerS, Some(value * 1024.0));
             entry.keys.bs = test.split_whitespace().nth(2).and_then(|bytes| bytes.parse().ok()).map(Bytes);

@@ -5,11 +5,21 @@ use super::super::Line;
 use super::super::pieces::not_understood;
 use super::Devices;
 
+/// Fields of a line of the oldest version that has all of these.
+const FIELDS: usize = 12;
+
 /// Adds the lines of a text.
 pub(super) fn read(text: &str, devices: &mut Devices, problems: &mut Vec<Line>) {
     let mut since_boot = false;
-    for (i, line) in text.lines().enumerate() {
-        let words: Vec<&str> = line.split_whitespace().collect();
+    let lines: Vec<&str> = text.lines().collect();
+    for (i, line) in lines.iter().enumerate() {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        if words.len() < FIELDS
+            && let Some(next) = lines.get(i + 1)
+        {
+            let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit() || c == '.');
+            words.extend(next.split_whitespace().take_while(|word| is_number(word)));
+        }
         match words[..] {
             // The sample that follows is since boot; SEP ends every sample.
             ["RESET"] => since_boot = true,

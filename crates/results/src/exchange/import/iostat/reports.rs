@@ -194,7 +194,7 @@ fn value(word: &str, column: &str) -> Option<f64> {
     Some(if column.contains("MB") { kib / 1024.0 } else { kib })
 }
 
-/// `Linux 6.1.0 (box) 	11/22/26 	_x86_64_	(2 CPU)`.
+/// `Linux 6.1.0 (box) 11/22/26 _x86_64_ (2 CPU)`.
 fn is_banner(line: &str) -> bool {
     line.contains('(') && line.contains("CPU)")
 }

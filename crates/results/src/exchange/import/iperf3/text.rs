@@ -154,12 +154,12 @@ impl Test {
             let mut entry = Entry { target: self.host.clone(), line: first.line, ..Entry::default() };
             entry.workload = self.name(role.as_deref());
             entry.duration_ns = whole_nanos(first.seconds * 1e9);
-            self.figures(&mut entry, sent, received);
+            Self::figures(&mut entry, sent, received);
             found.entries.push(entry);
         }
     }
 
-    fn figures(&self, entry: &mut Entry, sent: Option<&Total>, received: Option<&Total>) {
+    fn figures(entry: &mut Entry, sent: Option<&Total>, received: Option<&Total>) {
         if let Some(total) = received {
             entry.state(Metric::BytesPerS, Some(total.bits_per_s / 8.0));
             if total.mixed {
