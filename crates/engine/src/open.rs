@@ -71,8 +71,8 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     if workload.modifies() && !job.writable {
         return Err(refuse(Refusal::ReadOnly(workload.doing())));
     }
-    let has_one_area = workload.is_random() || workload.offset_increment.is_some();
-    let needed = if has_one_area { 1 } else { workload.numjobs };
+    let needed =
+        if workload.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
     // Random places are multiples of the shortest length; what is left over at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;

@@ -29,24 +29,25 @@ pub(crate) struct Prepared<'a> {
     ioengine: IoEngine,
     note: Option<String>,
     proof: Option<Arc<Proof>>,
-    room: Latencies,
     crew: Crew,
+    room: Latencies,
     cached: Option<Cached>,
 }
 
 impl<'a> Prepared<'a> {
     /// Sets a job up on an open target.
     pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
-        let Choice { ioengine, note } = backend::choose(&job.workload)?;
+        let workload = &job.workload;
+        let Choice { ioengine, note } = backend::choose(workload)?;
         clock::calibrate();
         let proof = Proof::new(job, target)?.map(Arc::new);
-        let room = Latencies::new(&job.workload);
-        let crew = Crew::muster(job.workload.numjobs, job.workload.max_errors, &room, |number| {
+        let room = Latencies::new(workload);
+        let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
             work(job, target, ioengine, proof.as_ref(), number)
         })?;
-        let bypasses_the_cache = job.workload.direct && ioengine != IoEngine::Null;
+        let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
         let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
-        Ok(Self { job, target, ioengine, note, proof, room, crew, cached })
+        Ok(Self { job, target, ioengine, note, proof, crew, room, cached })
     }
 
     /// Makes the load. What was written is not flushed yet, nor verified.
@@ -55,7 +56,7 @@ impl<'a> Prepared<'a> {
         window: Window,
         events: &mut dyn FnMut(Event),
     ) -> Result<Outcome, EngineError> {
-        let mut outcome = watch::follow(&mut self.crew, self.job, window, &self.room, events)?;
+        let mut outcome = watch::carry_out(&mut self.crew, self.job, window, &self.room, events)?;
         outcome.ioengine = Some(self.ioengine);
         outcome.notes.extend(self.note.take());
         Ok(outcome)
@@ -65,11 +66,7 @@ impl<'a> Prepared<'a> {
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
         let Self { job, target, ioengine, proof, crew, cached, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
-        if job.workload.rw.writes()
-            && ioengine != IoEngine::Null
-            && crew.at_work == 0
-            && watch::went_well(outcome)
-        {
+        if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(outcome) {
             flush(|| target.file.sync_data(), outcome);
         }
         if let Some(proof) = proof {
@@ -84,7 +81,7 @@ impl<'a> Prepared<'a> {
 
     /// Sends the workers home.
     pub(crate) fn dismiss(self) {
-        self.crew.dismiss(watch::patience(self.job));
+        self.crew.dismiss(self.job.interval);
     }
 }
 

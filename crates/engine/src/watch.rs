@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Pacing, Stop};
+use iotax_model::record::{CpuTime, Outcome, Pacing, ProcessCounts, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
@@ -16,49 +16,8 @@ use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::window::Window;
 
-/// What a crew did.
-pub(crate) struct Carried {
-    pub(crate) outcome: Outcome,
-    /// Whether nobody waits in the kernel any more.
-    pub(crate) all_are_back: bool,
-}
-
-impl Carried {
-    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
-    pub(crate) fn is_unharmed(&self) -> bool {
-        self.all_are_back && went_well(&self.outcome)
-    }
-}
-
-/// Whether nothing failed and nothing stalled.
-pub(crate) fn went_well(outcome: &Outcome) -> bool {
-    outcome.errors.is_empty() && outcome.stop.is_none()
-}
-
-/// Has a crew that is set up make the load of a job, from [`Event::Ready`] on. Its members are sent home if that fails.
+/// Has a crew that is set up make the load of a job.
 pub(crate) fn carry_out(
-    mut crew: Crew,
-    job: &Job,
-    room: &Latencies,
-    events: &mut dyn FnMut(Event),
-) -> Result<Carried, EngineError> {
-    events(Event::Ready);
-    match follow(&mut crew, job, Window::new(job, clock::now()), room, events) {
-        Ok(outcome) => Ok(Carried { outcome, all_are_back: crew.at_work == 0 }),
-        Err(error) => {
-            crew.dismiss(patience(job));
-            Err(error)
-        }
-    }
-}
-
-/// How long a crew that is sent home is waited for.
-pub(crate) fn patience(job: &Job) -> Duration {
-    Duration::from_nanos(job.interval.0 + DRAIN.0)
-}
-
-/// Lets a crew begin and follows it through the window.
-pub(crate) fn follow(
     crew: &mut Crew,
     job: &Job,
     window: Window,
@@ -72,11 +31,11 @@ pub(crate) fn follow(
     Ok(outcome)
 }
 
-/// CPU time of the process when the window began and when it ended.
+/// CPU time of the process, and what the kernel had counted of it, when the window began and when it ended.
 #[derive(Debug, Default)]
 struct CpuMarks {
-    begin: Option<CpuTime>,
-    end: Option<CpuTime>,
+    begin: Option<(CpuTime, ProcessCounts)>,
+    end: Option<(CpuTime, ProcessCounts)>,
 }
 
 impl CpuMarks {
@@ -84,20 +43,27 @@ impl CpuMarks {
     fn take(&mut self, now: u64, window: Window) -> bool {
         let begins = now >= window.begin && self.begin.is_none();
         if begins {
-            self.begin = Some(clock::process_cpu());
+            self.begin = Some(clock::process());
         }
         if now >= window.end && self.end.is_none() {
-            self.end = Some(clock::process_cpu());
+            self.end = Some(clock::process());
         }
         begins
     }
 
-    fn used(&self) -> CpuTime {
-        let (begin, end) = (self.begin.unwrap_or_default(), self.end.unwrap_or_default());
-        CpuTime {
-            user_ns: end.user_ns.saturating_sub(begin.user_ns),
-            system_ns: end.system_ns.saturating_sub(begin.system_ns),
-        }
+    fn used(&self) -> (CpuTime, ProcessCounts) {
+        let ((cpu, counts), (cpu_then, counts_then)) =
+            (self.end.unwrap_or_default(), self.begin.unwrap_or_default());
+        let cpu = CpuTime {
+            user_ns: cpu.user_ns.saturating_sub(cpu_then.user_ns),
+            system_ns: cpu.system_ns.saturating_sub(cpu_then.system_ns),
+        };
+        let counts = ProcessCounts {
+            context_switches: counts.context_switches.saturating_sub(counts_then.context_switches),
+            major_faults: counts.major_faults.saturating_sub(counts_then.major_faults),
+            minor_faults: counts.minor_faults.saturating_sub(counts_then.minor_faults),
+        };
+        (cpu, counts)
     }
 }
 
@@ -164,11 +130,13 @@ fn watch(
             Nanos(give_up - window.end)
         )
     });
+    let (cpu, counts) = cpu.used();
     Ok(Outcome {
         duration_ns: window.end - window.begin,
         tallies,
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        cpu: cpu.used(),
+        cpu,
+        counts: Some(counts),
         notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
         ioengine: None,
         pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),

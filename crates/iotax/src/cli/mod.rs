@@ -5,8 +5,11 @@ mod ask;
 mod bench;
 mod clean;
 mod compare;
+mod export;
 mod flags;
+mod foreign;
 mod import;
+mod jobs;
 mod ladder;
 mod like;
 mod list;
@@ -56,6 +59,8 @@ enum Command {
     /// Show runs' results again: one in full, several side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
+    /// Write a run in another format: fio's, vdbench's, CSV
+    Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),
     /// Compare a target with the journal of the writes that it acknowledged
@@ -108,6 +113,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),

@@ -4,6 +4,7 @@ mod beside;
 mod classic;
 mod content;
 mod distribution;
+mod files;
 mod keys;
 mod lengths;
 mod pattern;
@@ -19,6 +20,7 @@ use crate::units::{Bytes, Nanos};
 
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
+pub use self::files::FileSize;
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
@@ -149,9 +151,9 @@ pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    key: &'static str,
+    pub(crate) key: &'static str,
     value: String,
-    accepted: String,
+    pub(crate) accepted: String,
 }
 
 impl WorkloadError {
@@ -240,6 +242,7 @@ impl Workload {
         }
         self.check_pattern()?;
         self.check_content()?;
+        self.check_files()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
