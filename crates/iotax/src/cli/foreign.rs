@@ -59,7 +59,9 @@ impl Foreign {
         for format in FORMATS.iter().filter(|format| self.wants(format)) {
             match document(format, judged)? {
                 Document::Text(part) => text.push_str(&part),
-                Document::Sheets(_) => return Err(usage(format!("{} is not one text", format.name))),
+                Document::Bytes(_) | Document::Sheets(_) => {
+                    return Err(usage(format!("{} is not one text", format.name)));
+                }
             }
         }
         match &self.output {
@@ -97,6 +99,16 @@ pub(super) fn export(
         (Document::Text(text), Some(path)) => {
             output::write(path, &text)?;
             say!("{}: {}", format.name, path.display());
+        }
+        (Document::Bytes(bytes), Some(path)) => {
+            output::write(path, &bytes)?;
+            say!("{}: {}", format.name, path.display());
+        }
+        (Document::Bytes(_), None) => {
+            return Err(usage(format!(
+                "--format {} is no text; name a file for it with --output FILE",
+                format.name
+            )));
         }
         (Document::Sheets(all), Some(dir)) => sheets::write(dir, &all)?,
         (Document::Sheets(_), None) => {

@@ -170,7 +170,9 @@ fn is_ours(path: &Path, length: u64) -> bool {
     if length > LARGEST {
         return false;
     }
-    let Ok(text) = fs::read_to_string(path) else { return false };
+    let Ok(bytes) = fs::read(path) else { return false };
+    // Marks are text in files that are not, too.
+    let text = String::from_utf8_lossy(&bytes);
     let mut marks = FORMATS.iter().filter_map(|format| format.mark).chain([report::html::MARK]);
     marks.any(|mark| text.contains(mark))
         || serde_json::from_str::<serde_json::Value>(&text)
@@ -178,10 +180,10 @@ fn is_ours(path: &Path, length: u64) -> bool {
 }
 
 /// Writes a result: to a new file, or over one that iotax wrote.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
     check(path)?;
     File::create(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| file.write_all(contents.as_ref()))
         .with_context(|| format!("cannot write {}", path.display()))
         .or_exit(Exit::Environment)
 }

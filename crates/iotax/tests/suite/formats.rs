@@ -177,6 +177,7 @@ fn a_run_is_exported_in_every_format() {
         ("fio-terse", "3;fio-3."),
         ("fio-normal", "READ: bw="),
         ("vdbench", "avg_2-"),
+        ("prometheus", "# TYPE iotax_iops gauge"),
     ] {
         let shown = lab.run(&["export", "1", "--format", format]);
         assert!(
@@ -188,6 +189,13 @@ fn a_run_is_exported_in_every_format() {
         let written = lab.run(&["export", "1", "--format", format, "--output", place]);
         assert!(written.status.success(), "one of ours is written over: {}", text(&written.stderr));
     }
+    let table = lab.path("table.parquet");
+    let table = table.to_str().expect("utf-8");
+    for _ in 0..2 {
+        let written = lab.run(&["export", "1", "--format", "parquet", "--output", table]);
+        assert!(written.status.success(), "one of ours is written over: {}", text(&written.stderr));
+        assert!(fs::read(table).expect("written").starts_with(b"PAR1"));
+    }
     let sheets = lab.path("sheets");
     let sheets = sheets.to_str().expect("utf-8");
     assert!(lab.run(&["export", "1", "--format", "csv", "--output", sheets]).status.success());
@@ -197,6 +205,7 @@ fn a_run_is_exported_in_every_format() {
     let mine = mine.to_str().expect("utf-8");
     for (arguments, words) in [
         (&["export", "1", "--format", "csv"][..], "name a directory for them with --output DIR"),
+        (&["export", "1", "--format", "parquet"], "name a file for it with --output FILE"),
         (&["export", "1", "--format", "fio-jsn"], "did you mean \"fio-json\""),
         (&["export", "1", "--format", "fio-json", "--output", mine], "iotax did not write it"),
         (&["export", "9", "--format", "fio-json"], "there is no run 9"),

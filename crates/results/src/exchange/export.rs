@@ -1,6 +1,6 @@
 //! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
 
-use super::{csv, fio, vdbench};
+use super::{csv, fio, parquet, prometheus, vdbench};
 use crate::judge::Judgement;
 use crate::store::Run;
 
@@ -14,6 +14,8 @@ pub struct Unfit(pub String);
 pub enum Document {
     /// One text.
     Text(String),
+    /// One file that is no text.
+    Bytes(Vec<u8>),
     /// Several files.
     Sheets(Vec<csv::Sheet>),
 }
@@ -70,6 +72,20 @@ pub const FORMATS: &[Format] = &[
         help: "vdbench's lines, one for each interval",
         write: |(run, _)| vdbench::text(run).map(Document::Text),
         mark: Some(vdbench::MARK),
+    },
+    Format {
+        name: "prometheus",
+        output_format: None,
+        help: "gauges of every measurement in Prometheus' text format",
+        write: |judged| Ok(Document::Text(prometheus::measurements(std::slice::from_ref(judged)))),
+        mark: Some(prometheus::MARK),
+    },
+    Format {
+        name: "parquet",
+        output_format: None,
+        help: "the table of measurements for data frames, as a Parquet file",
+        write: |judged| Ok(Document::Bytes(parquet::measurements(std::slice::from_ref(judged)))),
+        mark: Some(parquet::MARK),
     },
     Format {
         name: "csv",

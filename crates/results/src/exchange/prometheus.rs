@@ -12,6 +12,9 @@ use crate::judge::figures::lasted;
 use crate::judge::{Judgement, Metric};
 use crate::store::Run;
 
+/// How each text begins.
+pub(super) const MARK: &str = "# HELP iotax_";
+
 /// One family of gauges.
 struct Family {
     name: &'static str,
