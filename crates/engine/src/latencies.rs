@@ -37,7 +37,8 @@ impl Latencies {
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
         let rw = workload.rw;
-        let flushes = rw.writes() && (workload.fsync.is_some() || workload.fdatasync.is_some());
+        let regular = workload.fsync.is_some() || workload.fdatasync.is_some();
+        let flushes = rw.writes() && (regular || workload.end_fsync);
         Self([rw.reads(), rw.writes(), rw.trims(), flushes].map(|has| has.then(counts)))
     }
 

@@ -24,6 +24,7 @@ use crate::latencies::Latencies;
 use crate::live::{Common, Pulse};
 use crate::open::Target;
 use crate::pattern::{Direction, Pattern};
+use crate::prepare;
 use crate::verify::Proof;
 use crate::window::Window;
 use crate::worker::{Finish, Report, Task};
@@ -47,6 +48,9 @@ impl<'a> Prepared<'a> {
     pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
         let Choice { ioengine, note } = backend::choose(&job.workload)?;
         clock::calibrate();
+        if job.workload.pre_read && ioengine != IoEngine::Null {
+            prepare::read_ahead(target, &job.workload, job.size)?;
+        }
         let proof = Proof::new(job, target)?.map(Arc::new);
         let crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
         let bypasses_the_cache = job.workload.direct && ioengine != IoEngine::Null;

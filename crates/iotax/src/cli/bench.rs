@@ -41,6 +41,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let target = place::target(&args.target, args.sudo, args.keep, &permission)?;
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
+        suite: None,
         repeat: 1,
         until_decided: None,
         margin: Margin::default(),

@@ -143,6 +143,9 @@ words! {
 /// The size of a target area that is created when nothing else is said.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 
+/// Bytes a second that work is taken to move when its time is estimated.
+pub const ASSUMED: u64 = 200_000_000;
+
 /// A workload that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
@@ -165,6 +168,29 @@ impl Workload {
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
         self.rate_iops.is_some() || self.rate.is_some()
+    }
+
+    /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
+    #[must_use]
+    pub fn amount(&self) -> Option<Bytes> {
+        let has_end = self.io_size.is_some() || self.loops.is_some() || self.test.is_some();
+        let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
+        // Sequential jobs divide the area among them.
+        let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();
+        let jobs = if divided { 1 } else { u64::from(self.numjobs) };
+        let all = once.saturating_mul(self.loops.unwrap_or(1)).saturating_mul(jobs);
+        has_end.then_some(Bytes(all))
+    }
+
+    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate.
+    #[must_use]
+    pub fn expected_time(&self) -> Nanos {
+        let longest = self.duration();
+        let Some(Bytes(bytes)) = self.amount().filter(|_| self.beside.is_empty()) else { return longest };
+        let speed = self.rate.map_or(ASSUMED, |rate| rate.0.max(1));
+        let work = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(speed)).unwrap_or(u64::MAX);
+        let before = longest.0.saturating_sub(self.window().0);
+        longest.min(Nanos(before.saturating_add(work)))
     }
 
     pub(crate) fn refusal(
@@ -203,6 +229,10 @@ impl Workload {
         if self.ioengine == IoEngine::Mmap && self.sync != SyncMode::None {
             let remedy = "a copy into a mapping is never synchronous; use fsync = 1, or another ioengine";
             return refuse("sync", &self.sync, remedy.into());
+        }
+        if self.pre_read && self.direct {
+            let remedy = "direct I/O does not look into the page cache; use direct = false";
+            return refuse("pre_read", &true, remedy.into());
         }
         let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
         if self.hipri && !(self.direct && takes(&[IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2])) {
@@ -330,6 +360,7 @@ mod tests {
                 Workload { ioengine: IoEngine::Mmap, direct: false, sync: SyncMode::DSync, ..good.clone() },
                 "sync",
             ),
+            (Workload { pre_read: true, ..good.clone() }, "pre_read"),
             (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
             (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
             (Workload { nowait: true, ..good.clone() }, "nowait"),
