@@ -22,11 +22,20 @@ pub struct Suite {
     /// What its workloads differ in.
     pub shape: Shape,
     /// What is to be known when its figures are read: where the program it follows measures something else than one would think.
-    pub remarks: &'static [&'static str],
+    pub remarks: &'static [Remark],
     /// How many blocks it has when nothing is said.
     pub repeat: u32,
     /// Its workloads.
     pub workloads: fn(&Options) -> Vec<Workload>,
+}
+
+/// What is to be known of some tests of a suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remark {
+    /// The tests; empty: all.
+    pub tests: &'static [&'static str],
+    /// A sentence.
+    pub text: &'static str,
 }
 
 /// What the workloads of one test differ in.
@@ -78,6 +87,16 @@ impl Suite {
             Shape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),
         };
         workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
+    }
+
+    /// What is to be known of one test in particular.
+    pub fn remarks_on(&self, test: &str) -> impl Iterator<Item = &'static str> {
+        self.remarks.iter().filter(move |remark| remark.tests.contains(&test)).map(|remark| remark.text)
+    }
+
+    /// What is to be known of all tests.
+    pub fn remarks_on_all(&self) -> impl Iterator<Item = &'static str> {
+        self.remarks.iter().filter(|remark| remark.tests.is_empty()).map(|remark| remark.text)
     }
 
     /// The tests of some workloads, each with its workloads, in their order.

@@ -2,7 +2,7 @@
 //! Oracle Orion Calibration Tool"): small random I/O for transactions (its run `oltp`), large random I/O for scans that are spread
 //! over the disks (its run `dss`), each at a growing number of outstanding I/Os.
 
-use super::{Options, Shape, Suite, named, timed};
+use super::{Options, Remark, Shape, Suite, named, timed};
 use crate::units::Bytes;
 use crate::workload::{Rw, Workload, WorkloadKeys};
 
@@ -11,8 +11,14 @@ pub(super) const SUITE: Suite = Suite {
     help: "As Oracle's ORION: 8k random I/O with 0 to 50% writes (OLTP) and 1M random reads (DSS) by outstanding I/Os",
     shape: Shape::Depths,
     remarks: &[
-        "orion: like its model it bypasses the page cache; a database's own cache is not part of it",
-        "orion: large I/O is random over the area, as ORION's dss run has it; a single table scan is sequential (see suite stream)",
+        Remark {
+            tests: &[],
+            text: "like its model it bypasses the page cache; what a database keeps in its own cache is not part of it",
+        },
+        Remark {
+            tests: &["dss"],
+            text: "large I/O is random over the area, as ORION has it for scans by many; a single scan is sequential (suite stream)",
+        },
     ],
     repeat: 3,
     workloads,

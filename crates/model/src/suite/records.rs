@@ -1,7 +1,7 @@
 //! File sizes by record sizes, after IOzone (its own documentation, "IOzone Filesystem Benchmark"): the same file written and read in
 //! every way, one record at a time, through the page cache.
 
-use super::{Options, Shape, Suite, named};
+use super::{Options, Remark, Shape, Suite, named};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Stride, Test, Workload, WorkloadKeys};
 
@@ -10,10 +10,35 @@ pub(super) const SUITE: Suite = Suite {
     help: "As iozone: 14 tests over file sizes from 64k to --size [512m] by record sizes from 4k to 16M",
     shape: Shape::Files,
     remarks: &[
-        "records: like its model it goes through the page cache and does not flush: files that fit into memory are memory's figures; \
-         --size twice the memory shows the storage",
-        "records: read begins with an empty cache as far as it could be dropped; all other tests of an existing file begin with as much \
-         of it in the cache as fits there, as they do in iozone, which has just written it",
+        Remark {
+            tests: &[],
+            text: "like its model it goes through the page cache and does not flush: files that fit into memory tell of memory; \
+                   --size of twice the memory shows the storage",
+        },
+        Remark { tests: &["write", "fwrite"], text: "it ends when the page cache has taken the data" },
+        Remark {
+            tests: &["read", "fread"],
+            text: "it begins with an empty cache, as far as that could be dropped: iozone does so only with -U",
+        },
+        Remark {
+            tests: &[
+                "rewrite",
+                "reread",
+                "randread",
+                "randwrite",
+                "mixed",
+                "backward",
+                "record-rewrite",
+                "strided",
+                "frewrite",
+                "freread",
+            ],
+            text: "it begins with as much of the file in the page cache as fits there, as in iozone, which has just written it",
+        },
+        Remark {
+            tests: &["record-rewrite"],
+            text: "one record is written over and over, so that it stays in the CPU's caches too",
+        },
     ],
     repeat: 1,
     workloads,

@@ -1,6 +1,6 @@
 //! Block sizes: below which one the cost of an I/O decides, and above which the bandwidth.
 
-use super::{Options, Shape, Suite, named, timed};
+use super::{Options, Remark, Shape, Suite, named, timed};
 use crate::units::Bytes;
 use crate::workload::{Rw, Workload, WorkloadKeys};
 
@@ -9,8 +9,14 @@ pub(super) const SUITE: Suite = Suite {
     help: "Block sizes from 512 bytes to 4 MiB, random and sequential, reads and writes: IOPS against bandwidth",
     shape: Shape::Sizes,
     remarks: &[
-        "sizes: 8 I/Os are outstanding at every size, so that a device which works on several at once can show it",
-        "sizes: blocks below the device's own sector are refused by it, or read, changed and written back; figures below 4k tell which",
+        Remark {
+            tests: &[],
+            text: "8 I/Os are outstanding at every size, so that a device which works on several at once can show it",
+        },
+        Remark {
+            tests: &["randwrite", "write"],
+            text: "blocks below the device's own sector are refused by it, or read, changed and written back: compare 512 with 4k",
+        },
     ],
     repeat: 3,
     workloads,

@@ -1,6 +1,6 @@
 //! Streams as dd(1) makes them: one I/O after the other through the page cache, with and without a flush at the end.
 
-use super::{Options, Shape, Suite, named};
+use super::{Options, Remark, Shape, Suite, named};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 
@@ -9,9 +9,15 @@ pub(super) const SUITE: Suite = Suite {
     help: "As dd: sequential writes of 8k and 1M through the page cache, with and without a final fsync, and reads",
     shape: Shape::Each,
     remarks: &[
-        "stream: write-8k and write-1m end when the page cache has taken the data, as dd without conv=fsync does: while memory lasts \
-         they tell of memory, not of storage; the writes with -fsync count the flush",
-        "stream: reads begin with an empty cache as far as it could be dropped; reading ahead is the kernel's",
+        Remark {
+            tests: &["write-8k", "write-1m"],
+            text: "it ends when the page cache has taken the data, as dd does without conv=fsync: while memory lasts, the figure is \
+                   memory's and not the storage's; compare it with that of the same write with -fsync",
+        },
+        Remark {
+            tests: &["read-8k", "read-1m"],
+            text: "the kernel reads ahead, so that the latency of most reads is a copy from memory and the rate is the storage's",
+        },
     ],
     repeat: 3,
     workloads,

@@ -1,6 +1,6 @@
 //! Queue depths and jobs: from which depth on waiting is all that is bought.
 
-use super::{Options, Shape, Suite, named, timed};
+use super::{Options, Remark, Shape, Suite, named, timed};
 use crate::units::Bytes;
 use crate::workload::{Rw, Workload, WorkloadKeys};
 
@@ -8,9 +8,10 @@ pub(super) const SUITE: Suite = Suite {
     name: "threads",
     help: "4k random reads and writes at queue depths 1 to 64 by 1, 2 and 4 jobs: where more depth buys only latency",
     shape: Shape::Depths,
-    remarks: &[
-        "threads: outstanding I/Os are queue depth x jobs; the same number by more jobs takes more CPUs and may reach further",
-    ],
+    remarks: &[Remark {
+        tests: &[],
+        text: "outstanding I/Os are queue depth x jobs; the same number by more jobs takes more CPUs and may reach further",
+    }],
     repeat: 3,
     workloads,
 };
