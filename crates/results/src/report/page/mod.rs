@@ -6,6 +6,7 @@ mod guests;
 mod history;
 mod layers;
 mod run;
+mod suite;
 mod timing;
 
 pub use compared::{SHOWN, compared, gates};
