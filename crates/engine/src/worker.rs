@@ -93,6 +93,8 @@ pub(crate) struct Interval {
 /// What a worker leaves behind.
 #[derive(Debug, Default)]
 pub(crate) struct Finish {
+    /// When it began its first I/O.
+    pub(crate) began_at: Option<u64>,
     /// When its last I/O was seen to be complete, if it came to an end before the window's.
     pub(crate) ended_at: Option<u64>,
     /// I/Os completed before the window.
@@ -163,7 +165,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     let mut exhausted = false;
     let mut flush_at_end = LastFlush::of(&workload);
     let mut now = clock::now();
-    let mut ended_at = None;
+    let (began_at, mut ended_at) = (Some(now), None);
 
     loop {
         // When to look again even if no I/O is done.
@@ -288,6 +290,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     drain(&mut backend, &flights, depth - free.len(), done, &mut witness)?;
     let pacing = pace.and_then(|pace| pace.finish(now, exhausted));
     Ok(Finish {
+        began_at,
         ended_at,
         ramp_ios: ledger.ramp_ios,
         pacing,

@@ -32,6 +32,9 @@ pub(super) struct Output {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Write the figures as `iozone -R` lays them out: for suites that have such a form.
+    #[arg(skip)]
+    pub(super) excel: Option<PathBuf>,
 }
 
 impl Output {
@@ -72,7 +75,10 @@ impl Output {
 
     /// Refuses files that cannot be written or that hold something else than an earlier result of iotax.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        [self.json_file(), self.html.as_deref()].into_iter().flatten().try_for_each(check)
+        [self.json_file(), self.html.as_deref(), self.excel.as_deref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(check)
     }
 
     /// Tables, JSON and HTML of a run; and the run with what they rest on.
@@ -92,6 +98,9 @@ impl Output {
         if let Some(path) = html {
             write(path, &report::html::render(&run, &judgement))?;
             say!("Report: {}", path.display());
+        }
+        if let Some(path) = &self.excel {
+            write(path, &exchange::iozone::excel(&run).or_exit(Exit::Usage)?)?;
         }
         Ok((run, judgement))
     }

@@ -1,10 +1,12 @@
 //! `iotax suite`: workloads that belong together, on one target or several.
 
+use std::path::PathBuf;
+
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Margin, Plan};
-use iotax_model::suite::{Options, SUITES};
+use iotax_model::suite::{Options, SUITES, Shape};
 use iotax_model::target::GuestFs;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Test, WordError, Workload};
@@ -56,6 +58,9 @@ pub(super) struct Args {
     /// Print the suite as a plan file, to be edited and carried out with iotax run
     #[arg(long)]
     print_plan: bool,
+    /// Of records, on one target: write the figures as iozone -R lays them out
+    #[arg(long, value_name = "FILE")]
+    excel: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -82,6 +87,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         say!("{note}");
     }
     let plan = plan(args, suite, targets, workloads)?;
+    if args.excel.is_some() && (suite.shape != Shape::Files || plan.targets.len() > 1) {
+        return Err(usage("--excel: iozone's layout is for suite records on one target"));
+    }
+    let output = Output { excel: args.excel.clone(), ..args.output.clone() };
     if args.print_plan {
         let text = plan.to_toml().context("this suite has no form as a plan").or_exit(Exit::Usage)?;
         print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
@@ -90,7 +99,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     Session {
         plan,
-        output: &args.output,
+        output: &output,
         yes: args.conduct.yes,
         guests: args.guest.options(),
         earlier: None,

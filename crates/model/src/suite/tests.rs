@@ -79,6 +79,7 @@ fn records_do_what_their_names_say() {
         assert_eq!(workload.amount(), Some(Bytes(65536)), "the whole file once");
     }
     assert!(!one("read-64k-4k").pre_read, "the first read begins cold");
+    assert!(all.iter().all(|w| w.amount() == Some(Bytes(65536))), "every test ends by itself");
 }
 
 #[test]

@@ -173,7 +173,8 @@ impl Workload {
     /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
-        let has_end = self.io_size.is_some() || self.loops.is_some() || self.test.is_some();
+        // A test goes through io_size again and again until loops ends it.
+        let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
         let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
         // Sequential jobs divide the area among them.
         let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();

@@ -2,4 +2,5 @@
 
 pub mod csv;
 pub mod import;
+pub mod iozone;
 pub mod json;

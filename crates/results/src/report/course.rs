@@ -4,7 +4,7 @@ use iotax_model::Bytes;
 use iotax_model::suite::Shape;
 use iotax_model::units::human;
 
-use super::figure::{self, change};
+use super::figure::{self, change, or_unknown};
 use crate::suite::{Course, Knee, Point, Test, Transition};
 
 /// From so large a misfit on, two parts do not describe the times of block sizes.
@@ -68,14 +68,15 @@ fn of_knee(course: &Course<'_>, knee: &Knee) -> String {
     let last = course.points.last().map_or(0, Point::outstanding);
     let Some((at, (iops, latency))) = knee.at.zip(knee.beyond) else {
         return format!(
-            "no knee up to {last} outstanding I/Os: {ceiling} IOPS at {least} each are {outstanding} at once, and more may give more."
+            "no knee up to {last} outstanding I/Os: {ceiling} IOPS there, and more may give more."
         );
     };
     let point = &course.points[at];
     format!(
-        "the knee is at {outstanding} outstanding I/Os: {ceiling} IOPS at most x {least} at least. From {} to {last} outstanding IOPS \
-         change by {} and latency by {}.",
+        "the knee is at {} outstanding I/Os: {} IOPS of at most {ceiling}. From there to {last} IOPS change by {} and latency by {}. \
+         Fewer than {outstanding} could not reach the ceiling: {least} each at least.",
         point.outstanding(),
+        or_unknown(point.iops, human::count),
         change(iops),
         change(latency)
     )

@@ -1,16 +1,17 @@
 //! How many outstanding I/Os a target is worth.
 //!
 //! With n I/Os outstanding no target gives more than n / R, where R is its latency without a queue, nor more than its ceiling X. The
-//! two bounds meet at n* = X R: below it I/Os find the target free, above it they wait for one another, and by Little's law every
-//! further one adds its share of latency and nothing else (P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network
-//! Models", ACM Computing Surveys 10, 1978: asymptotic bounds and the saturation point).
+//! two bounds meet at n* = X R: fewer cannot reach the ceiling, and beyond it they must wait for one another (P. J. Denning and
+//! J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978: asymptotic bounds and the
+//! saturation point). The knee is the first depth at which the ceiling is all but reached: from there on, by Little's law, latency
+//! grows as depth does and nothing is given for it.
 
 use super::{Point, over_blocks};
 
 /// Where more outstanding I/Os buy only latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
-    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth.
+    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the blocks. Fewer cannot reach the ceiling.
     pub outstanding: f64,
     /// The smallest and the largest of it by single blocks; absent for fewer than two.
     pub range: Option<(f64, f64)>,
@@ -18,12 +19,15 @@ pub struct Knee {
     pub least_latency_ns: f64,
     /// The most I/Os per second at any depth.
     pub ceiling_iops: f64,
-    /// The place among the points of the first depth at or beyond it; absent if none but the deepest is: then the ceiling may lie
-    /// beyond what was measured.
+    /// The place among the points of the first depth that gives [`REACHED`] of the ceiling; absent if none but the deepest does: then
+    /// the ceiling may lie beyond what was measured.
     pub at: Option<usize>,
     /// From there to the deepest point: I/Os per second and latency as ratios.
     pub beyond: Option<(f64, f64)>,
 }
+
+/// Who gives this share of the ceiling has all but reached it.
+pub const REACHED: f64 = 0.9;
 
 /// Fewer points show no bend.
 const FEWEST: usize = 3;
@@ -33,11 +37,12 @@ pub(super) fn of(points: &[Point<'_>]) -> Option<Knee> {
     let pairs: Option<Vec<(f64, f64)>> = points.iter().map(|p| Some((p.iops?, p.latency_ns?))).collect();
     let pairs = pairs.filter(|pairs| pairs.len() >= FEWEST)?;
     let (least_latency_ns, ceiling_iops) = bounds(&pairs)?;
-    let outstanding = least_latency_ns * ceiling_iops / 1e9;
+    let each = over_blocks(points, |pairs| bounds(pairs).map(|(ns, iops)| ns * iops / 1e9));
+    let outstanding = each.map_or(least_latency_ns * ceiling_iops / 1e9, |each| each.median);
+    let range = each.map(|each| each.range);
     let last = points.len() - 1;
-    let at = points.iter().position(|p| p.outstanding() as f64 >= outstanding).filter(|at| *at < last);
+    let at = pairs.iter().position(|(iops, _)| *iops >= REACHED * ceiling_iops).filter(|at| *at < last);
     let beyond = at.map(|at| (pairs[last].0 / pairs[at].0, pairs[last].1 / pairs[at].1));
-    let range = over_blocks(points, |pairs| bounds(pairs).map(|(ns, iops)| ns * iops / 1e9));
     Some(Knee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
 }
 

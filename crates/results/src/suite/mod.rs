@@ -122,9 +122,16 @@ impl<'a> Course<'a> {
     }
 }
 
-/// The smallest and the largest of what each block gives on its own, by blocks in which every point was measured; absent for fewer
-/// than two of them.
-fn over_blocks(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<(f64, f64)> {
+/// A figure over blocks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct OverBlocks {
+    median: f64,
+    /// The smallest and the largest.
+    range: (f64, f64),
+}
+
+/// What each block gives on its own, by blocks in which every point was measured; absent for fewer than two of them.
+fn over_blocks(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<OverBlocks> {
     let blocks = points.first()?.blocks.iter().map(|(block, ..)| *block);
     let of_block = |block: u32| -> Option<Vec<(f64, f64)>> {
         let one = |point: &Point<'_>| {
@@ -133,8 +140,8 @@ fn over_blocks(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f6
         points.iter().map(one).collect()
     };
     let found: Vec<f64> = blocks.filter_map(of_block).filter_map(|pairs| figure(&pairs)).collect();
-    (found.len() > 1).then(|| {
-        let least = found.iter().copied().fold(f64::INFINITY, f64::min);
-        (least, found.iter().copied().fold(f64::NEG_INFINITY, f64::max))
-    })
+    let least = found.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let median = median(&found).filter(|_| found.len() > 1)?;
+    Some(OverBlocks { median, range: (least, most) })
 }

@@ -11,7 +11,7 @@ use super::{Point, over_blocks};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transition {
     /// Bytes at which an I/O's own time and that of its bytes are alike; 0 if the bandwidth decides at every size, absent if it decides
-    /// at none.
+    /// at none. The median over the blocks.
     pub size: Option<f64>,
     /// The smallest and the largest of it by single blocks; absent for fewer than two.
     pub range: Option<(f64, f64)>,
@@ -37,13 +37,13 @@ pub(super) fn of(points: &[Point<'_>]) -> Option<Transition> {
     let (fixed_ns, per_byte) = fit(&sizes, &times)?;
     let off = sizes.iter().zip(&times).map(|(s, t)| ((fixed_ns + per_byte * s) / t - 1.0).abs());
     let half = |(fixed, per_byte): Parts| (per_byte > 0.0).then(|| fixed / per_byte);
-    let range = over_blocks(points, |pairs| {
+    let each = over_blocks(points, |pairs| {
         let times: Vec<f64> = pairs.iter().map(|(iops, _)| 1e9 / iops).collect();
         fit(&sizes, &times).and_then(half)
     });
     Some(Transition {
-        size: half((fixed_ns, per_byte)),
-        range,
+        size: half((fixed_ns, per_byte)).map(|size| each.map_or(size, |each| each.median)),
+        range: each.map(|each| each.range),
         fixed_ns,
         bytes_per_s: (per_byte > 0.0).then(|| 1e9 / per_byte),
         misfit: off.fold(0.0, f64::max),

@@ -14,5 +14,6 @@ mod looks;
 mod observed;
 mod over_time;
 mod store;
+mod suites;
 mod synthetic;
 mod terminal;

@@ -283,7 +283,7 @@ const Draw = (() => {
     const short = (value) => digits(spec.unit === "rate" ? value / 1e6 : value);
     const trace = {
       type: "heatmap", x: across, y: up, z: cells((value) => value), xgap: 1, ygap: 1, hoverongaps: false,
-      text: cells(short), ...(room >= 30 ? { texttemplate: "%{text}", textfont: { size: 10 } } : {}),
+      text: cells(short).map((row) => row.map((text) => text ?? "")), ...(room >= 30 ? { texttemplate: "%{text}", textfont: { size: 10 } } : {}),
       customdata: cells((value, x, y) => `${plain(y)} / ${plain(x)}: ${words[spec.unit](value)}`), hovertemplate: "%{customdata}<extra></extra>",
       colorscale: [[0, css("h0")], [0.5, css("h1")], [1, css("h2")]], zmin: 0,
       colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickformat: "~s", ticksuffix: spec.unit === "rate" ? "B/s" : "", nticks: 6 },
