@@ -295,7 +295,7 @@ fn a_flush_at_the_end_comes_once_for_each_job_and_counts() {
 fn what_is_read_before_is_in_the_page_cache() {
     use rustix::io::{Errno, ReadWriteFlags, preadv2};
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
-    std::fs::write(file.path(), vec![1; SIZE as usize]).expect("written");
+    std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
     let cached = |offset| {
         let mut buffer = [0; 4096];
         let mut into = [std::io::IoSliceMut::new(&mut buffer)];

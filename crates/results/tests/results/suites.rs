@@ -175,8 +175,11 @@ fn a_report_has_a_section_for_each_test_and_pictures_of_its_course() {
     assert!(page.contains("color-mix(in srgb,var(--h") && !page.contains("NaN"));
 }
 
-/// What a reader of iozone's layout finds: for each title the values by file and record size in KiB.
-fn read(text: &str) -> Vec<(String, Vec<(u64, u64, f64)>)> {
+/// A title of iozone's, and values by file and record size in KiB.
+type Report = (String, Vec<(u64, u64, f64)>);
+
+/// What a reader of iozone's layout finds.
+fn read(text: &str) -> Vec<Report> {
     let quoted = |word: &str| word.trim_matches('"').parse::<u64>().expect("a size");
     let (head, body) = text.split_once("\n\n").expect("an empty line after the head");
     assert_eq!(head, "Excel output is below:");

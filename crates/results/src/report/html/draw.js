@@ -259,6 +259,8 @@ const Draw = (() => {
     const across = { kind: "figures", column: spec.x, axis: spec.across };
     const panels = [{ column: spec.y, axis: spec.up, height: 300, ends: null }];
     const drawn = lines({ ...spec, across, panels, marks: true }, rows, width);
+    // Beside ticks with a unit there is no room for the axis's name.
+    drawn.layout.margin.l = 74;
     const at = (axis, value) => (axis.log ? Math.log10(value) : value);
     for (const row of rows.filter((row) => row[spec.note] !== "" && row[spec.x] !== "" && row[spec.y] !== "")) {
       drawn.layout.annotations.push({
