@@ -21,6 +21,7 @@ mod many;
 mod plan;
 mod ssh;
 mod sshd;
+mod suites;
 mod throttle;
 mod undo;
 mod until;
