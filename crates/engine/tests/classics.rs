@@ -221,7 +221,6 @@ fn seeks_change_every_tenth_record() {
         numjobs: Some(5),
         // More than a fifth of the area: each of them roams over all of it.
         io_size: Some(Bytes(105 * 4096)),
-        io_size: Some(Bytes(105 * 4096)),
         end_fsync: Some(true),
         ..WorkloadKeys::default()
     };

@@ -177,7 +177,9 @@ fn bonnies_own_programs_show_our_figures() {
 fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out() {
     let mut run = run("filecopy");
     // The baselines' own rates, doubled, four times, and a tenth of it: which is the worst of three and is dropped.
-    for (workload, bs, kib) in [("fstime", 1024, 3960), ("fsbuffer", 256, 1655), ("fsdisk", 4096, 5800)] {
+    for (workload, bs, kib) in
+        [("fstime", 1024_u64, 3960_u64), ("fsbuffer", 256, 1655), ("fsdisk", 4096, 5800)]
+    {
         for (block, tenths) in [(1, 20), (2, 1), (3, 80)] {
             let bytes = kib * 1024 * tenths / 10;
             let writes = bytes.div_ceil(bs);
