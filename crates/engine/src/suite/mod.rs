@@ -30,14 +30,19 @@
 //!
 //! An I/O is a system call here: what a buffer of the program's own saves is to be seen in their number.
 
+mod archive;
 mod bytes;
+mod files;
 mod meter;
+mod newc;
 mod output;
 mod place;
 mod record;
 mod records;
 mod seeks;
 mod stdio;
+mod tree;
+mod trees;
 
 use std::fs::{self, File};
 use std::io;
@@ -79,7 +84,12 @@ fn prepare(test: Test) -> Result<Prepare, EngineError> {
         Test::StdioWrite => stdio::write,
         Test::StdioRead => stdio::read,
         Test::Copy => records::copy,
-        _ => return Err(EngineError::NoTest(test)),
+        Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => files::prepare,
+        Test::Pack => archive::pack,
+        Test::Unpack => archive::unpack,
+        Test::Walk => trees::walk,
+        Test::RemoveTree => trees::remove,
+        Test::Foreign => return Err(EngineError::NoTest(test)),
     })
 }
 

@@ -1,13 +1,16 @@
 //! What one worker of a test has to work with.
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use iotax_model::record::CacheDrop;
 use iotax_model::workload::{Test, Workload};
 
 use crate::error::EngineError;
+use crate::prepare::{drop_caches, drop_pages};
 
 /// What one worker of a test has to work with.
 #[derive(Debug)]
@@ -66,8 +69,45 @@ impl Place {
         self.workload.loops.unwrap_or(u64::MAX)
     }
 
+    /// A directory of the worker's own, empty.
+    pub(crate) fn own_directory(&self) -> Result<OwnDirectory, EngineError> {
+        let path = self.directory()?.join(self.number.to_string());
+        let made = fs::create_dir(&path).and_then(|()| File::open(&path));
+        let root = made.map_err(trouble(format!("making {}", path.display())))?;
+        Ok(OwnDirectory { root, path })
+    }
+
     fn test(&self) -> Test {
         self.workload.test.unwrap_or(Test::Foreign)
+    }
+}
+
+/// A directory of one worker's own.
+#[derive(Debug)]
+pub(crate) struct OwnDirectory {
+    /// So that the system need not look the whole path up at each call.
+    pub(crate) root: File,
+    path: PathBuf,
+}
+
+impl OwnDirectory {
+    /// Has what was made be safe before anything is measured, and with `forget` out of memory, as far as this process may have it:
+    /// everything, or what is in `files` but not what is known of them.
+    pub(crate) fn settle<'a>(
+        &self,
+        forget: bool,
+        files: impl Iterator<Item = &'a OsStr>,
+    ) -> Result<(), EngineError> {
+        let doing = || trouble(format!("flushing what was made in {}", self.path.display()));
+        rustix::fs::syncfs(&self.root).map_err(|errno| doing()(errno.into()))?;
+        if forget && drop_caches(&self.path) != CacheDrop::PageCache {
+            for name in files {
+                let file = File::open(self.path.join(name)).map_err(doing())?;
+                // Where the filesystem does not take the advice, its cache stays.
+                let _ = drop_pages(&file);
+            }
+        }
+        Ok(())
     }
 }
 

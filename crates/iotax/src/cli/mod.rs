@@ -5,7 +5,11 @@ mod ask;
 mod bench;
 mod clean;
 mod compare;
+mod export;
 mod flags;
+mod foreign;
+mod import;
+mod jobs;
 mod ladder;
 mod like;
 mod list;
@@ -21,6 +25,7 @@ pub(crate) mod say;
 mod screen;
 mod session;
 mod sheets;
+mod suite;
 mod verify;
 
 use std::process::ExitCode;
@@ -44,15 +49,21 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Carry out a plan
     Run(run::Args),
+    /// Do what a classic benchmark does, on one target or several: sizes, threads, stream, orion, records
+    Suite(Box<suite::Args>),
     /// Look at a plan without carrying it out
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
     Resume(resume::Args),
+    /// Keep what another tool measured as a run: fio and others, by what their files hold
+    Import(import::Args),
     /// List the runs in the store
     List(list::Args),
     /// Show runs' results again: one in full, several side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
+    /// Write a run in another format: fio's, vdbench's, CSV
+    Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),
     /// Compare a target with the journal of the writes that it acknowledged
@@ -100,10 +111,13 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Suite(args) => suite::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
+        Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),

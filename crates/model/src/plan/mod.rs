@@ -14,9 +14,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::suite::Suite;
 use crate::target::{TargetError, TargetSpec};
 use crate::units::{Bytes, Nanos};
-use crate::workload::{Content, DEFAULT_SIZE, Test, Workload, WorkloadError, WorkloadKeys};
+use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
 
 pub use axes::{Axis, LeftOut, MOST};
 pub use difference::Difference;
@@ -30,6 +31,9 @@ pub use until::{DEFAULT_MAX_BLOCKS, FIRST_LOOK, MOST_LOOKS, Margin, MarginError,
 pub struct Plan {
     /// A title for reports.
     pub name: String,
+    /// The [suite](crate::suite) that its workloads are, if they are one: reports set them side by side as it has them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suite: Option<String>,
     /// Number of blocks; with [`Self::until_decided`] those up to the first look.
     pub repeat: u32,
     /// Whether blocks are added until every comparison is decided.
@@ -62,6 +66,18 @@ pub struct Neighbour {
     #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
 }
+
+/// What a plan's work takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Of the target itself.
+    pub area: Bytes,
+    /// At most, beside it on the filesystem that it lies on, for files that tests make.
+    pub files: Bytes,
+}
+
+/// The size of a target whose area nobody uses.
+const UNUSED: u64 = 1 << 20;
 
 /// How many blocks when a plan does not say.
 pub const DEFAULT_REPEAT: u32 = 5;
@@ -156,6 +172,9 @@ impl Plan {
         if self.workloads.is_empty() {
             return refuse("no workload: add a [[workload]] table".into());
         }
+        if let Some(name) = &self.suite {
+            Suite::named(name).map_err(|error| PlanError::Content(format!("suite = {name:?}: {error}")))?;
+        }
         if self.repeat == 0 || self.repeat > 1000 {
             return refuse(format!("repeat = {}: accepted: 1 to 1000", self.repeat));
         }
@@ -217,8 +236,9 @@ impl Plan {
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             let Some(remedy) = target.wants_filesystem() else { continue };
-            let makes_files = |workload: &&&Workload| workload.test.is_some_and(Test::needs_directory);
-            if let Some(workload) = self.work_on(target).iter().find(makes_files) {
+            if let Some(workload) =
+                self.work_on(target).into_iter().find(|workload| workload.needs_directory())
+            {
                 let (name, doing) = (&workload.name, workload.doing());
                 return Err(target
                     .refused(format!("workload {name:?} ({doing}) makes files: {remedy}"))
@@ -246,10 +266,10 @@ impl Plan {
         self.targets.len() * self.workloads.len()
     }
 
-    /// Warm-ups and windows of a whole block.
+    /// Warm-ups and windows of a whole block; of work that ends by itself as long as it is expected to take.
     #[must_use]
     pub fn block_time(&self) -> Nanos {
-        let workloads = self.workloads.iter().map(|w| w.duration().0);
+        let workloads = self.workloads.iter().map(|w| w.expected_time().0);
         let once = workloads.fold(0, u64::saturating_add);
         Nanos(once.saturating_mul(self.targets.len() as u64))
     }
@@ -281,17 +301,38 @@ impl Plan {
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
 
+    /// The suite that its workloads are, if they are one that is known.
+    #[must_use]
+    pub fn known_suite(&self) -> Option<&'static Suite> {
+        Suite::named(self.suite.as_ref()?).ok()
+    }
+
     /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
-        self.reach().unwrap_or(DEFAULT_SIZE)
+        if self.work().any(Workload::is_on_area) {
+            return self.reach().unwrap_or(DEFAULT_SIZE);
+        }
+        // There is a file to find the directory beside, and nobody reads it.
+        Bytes(self.work().map(|workload| workload.max_bs().0).fold(UNUSED, u64::max))
     }
 
     /// As far as the area of any workload reaches; absent if none has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
-        let noise = self.neighbours.iter().map(|neighbour| &neighbour.workload);
-        self.workloads.iter().chain(noise).filter_map(Workload::end).max()
+        self.work().filter(|workload| workload.is_on_area()).filter_map(Workload::end).max()
+    }
+
+    /// What the work takes on a created target, and on the filesystem that it lies on.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        let files = self.work().map(Workload::room).max().unwrap_or_default();
+        Space { area: self.size(), files }
+    }
+
+    /// What is done to any target.
+    fn work(&self) -> impl Iterator<Item = &Workload> {
+        self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))
     }
 
     /// What is done to a target: every workload, or a neighbour's own.

@@ -1,15 +1,21 @@
 //! UnixBench's file copy: three lengths of records, each with a file of its own length.
 //!
 //! Nothing is flushed, and the files fit into any page cache: what is measured is the cache, the filesystem's way into it and
-//! the cost of a system call. The index is made of the copies alone, in `results::exchange::filecopy`.
+//! the cost of a system call. The sizes make the index what it is, so that no other is taken. The index is made of the copies alone, in `results::exchange::filecopy`.
 
-use super::{Options, Suite};
+use super::{Options, Remark, Shape, Suite};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "filecopy",
     help: "UnixBench's file copy: 256, 1024 and 4096 bytes at a time through the page cache, and its index",
+    shape: Shape::Each,
+    remarks: &[Remark {
+        tests: &[],
+        text: "copies between files in the page cache, never flushed: figures for the cache and for system calls, not for a disk",
+    }],
+    repeat: 3,
     workloads,
 };
 
@@ -22,6 +28,7 @@ const RUNTIME: Nanos = Nanos::from_secs(10);
 fn workloads(options: &Options) -> Vec<Workload> {
     let defaults = WorkloadKeys {
         runtime: Some(options.runtime.unwrap_or(RUNTIME)),
+        ramp_time: options.ramp_time,
         direct: Some(false),
         // What is in the cache is what is measured.
         invalidate: Some(false),

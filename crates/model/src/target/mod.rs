@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Space;
 use crate::units::Bytes;
 
 pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
@@ -96,10 +97,23 @@ impl TargetSpec {
         }
     }
 
-    /// How large the disk must be for an area of `size` to be measured: a filesystem made in a guest takes its part.
+    /// How large its disk or file must be for so much to be measured: a filesystem made in a guest takes its part and holds
+    /// the files of tests.
     #[must_use]
-    pub fn disk_size(&self, size: Bytes) -> Bytes {
-        self.guest.as_ref().map_or(size, |guest| guest.disk_size(size))
+    pub fn disk_size(&self, space: Space) -> Bytes {
+        match &self.guest {
+            Some(guest) if guest.filesystem.is_some() => {
+                guest.disk_size(Bytes(space.area.0.saturating_add(space.files.0)))
+            }
+            _ => space.area,
+        }
+    }
+
+    /// What a filesystem made for its file must hold: that, and on the host the files of tests.
+    #[must_use]
+    pub fn on_filesystem(&self, space: Space) -> Bytes {
+        let beside = if self.guest.is_some() { 0 } else { space.files.0 };
+        Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
     /// Refuses combinations that cannot be built.

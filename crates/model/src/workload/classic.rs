@@ -52,11 +52,13 @@ impl Workload {
 
     /// The first key that has another value than it has by itself and would do nothing in a test.
     fn meaningless(&self) -> Option<(&'static str, String)> {
+        // Of single files it says whether they come in order.
+        let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());
         let plain = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let text = |value: &dyn Display| Some(value.to_string());
         let on = |is_on: bool| is_on.then(|| true.to_string());
         [
-            ("rw", (self.rw != Rw::RandRead).then(|| self.rw.to_string())),
+            ("rw", (self.rw != Rw::RandRead && !has_order).then(|| self.rw.to_string())),
             ("rwmixread", (self.rwmixread != plain.rwmixread).then(|| self.rwmixread.to_string())),
             (
                 "random_distribution",
@@ -81,6 +83,8 @@ impl Workload {
                 "rate_process",
                 (self.rate_process != RateProcess::Linear).then(|| self.rate_process.to_string()),
             ),
+            ("offset_increment", self.offset_increment.as_ref().and_then(|value| text(value))),
+            ("startdelay", self.startdelay.as_ref().and_then(|value| text(value))),
             ("thinktime", self.thinktime.as_ref().and_then(|value| text(value))),
             ("stamps", (self.stamps != Stamps::Batch).then(|| self.stamps.to_string())),
             ("verify", (self.verify != Verify::None).then(|| self.verify.to_string())),
@@ -107,6 +111,8 @@ mod tests {
     fn what_means_nothing_in_a_test_is_refused_by_name() {
         for (test, key, text) in [
             ("getc", "rw", "read"),
+            ("pack", "rw", "read"),
+            ("create", "rw", "trim"),
             ("getc", "rwmixread", "70"),
             ("getc", "stride", "8k"),
             ("getc", "rate_iops", "10"),
@@ -141,6 +147,8 @@ mod tests {
             ("seeks", "io_size", "8k"),
             ("rewrite", "numjobs", "4"),
             ("stat", "loops", "3"),
+            ("stat", "rw", "read"),
+            ("create", "rw", "randwrite"),
         ] {
             assert_eq!(with(test, &[(key, text)]).check(), Ok(()), "{test} {key}");
         }

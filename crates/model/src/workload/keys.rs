@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferPattern, ByDirection, Distribution, IoEngine, LengthRange, LengthSplit, RateProcess, Rw, Stamps,
-    Stride, SyncMode, Test, Verify,
+    BufferPattern, ByDirection, Distribution, FileSize, IoEngine, LengthRange, LengthSplit, RateProcess, Rw,
+    Stamps, Stride, SyncMode, Test, Verify,
 };
 use crate::units::{Bytes, Nanos};
 
@@ -59,7 +59,7 @@ macro_rules! number {
 
 number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
-plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test);
+plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test, FileSize);
 
 /// What is known of a key.
 #[derive(Debug, Clone, Copy)]
@@ -202,6 +202,10 @@ keys! {
         direct "0|1": bool = true;
         /// Drop caches before the measurement
         invalidate "0|1": bool = true;
+        /// Read the area into the page cache before the measurement, after caches were dropped
+        pre_read "0|1": bool = false;
+        /// Flush (fsync) when a job has done all its work, within the measurement; it has an end only with io_size or loops
+        end_fsync "0|1": bool = false;
         /// How I/O is handed to the kernel: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
         ioengine "ENGINE": IoEngine = IoEngine::Auto;
         /// Poll the device for completions instead of waiting for its interrupt: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
@@ -222,8 +226,6 @@ keys! {
         dedupe_percentage "PERCENT": u8 = 0;
         /// Write zeros
         zero_buffers "0|1": bool = false;
-        /// Flush (fsync) when a test has written all, and count the flush: its time is part of the measurement
-        end_fsync "0|1": bool = false;
         /// Stamp what is written and check what is read, and at the end everything that was written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
     }
@@ -268,6 +270,12 @@ keys! {
         max_errors "N": u64;
         /// Something else than plain I/O, as the classic programs do it; iotax suite is made of these
         test "TEST": Test;
+        /// Files of each job, for a test of files [default: 1000; 24000 in a tree]
+        nrfiles "N": u64;
+        /// Size of each of them, or a range of sizes: 0-16k [default: empty; in a tree sizes as of source code, size in all]
+        filesize "SIZE": FileSize;
+        /// Directories that they are spread over [default: 1; in a tree one for 14 files]
+        nrdirs "N": u64;
     }
 }
 

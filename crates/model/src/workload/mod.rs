@@ -4,6 +4,7 @@ mod beside;
 mod classic;
 mod content;
 mod distribution;
+mod files;
 mod keys;
 mod lengths;
 mod pattern;
@@ -19,6 +20,7 @@ use crate::units::{Bytes, Nanos};
 
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
+pub use self::files::FileSize;
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
@@ -144,14 +146,17 @@ words! {
 /// The size of a target area that is created when nothing else is said.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 
+/// Bytes a second that work is taken to move when its time is estimated.
+pub const ASSUMED: u64 = 200_000_000;
+
 /// A workload that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    key: &'static str,
+    pub(crate) key: &'static str,
     value: String,
-    accepted: String,
+    pub(crate) accepted: String,
 }
 
 impl WorkloadError {
@@ -168,28 +173,22 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
-    /// Whether any I/O of it reads.
+    /// Whether any I/O of it reads, or of a job beside it.
     #[must_use]
-    pub const fn reads(&self) -> bool {
-        match self.test {
-            Some(test) => test.reads(),
-            None => self.rw.reads(),
-        }
+    pub fn reads(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
     }
 
-    /// Whether any I/O of it writes, be it to files of its own.
+    /// Whether any I/O of it writes, or of a job beside it, be it to files of its own.
     #[must_use]
-    pub const fn writes(&self) -> bool {
-        match self.test {
-            Some(test) => test.writes(),
-            None => self.rw.writes(),
-        }
+    pub fn writes(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
     }
 
     /// Whether any I/O of it trims.
     #[must_use]
-    pub const fn trims(&self) -> bool {
-        self.test.is_none() && self.rw.trims()
+    pub fn trims(&self) -> bool {
+        self.jobs().any(|job| job.test.is_none() && job.rw.trims())
     }
 
     /// Whether its offsets are random.
@@ -207,10 +206,40 @@ impl Workload {
         self.test.map_or_else(|| format!("rw = {}", self.rw), |test| format!("test = {test}"))
     }
 
+    /// Whether it changes what is on the target's area.
+    #[must_use]
+    pub fn modifies(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
+    }
+
     /// Whether it flushes what it writes while it is measured.
     #[must_use]
-    pub const fn flushes(&self) -> bool {
+    pub fn flushes(&self) -> bool {
         self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
+    }
+
+    /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
+    #[must_use]
+    pub fn amount(&self) -> Option<Bytes> {
+        // A test goes through io_size again and again until loops ends it.
+        let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
+        let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
+        // Sequential jobs divide the area among them.
+        let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();
+        let jobs = if divided { 1 } else { u64::from(self.numjobs) };
+        let all = once.saturating_mul(self.loops.unwrap_or(1)).saturating_mul(jobs);
+        has_end.then_some(Bytes(all))
+    }
+
+    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate.
+    #[must_use]
+    pub fn expected_time(&self) -> Nanos {
+        let longest = self.duration();
+        let Some(Bytes(bytes)) = self.amount().filter(|_| self.beside.is_empty()) else { return longest };
+        let speed = self.rate.map_or(ASSUMED, |rate| rate.0.max(1));
+        let work = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(speed)).unwrap_or(u64::MAX);
+        let before = longest.0.saturating_sub(self.window().0);
+        longest.min(Nanos(before.saturating_add(work)))
     }
 
     pub(crate) fn refusal(
@@ -232,14 +261,11 @@ impl Workload {
             // Its keys tell what another tool did, as far as its record does.
             Some(Test::Foreign) => return Ok(()),
             Some(test) => self.check_test(test)?,
-            None if self.end_fsync => {
-                let accepted = "what plain I/O wrote is flushed after the window in any case, and the time is told; leave it out";
-                return refuse("end_fsync", &true, accepted.into());
-            }
             None => {}
         }
         self.check_pattern()?;
         self.check_content()?;
+        self.check_files()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }
@@ -259,6 +285,10 @@ impl Workload {
         if self.ioengine == IoEngine::Mmap && self.sync != SyncMode::None {
             let remedy = "a copy into a mapping is never synchronous; use fsync = 1, or another ioengine";
             return refuse("sync", &self.sync, remedy.into());
+        }
+        if self.pre_read && self.direct {
+            let remedy = "direct I/O does not look into the page cache; use direct = false";
+            return refuse("pre_read", &true, remedy.into());
         }
         let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
         if self.hipri && !(self.direct && takes(&[IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2])) {
@@ -386,6 +416,7 @@ mod tests {
                 Workload { ioengine: IoEngine::Mmap, direct: false, sync: SyncMode::DSync, ..good.clone() },
                 "sync",
             ),
+            (Workload { pre_read: true, ..good.clone() }, "pre_read"),
             (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
             (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
             (Workload { nowait: true, ..good.clone() }, "nowait"),

@@ -72,6 +72,12 @@ impl Test {
         !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
     }
 
+    /// Whether its files are a tree.
+    #[must_use]
+    pub const fn is_on_trees(self) -> bool {
+        matches!(self, Self::Pack | Self::Unpack | Self::Walk | Self::RemoveTree)
+    }
+
     /// Whether it changes what is on the target's area itself.
     #[must_use]
     pub const fn modifies_area(self) -> bool {

@@ -2,6 +2,13 @@
 
 pub mod bonnie;
 pub mod csv;
+pub mod export;
 pub mod filecopy;
+pub mod fio;
 pub mod import;
+pub mod iozone;
 pub mod json;
+pub mod parquet;
+pub mod prometheus;
+mod rows;
+pub mod vdbench;

@@ -1,6 +1,7 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
+use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::Distribution;
 
@@ -113,8 +114,13 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// What a workload does: `4k random read, queue depth 1`.
+/// What a workload does: `4k random read, queue depth 1`; of several jobs at once, each.
 pub(super) fn title(workload: &Workload) -> String {
+    let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
+    jobs.join(" + ")
+}
+
+fn title_of_one(workload: &Workload) -> String {
     use std::fmt::Write as _;
     let order = if workload.rw.is_random() { "random" } else { "sequential" };
     let what = match (workload.rw.reads(), workload.rw.writes()) {
@@ -139,6 +145,19 @@ pub(super) fn title(workload: &Workload) -> String {
         text.push_str(", through the page cache");
     }
     text
+}
+
+/// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
+pub(crate) fn title_in(source: Option<&Source>, workload: &Workload) -> String {
+    let Some(source) = source else { return title(workload) };
+    let tree = serde_json::to_value(workload).unwrap_or_default();
+    let known = source.known.get(&workload.name).into_iter().flatten();
+    let told = known.filter(|key| *key != "test").filter_map(|key| {
+        let value = tree.get(key)?;
+        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
 }
 
 /// `1,234,567`.
@@ -167,6 +186,17 @@ pub(crate) fn listed(items: &[String]) -> String {
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
+}
+
+/// As [`listed`], but no longer than a reader reads: `a, b, c, d, e and 290 others`.
+pub(crate) fn listed_briefly(items: &[String]) -> String {
+    /// The longest list in full, and how many of a longer one are named.
+    const WHOLE: usize = 20;
+    const NAMED: usize = 5;
+    if items.len() <= WHOLE {
+        return listed(items);
+    }
+    format!("{} and {} others", items[..NAMED].join(", "), items.len() - NAMED)
 }
 
 #[cfg(test)]
@@ -201,6 +231,9 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");
+        let many: Vec<String> = (1..=295).map(|n| n.to_string()).collect();
+        assert_eq!(listed_briefly(&many), "1, 2, 3, 4, 5 and 290 others");
+        assert_eq!(listed_briefly(&many[..20]), listed(&many[..20]));
         assert_eq!(counted(1_u32, "block") + &counted(2_u32, "block"), "1 block2 blocks");
     }
 }

@@ -1,5 +1,6 @@
 //! What people read: sentences, terminal tables, one HTML file.
 
+mod course;
 pub(crate) mod figure;
 pub mod html;
 pub mod markdown;
@@ -22,6 +23,14 @@ const LAST_MS: u64 = 253_402_300_799_000;
 #[must_use]
 pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
+}
+
+/// The month of what [`utc`] gives, in three letters.
+pub(crate) fn month(utc: &str) -> &'static str {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let number = utc.get(5..7).and_then(|month| month.parse::<usize>().ok());
+    number.and_then(|month| MONTHS.get(month.checked_sub(1)?)).copied().unwrap_or_default()
 }
 
 /// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, Tally};
-use iotax_model::suite::{self, Options};
+use iotax_model::suite::{Options, Suite};
 use iotax_model::{Histogram, Plan};
 use iotax_results::Run;
 use iotax_results::exchange::bonnie::{self, Version};
@@ -15,7 +15,7 @@ use crate::synthetic::target;
 
 /// A run of a suite on the host without measurements.
 fn run(suite: &str) -> Run {
-    let suite = suite::named(suite).expect("a suite");
+    let suite = Suite::named(suite).expect("a suite");
     Run {
         id: 1,
         state: RunState::Complete,

@@ -7,34 +7,43 @@ use maud::{Markup, html};
 use super::{colour, is_emulated};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
-use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title};
+use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title_in};
 use crate::report::words::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
-/// The table; nothing if nothing was measured.
+/// The table of all workloads; nothing if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
-    let cells = |workload: &Workload| -> Vec<&Summary> {
-        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
-    };
-    let all: Vec<_> = run.plan.workloads.iter().map(|workload| (workload, cells(workload))).collect();
-    let all: Vec<_> = all.into_iter().filter(|(_, summaries)| !summaries.is_empty()).collect();
     let compares = run.plan.targets.len() > 1;
+    let workloads: Vec<&Workload> = run.plan.workloads.iter().collect();
     html! {
-        @if !all.is_empty() {
+        @if !judgement.summaries.is_empty() {
             section id="taxes" {
                 h2 {
                     @if compares { "The tax" small { "over " (run.plan.baseline) ", per I/O" } } @else { "What was measured" }
                 }
-                div.wide tabindex="0" role="region" aria-label="All workloads and targets" {
-                    table.taxes {
-                        thead { (head(compares)) }
-                        @for (workload, summaries) in &all {
-                            tbody {
-                                tr.workload { th scope="rowgroup" colspan="10" { (title(workload)) small { (workload.name) } } }
-                                @for summary in summaries { (row(run, judgement, summary, compares)) }
-                            }
-                        }
+                (table(run, judgement, &workloads, "All workloads and targets"))
+            }
+        }
+    }
+}
+
+/// The figures of some workloads under a name.
+pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
+    let cells = |workload: &Workload| -> Vec<&Summary> {
+        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
+    };
+    let all = workloads.iter().map(|workload| (*workload, cells(workload)));
+    let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
+    let compares = run.plan.targets.len() > 1;
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(name) {
+            table.taxes {
+                thead { (head(compares)) }
+                @for (workload, summaries) in &all {
+                    tbody {
+                        tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
+                        @for summary in summaries { (row(run, judgement, summary, compares)) }
                     }
                 }
             }
@@ -62,7 +71,7 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
             td class=(colour(run, &s.target)) { span.swatch {} (s.target) }
             td { (or_unknown(s.iops, human::count)) }
             td { (or_unknown(s.bytes_per_s, megabytes)) }
-            td { (time(s.latency.mean())) }
+            td { (time(s.mean())) }
             td { (time(s.percentile(0.5))) }
             td { (time(s.percentile(0.99))) }
             td { (time(s.percentile(0.999))) }

@@ -4,8 +4,10 @@ pub(super) mod certainty;
 mod compared;
 mod guests;
 mod history;
+mod imported;
 mod layers;
 mod run;
+mod suite;
 mod timing;
 
 pub use compared::{SHOWN, compared, gates};

@@ -4,21 +4,33 @@ use iotax_model::record::Tally;
 use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
-use super::{Field, Grid, Page, Part, certainty, figure, guests, layers, verdict, words};
+use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, verdict, words};
 use crate::judge::figures::percentile;
-use crate::judge::{Comparison, Judgement, Metric};
+use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
 use crate::report::remarks::{engine, notes, remarks};
 use crate::store::Run;
+use crate::suite;
 
 /// The whole report: for each workload a table, what each layer costs, what each guest got and where its latency arises; then what
 /// it means, and remarks.
+///
+/// The workloads of a suite that differ in sizes or depths stand in one table for each test.
 ///
 /// A run of a single target has nothing to compare and shows its figures in full instead.
 #[must_use]
 pub fn run(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
-    for workload in &run.plan.workloads {
+    if let Some(source) = &run.source {
+        imported::add(&mut page, run, judgement, source);
+        page.add_list("What it means", judgement.conclusions.clone());
+        page.add_list("Remarks", notes(run));
+        return page;
+    }
+    let tests = suite::tests(run);
+    tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
+    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
+    for workload in alone {
         let grid = if run.plan.targets.len() > 1 {
             comparison_table(run, judgement, workload)
         } else {
@@ -27,7 +39,11 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         let Some(grid) = grid else { continue };
         page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
         page.add(Part::Table(grid));
-        let more = [layers::steps(judgement, &workload.name), guests::crowds(judgement, &workload.name)];
+        let more = [
+            layers::steps(judgement, &workload.name),
+            guests::crowds(judgement, &workload.name, Of::Guests),
+            guests::crowds(judgement, &workload.name, Of::Jobs),
+        ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
         let lines = [guests::noises, layers::insides, layers::flows];
         let mut lines: Vec<String> =
@@ -35,18 +51,24 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         lines.extend(not_given(run, judgement, workload));
         let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
         lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));
+        let known = run.plan.known_suite().into_iter();
+        let remarks = known.flat_map(|suite| suite.remarks_on(suite.test(workload)));
+        lines.extend(remarks.map(|remark| format!("Note: {remark}.")));
         page.add_lines(lines);
     }
     if page.parts.is_empty() {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
     page.add_list("What it means", judgement.conclusions.clone());
+    if let Some(suite) = run.plan.known_suite() {
+        page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());
+    }
     page.add_list("Remarks", remark_lines(run, judgement));
     page
 }
 
 /// One row per target; absent if none was measured.
-fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
     for target in &run.plan.targets {
         let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };
