@@ -93,9 +93,12 @@ impl Collector {
     ) -> Option<Sample> {
         let interval = self.given;
         let is_last = interval + 1 == self.window.intervals();
-        // Workers that came to their end have passed intervals too that will never be, if all have.
+        // Workers that came to their end have passed intervals too that will never be, or not whole, if all have: then their last
+        // words tell.
+        let intervals = self.window.intervals();
+        let ended_early = now < self.window.end && self.reached.iter().all(|reached| *reached >= intervals);
         let is_past = now >= self.window.end_of(interval);
-        let complete = is_past && self.reached.iter().all(|reached| *reached > interval);
+        let complete = is_past && !ended_early && self.reached.iter().all(|reached| *reached > interval);
         // The last waits for all: there is no later one that could take in what comes late.
         let due = complete || all_done || (!is_last && now >= self.patience_ends(interval));
         if interval >= self.window.intervals() || !due {
@@ -224,7 +227,9 @@ mod tests {
     fn intervals_that_workers_ended_before_are_not_given_until_it_is_known_whether_they_will_be() {
         let mut collector = collector(1);
         reads(&mut collector, 0, 0, 3, 5);
-        assert_eq!(collector.next_sample(400_000_000, false, None), None);
+        for now in [400_000_000, 1_100_000_000] {
+            assert_eq!(collector.next_sample(now, false, None), None);
+        }
         collector.cut(300_000_000);
         assert_eq!(collector.next_sample(400_000_000, true, None).as_ref().map(ios), Some((300, 5)));
         assert_eq!(collector.next_sample(400_000_000, true, None), None);

@@ -30,6 +30,8 @@ struct Seeks {
 
 pub(super) fn seeks(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
     let record = Record::new(&place)?;
+    // Not of a slice: each roams over all of the area.
+    let each = place.workload.io_size.map_or(place.records(), |bytes| bytes.0 / place.workload.bs.0);
     let output = Output::over(place.target()?, &place.workload);
     Ok(Box::new(Seeks {
         output,
@@ -37,7 +39,7 @@ pub(super) fn seeks(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
         random: SplitMix64::new(place.seed, Purpose::Offsets, place.number.into()),
         begin: place.workload.offset.0,
         places: place.size / place.workload.bs.0,
-        seeks: place.records().saturating_mul(place.passes()),
+        seeks: each.saturating_mul(place.passes()),
     }))
 }
 

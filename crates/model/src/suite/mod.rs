@@ -4,6 +4,7 @@
 //! by which reports set them side by side.
 
 mod bonnie;
+mod filecopy;
 mod orion;
 mod records;
 mod sizes;
@@ -66,8 +67,15 @@ pub struct Options {
 }
 
 /// All suites, in the order of lists.
-pub const SUITES: &[Suite] =
-    &[stream::SUITE, bonnie::SUITE, records::SUITE, orion::SUITE, sizes::SUITE, threads::SUITE];
+pub const SUITES: &[Suite] = &[
+    stream::SUITE,
+    bonnie::SUITE,
+    filecopy::SUITE,
+    records::SUITE,
+    orion::SUITE,
+    sizes::SUITE,
+    threads::SUITE,
+];
 
 impl Suite {
     /// The suite of a name.

@@ -113,3 +113,26 @@ fn work_that_ends_is_not_priced_by_its_cap() {
     let short = Workload { loops: Some(1), rate: Some(Bytes(1 << 20)), ..endless[0].clone() };
     assert_eq!(short.expected_time(), endless[0].expected_time(), "the cap holds all the same");
 }
+
+#[test]
+fn the_classics_do_what_they_did() {
+    let shown = |suite: &str| -> Vec<String> {
+        let workloads = of(suite, &Options::default());
+        workloads.iter().map(|w| format!("{} {} {} x{}", w.name, w.doing(), w.bs, w.numjobs)).collect()
+    };
+    assert_eq!(
+        shown("bonnie")[..6],
+        [
+            "putc test = putc 8k x1",
+            "put_block test = write-new 8k x1",
+            "rewrite test = rewrite 8k x1",
+            "getc test = getc 8k x1",
+            "get_block rw = read 8k x1",
+            "seeks test = seeks 8k x5",
+        ]
+    );
+    assert_eq!(
+        shown("filecopy")[..3],
+        ["fstime test = copy 1k x1", "fstime-w rw = write 1k x1", "fstime-r rw = read 1k x1"]
+    );
+}

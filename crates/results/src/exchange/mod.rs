@@ -1,7 +1,9 @@
 //! Documents for programs: iotax's own JSON and CSV, and the formats of others.
 
+pub mod bonnie;
 pub mod csv;
 pub mod export;
+pub mod filecopy;
 pub mod fio;
 pub mod import;
 pub mod iozone;

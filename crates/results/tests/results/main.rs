@@ -1,6 +1,7 @@
 //! The crate from outside: synthetic runs in, answers out.
 
 mod browser;
+mod classics;
 mod compare;
 mod conclusions;
 mod edges;

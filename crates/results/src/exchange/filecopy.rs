@@ -1,0 +1,110 @@
+//! UnixBench's index of a run of the suite `filecopy`.
+//!
+//! Of each copy: KiB copied a second over the baseline of a SPARCstation 20, times 10; the index is their geometric mean. Of
+//! several blocks the worst third is dropped and the others' geometric mean taken, as UnixBench does with its passes.
+
+use serde::Serialize;
+
+use crate::store::Run;
+
+/// What it measures, for whoever reads the figure.
+pub const REMARK: &str = "copies between files in the page cache, never flushed: a figure for the cache and for system calls, \
+                          not for a disk";
+
+/// The copies: name, what UnixBench calls it, baseline in KiB/s.
+const BASELINES: [(&str, &str, f64); 3] = [
+    ("fstime", "File Copy 1024 bufsize 2000 maxblocks", 3960.0),
+    ("fsbuffer", "File Copy 256 bufsize 500 maxblocks", 1655.0),
+    ("fsdisk", "File Copy 4096 bufsize 8000 maxblocks", 5800.0),
+];
+
+/// The indexes of one target.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Index {
+    /// The target.
+    pub target: String,
+    /// Its copies that were measured, in UnixBench's order.
+    pub copies: Vec<Copy>,
+    /// The geometric mean of their indexes; absent if one of the three is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<f64>,
+    /// See [`REMARK`].
+    pub remark: &'static str,
+}
+
+/// One copy's figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Copy {
+    /// The workload.
+    pub workload: &'static str,
+    /// UnixBench's name for it.
+    pub title: &'static str,
+    /// KiB copied a second.
+    pub kib_per_s: f64,
+    /// What the baseline copies.
+    pub baseline_kib_per_s: f64,
+    /// Ten times the ratio of the two.
+    pub index: f64,
+    /// Blocks that it is made of.
+    pub blocks: usize,
+}
+
+/// The indexes of every target that has a copy.
+#[must_use]
+pub fn indexes(run: &Run) -> Vec<Index> {
+    let of = |target: &str| {
+        let copies: Vec<Copy> = BASELINES.iter().filter_map(|copy| measured(run, target, copy)).collect();
+        let all = (copies.len() == BASELINES.len()).then(|| {
+            let indexes: Vec<f64> = copies.iter().map(|copy| copy.index).collect();
+            geometric_mean(&indexes)
+        });
+        let index = all.flatten();
+        (!copies.is_empty()).then(|| Index { target: target.to_owned(), copies, index, remark: REMARK })
+    };
+    run.plan.targets.iter().filter_map(|target| of(&target.name)).collect()
+}
+
+/// The indexes as UnixBench prints them, a table for each target.
+#[must_use]
+pub fn text(indexes: &[Index]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for Index { target, copies, index, remark } in indexes {
+        let _ = writeln!(text, "{:<44}{:>12}{:>14}{:>10}", target, "BASELINE", "RESULT", "INDEX");
+        for copy in copies {
+            let (base, result) = (copy.baseline_kib_per_s, copy.kib_per_s);
+            let _ = writeln!(text, "{:<44}{base:>12.1}{result:>14.1}{:>10.1}", copy.title, copy.index);
+        }
+        if let Some(index) = index {
+            let _ = writeln!(text, "{:<44}{index:>36.1}", "Index of the copies");
+        }
+        let _ = writeln!(text, "{remark}\n");
+    }
+    text
+}
+
+fn measured(
+    run: &Run,
+    target: &str,
+    &(workload, title, baseline_kib_per_s): &(&'static str, &'static str, f64),
+) -> Option<Copy> {
+    let ours = run.measurements.iter().filter(|m| m.target == target && m.workload == workload);
+    let mut rates: Vec<f64> = ours
+        .filter_map(|measured| {
+            let seconds = measured.outcome.duration_ns as f64 / 1e9;
+            let copied = measured.outcome.tallies.write.as_ref()?.bytes;
+            (seconds > 0.0 && copied > 0).then(|| copied as f64 / 1024.0 / seconds)
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    // The lowest are the worst.
+    let kept = &rates[rates.len() / 3..];
+    let kib_per_s = geometric_mean(kept)?;
+    let index = kib_per_s / baseline_kib_per_s * 10.0;
+    Some(Copy { workload, title, kib_per_s, baseline_kib_per_s, index, blocks: kept.len() })
+}
+
+fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
