@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iotax_model::exit::Exit;
-use iotax_model::jobs::{self, Jobs, Machine, Surroundings};
+use iotax_model::jobs::{self, Included, Jobs, Machine, Surroundings};
 use iotax_model::plan::{Margin, Plan};
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_rig::target::device::Permission;
@@ -102,12 +102,12 @@ fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure
 }
 
 /// A file that another one includes: as it is named, or beside that one.
-fn included(including: &str, name: &str) -> Result<(String, String), String> {
+fn included(including: &str, name: &str) -> Result<Included, String> {
     let beside = Path::new(including).parent().map(|directory| directory.join(name));
     let named = Path::new(name).to_path_buf();
     let path = if named.exists() { named } else { beside.unwrap_or(named) };
     match std::fs::read_to_string(&path) {
-        Ok(text) => Ok((path.display().to_string(), text)),
+        Ok(text) => Ok(Included { file: path.display().to_string(), text }),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
 }

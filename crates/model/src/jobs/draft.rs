@@ -10,7 +10,7 @@ pub(super) struct Draft {
     pub(super) keys: WorkloadKeys,
     pub(super) name: Option<String>,
     /// What stands behind the colon of `rw`.
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<i64>,
     pub(super) is_identical: bool,
     pub(super) bs: [Option<Bytes>; 3],
     pub(super) bsrange: [Option<(Bytes, Bytes)>; 3],
@@ -42,10 +42,6 @@ pub(super) struct Draft {
     pub(super) notes: Vec<String>,
 }
 
-/// A number behind `rw`, with and without a suffix one and the same: what it means follows from the pattern.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Step(pub(super) i64);
-
 impl Draft {
     pub(super) fn rw(&mut self, value: Value<'_>) -> Result<(), String> {
         let (word, step) =
@@ -60,10 +56,10 @@ impl Draft {
         Ok(())
     }
 
-    fn step(value: Value<'_>) -> Result<Step, String> {
+    fn step(value: Value<'_>) -> Result<i64, String> {
         let (sign, text) = value.text.strip_prefix('-').map_or((1, value.text), |text| (-1, text));
         let bytes = Value { text, ..value }.bytes()?;
-        i64::try_from(bytes.0).map(|bytes| Step(sign * bytes)).map_err(|_| "the step is too large".into())
+        i64::try_from(bytes.0).map(|bytes| sign * bytes).map_err(|_| "the step is too large".into())
     }
 
     pub(super) fn sequencer(&mut self, value: Value<'_>) -> Result<(), String> {

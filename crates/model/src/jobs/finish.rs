@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::draft::{Draft, Step};
+use super::draft::Draft;
 use super::ini::{Section, Setting};
 use super::layout::{Job, Notes};
 use super::options::{Known, Standing, find, names};
@@ -16,6 +16,9 @@ pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
 
 /// What is wrong with an option that others decide about: its name and why.
 type Wrong = (&'static str, String);
+
+/// Decides one thing, and may have something to say of it.
+type Step = fn(&mut Draft, &mut Notes) -> Result<(), Wrong>;
 
 /// The job that a section describes; absent if something is wrong with it.
 pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut Trouble) -> Option<Job> {
@@ -106,8 +109,8 @@ fn finish(draft: &mut Draft, notes: &mut Notes) -> Vec<Wrong> {
     if !draft.goes_on {
         keys.max_errors = Some(1);
     }
-    let steps: [fn(&mut Draft, &mut Notes) -> Result<(), Wrong>; 8] =
-        [depth, lengths, per_direction, sequence, zones, amount, files, ending];
+    depth(draft, notes);
+    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, ending];
     steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
 }
 
@@ -116,7 +119,7 @@ fn rw(draft: &Draft) -> Rw {
 }
 
 /// fio takes any depth for engines that do one I/O at a time, and does one at a time.
-fn depth(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+fn depth(draft: &mut Draft, notes: &mut Notes) {
     let keys = &mut draft.keys;
     if let (Some(engine), Some(depth @ 2..)) = (keys.ioengine, keys.iodepth)
         && engine.is_synchronous()
@@ -124,7 +127,6 @@ fn depth(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
         notes.sentences.push(format!("iodepth = {depth}: {engine} does one I/O at a time, as in fio"));
         keys.iodepth = Some(1);
     }
-    Ok(())
 }
 
 /// One length for all directions, or a range or a split of them.
@@ -193,7 +195,7 @@ fn per_direction(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
 
 /// `rw = read:8k` leaves gaps. `rw = randread:8` draws a place only every eighth time.
 fn sequence(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
-    let Some(Step(step)) = draft.step else { return Ok(()) };
+    let Some(step) = draft.step else { return Ok(()) };
     if rw(draft).is_random() {
         return if step == 1 {
             Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::expression::evaluate;
-use super::{Machine, Place, Surroundings, Trouble};
+use super::{Included, Machine, Place, Surroundings, Trouble};
 
 /// How deep files may include one another.
 const DEEPEST: usize = 8;
@@ -120,7 +120,7 @@ impl Reader<'_, '_> {
             return self.trouble.add(place, line.into(), format!("more than {MOST} files are included"));
         }
         match (self.around.include)(&place.file, name) {
-            Ok((file, text)) => self.read(&file.into(), &text, depth + 1),
+            Ok(Included { file, text }) => self.read(&file.into(), &text, depth + 1),
             Err(why) => self.trouble.add(place, line.into(), why),
         }
     }

@@ -62,12 +62,10 @@ impl Job {
         (0..self.clones()).map(|number| Workload { offset: begin(number), ..one.clone() }).collect()
     }
 
-    /// How long a file must be for the clones that work on it; absent if it is as long as it happens to be.
-    fn file_length(&self) -> Option<Option<u64>> {
-        let size = self.size?;
-        let begin = self.step().checked_mul(self.clones().saturating_sub(1));
-        let begin = begin.and_then(|begin| begin.checked_add(self.workload.offset.0));
-        Some(begin.and_then(|begin| begin.checked_add(size.0)?.checked_next_multiple_of(ALIGNMENT)))
+    /// How long a file must be for the clones that work on it with areas of `size`; absent beyond all numbers.
+    fn file_length(&self, size: Bytes) -> Option<u64> {
+        let begin = self.step().checked_mul(self.clones().saturating_sub(1))?;
+        begin.checked_add(self.workload.offset.0)?.checked_add(size.0)?.checked_next_multiple_of(ALIGNMENT)
     }
 }
 
@@ -195,51 +193,65 @@ struct Files {
 
 /// Puts the files of a group side by side.
 fn place(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<Vec<Files>> {
-    let mut starts: HashMap<&str, u64> = HashMap::new();
-    let mut found = Vec::new();
-    let mut end: u64 = 0;
     let distinct = distinct_files(group);
     if distinct > 1 {
         notes.sentences.push("files: those of fio are areas of one target here, side by side".into());
     }
+    let mut room = Room { group, starts: HashMap::new(), end: 0 };
+    let mut found = Vec::new();
     for job in group {
-        let Some(length) = job.file_length() else {
-            if group.len() == 1 && distinct == 1 && job.filename.is_some() && job.increment.is_none() {
+        let Some(size) = job.size else {
+            let alike = job.clones() == 1 || (job.workload.rw.is_random() && job.increment.is_none());
+            if group.len() == 1 && job.filename.is_some() && alike {
                 // The whole of what is there.
                 return Some(vec![Files { start: 0, increment: None }]);
             }
             job.complain(trouble, "size", "size is not given, and is needed here: such as size = 1g".into());
             return None;
         };
-        let clones = job.clones();
-        let placed = length.and_then(|length| match job.filename.as_deref() {
-            Some(name) => {
-                let known = starts.get(name).copied();
-                let start = known.unwrap_or(end);
-                starts.insert(name, start);
-                if known.is_none() {
-                    let others = group.iter().filter(|other| other.filename.as_deref() == Some(name));
-                    let longest = others.filter_map(|other| other.file_length().flatten()).max();
-                    end = end.checked_add(longest?)?;
-                }
-                // Without it sequential clones would divide the file, where fio has each go through all of it.
-                let shared = (clones > 1 && !job.workload.rw.is_random()).then_some(Bytes(0));
-                Some(Files { start, increment: job.increment.filter(|_| clones > 1).or(shared) })
-            }
-            None => {
-                let increment = Bytes(length.checked_add(job.step())?);
-                let files = Files { start: end, increment: (clones > 1).then_some(increment) };
-                end = end.checked_add(length.checked_mul(clones)?)?;
-                Some(files)
-            }
-        });
         // Files end at 2^63 at the latest.
-        if placed.is_none() || i64::try_from(end).is_err() {
+        let files = room.take(job, size).filter(|_| i64::try_from(room.end).is_ok());
+        if files.is_none() {
             job.complain(trouble, "size", "it ends beyond any file".into());
         }
-        found.push(placed?);
+        found.push(files?);
     }
     Some(found)
+}
+
+/// What of the target is given away.
+struct Room<'a> {
+    group: &'a [Job],
+    /// Where files begin that have a name.
+    starts: HashMap<&'a str, u64>,
+    end: u64,
+}
+
+impl<'a> Room<'a> {
+    /// Room for the files of a job with areas of `size`; absent beyond all numbers.
+    fn take(&mut self, job: &'a Job, size: Bytes) -> Option<Files> {
+        let clones = job.clones();
+        let Some(name) = job.filename.as_deref() else {
+            let length = job.file_length(size)?;
+            let increment = Bytes(length.checked_add(job.step())?);
+            let files = Files { start: self.end, increment: (clones > 1).then_some(increment) };
+            self.end = self.end.checked_add(length.checked_mul(clones)?)?;
+            return Some(files);
+        };
+        let start = self.starts.get(name).copied();
+        let start = start.or_else(|| {
+            let users = self.group.iter().filter(|other| other.filename.as_deref() == Some(name));
+            let lengths = users.filter_map(|user| Some(user.file_length(user.size?)));
+            let length = lengths.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+            let start = self.end;
+            self.end = start.checked_add(length)?;
+            self.starts.insert(name, start);
+            Some(start)
+        })?;
+        // Without it sequential clones would divide the file, where fio has each go through all of it.
+        let shared = (clones > 1 && !job.workload.rw.is_random()).then_some(Bytes(0));
+        Some(Files { start, increment: job.increment.filter(|_| clones > 1).or(shared) })
+    }
 }
 
 /// How many files fio would have.

@@ -33,11 +33,19 @@ pub struct Machine {
     pub ncpus: u64,
 }
 
+/// A file that another one includes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Included {
+    /// What errors call it.
+    pub file: String,
+    /// What is in it.
+    pub text: String,
+}
+
 /// What a job file may ask for that is not in it.
 pub struct Surroundings<'a> {
-    /// Path and text of a file that an `include` names; the first argument is the file in which it stands. The error says why
-    /// it cannot be read.
-    pub include: &'a dyn Fn(&str, &str) -> Result<(String, String), String>,
+    /// The file that an `include` names; the first argument is the file in which it stands. The error says why it cannot be read.
+    pub include: &'a dyn Fn(&str, &str) -> Result<Included, String>,
     /// The value of an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// What keywords stand for.

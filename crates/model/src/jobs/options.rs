@@ -106,7 +106,10 @@ const DONE: &[Known] = &[
     done(&["offset_increment"], into!(offset_increment = bytes)),
     // How much and how long.
     done(&["size"], |draft, value| match value.text {
-        "100%" => Ok(draft.size = None),
+        "100%" => {
+            draft.size = None;
+            Ok(())
+        }
         _ => value.bytes().map(|bytes| draft.size = Some(bytes)),
     }),
     done(&["io_size", "io_limit"], into!(io_size = bytes)),

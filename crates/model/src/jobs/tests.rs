@@ -7,11 +7,12 @@ use proptest::prelude::*;
 const MACHINE: Machine = Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 };
 
 fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
+    let included = |file: &str, text: &str| Ok(Included { file: file.to_owned(), text: text.to_owned() });
     let include = |_: &str, name: &str| match name {
-        "base" => Ok(("dir/base".to_owned(), "direct=1\nbs=8k\n".to_owned())),
-        "round" => Ok(("round".to_owned(), "include round\n".to_owned())),
-        "wide" => Ok(("wide".to_owned(), "include wide\n".repeat(50))),
-        "bad" => Ok(("bad".to_owned(), "rw=read\n\nbs=foo\n[section]".to_owned())),
+        "base" => included("dir/base", "direct=1\nbs=8k\n"),
+        "round" => included("round", "include round\n"),
+        "wide" => included("wide", &"include wide\n".repeat(50)),
+        "bad" => included("bad", "rw=read\n\nbs=foo\n[section]"),
         _ => Err(format!("{name}: no such file")),
     };
     let variable = |name: &str| (name == "SIZE").then(|| "16".to_owned());
@@ -206,7 +207,7 @@ fn what_is_wrong_is_quoted_with_its_line() {
         ("[a]\nsize=1m\nzonemode=strided\nzonesize=64k", "job.fio:3: zonemode=strided: zones are done for"),
         ("[a]\nsize=1m\nverify=md5", "job.fio:3: verify=md5: accepted: crc32c"),
         ("[a]\nsize=1m\nioengine=posixaio", "\"posixaio\" is not a known ioengine; accepted: auto, io_uring"),
-        ("[a]\nsize=1m\nbs=100", "job.fio:3: bs of [a]: accepted: a multiple of 512"),
+        ("[a]\nsize=1m\ndirect=1\nbs=100", "job.fio:4: bs of [a]: accepted: a multiple of 512"),
         ("[a]\nsize=1k", "job.fio:2: size of [a]: at least one block of 4k"),
         (
             "[a]\nsize=1m\nfilesize=1m\nnrfiles=2\nrw=randread",

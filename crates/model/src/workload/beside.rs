@@ -14,8 +14,10 @@ impl Workload {
     /// What it is called among its jobs: a name that joins all of theirs with `+`, as job files give it, is that of the first.
     #[must_use]
     pub fn own_name(&self) -> &str {
-        let others: String = self.beside.iter().map(|job| format!("+{}", job.name)).collect();
-        self.name.strip_suffix(&others).unwrap_or(&self.name)
+        let mut others = self.beside.iter().rev();
+        let own =
+            others.try_fold(self.name.as_str(), |name, job| name.strip_suffix(&job.name)?.strip_suffix('+'));
+        own.unwrap_or(&self.name)
     }
 
     /// From the start of the load to the end of the window: warm-up, runtime and the delays of jobs that begin later.
