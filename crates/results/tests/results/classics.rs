@@ -31,6 +31,7 @@ fn run(suite: &str) -> Run {
             targets: vec![target("host")],
             workloads: (suite.workloads)(&Options::default()),
             neighbours: Vec::new(),
+            suite: Some(suite.name.into()),
         },
         environment: Environment::default(),
         targets: Vec::new(),
