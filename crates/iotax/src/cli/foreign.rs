@@ -64,13 +64,11 @@ impl Foreign {
                 }
             }
         }
-        match &self.output {
-            Some(path) => output::write(path, &text),
-            None => {
-                print_text(&text);
-                Ok(())
-            }
+        if let Some(path) = &self.output {
+            return output::write(path, &text);
         }
+        print_text(&text);
+        Ok(())
     }
 
     fn wants(&self, format: &Format) -> bool {

@@ -63,18 +63,22 @@ fn iotax(lab: &Lab, format: &str) -> String {
 /// Every key with its type, by its way from the top; what stands in a list is one, and what has names of its own is left out.
 fn keys(value: &Value, way: &str, found: &mut BTreeSet<String>) {
     match value {
-        Value::Object(members) if way.ends_with("options") || way.ends_with("/bins") => drop(members),
+        Value::Object(_) if way.ends_with("options") || way.ends_with("/bins") => {}
         Value::Object(members) => members.iter().for_each(|(key, value)| {
             let way = format!("{way}/{key}");
             found.insert(way.clone());
             keys(value, &way, found);
         }),
         Value::Array(values) => values.iter().for_each(|value| keys(value, way, found)),
-        Value::String(_) => drop(found.insert(format!("{way} is a text"))),
-        Value::Number(number) => {
-            drop(found.insert(format!("{way} is {}", if number.is_f64() { "a fraction" } else { "whole" })))
+        scalar => {
+            let kind = match scalar {
+                Value::String(_) => "a text",
+                Value::Number(number) if number.is_f64() => "a fraction",
+                Value::Number(_) => "whole",
+                _ => "nothing that fio prints",
+            };
+            found.insert(format!("{way} is {kind}"));
         }
-        Value::Bool(_) | Value::Null => drop(found.insert(format!("{way} is {value}"))),
     }
 }
 
