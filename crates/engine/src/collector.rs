@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use iotax_model::record::{Sample, Tallies};
 use iotax_model::units::Nanos;
 
+use crate::crew::Interval;
 use crate::latencies::Latencies;
 use crate::window::Window;
-use crate::worker::Interval;
 
 /// How long after its end an interval waits for workers that have not spoken: a worker that waits in one system call
 /// for one I/O cannot.
@@ -93,7 +93,9 @@ impl Collector {
     ) -> Option<Sample> {
         let interval = self.given;
         let is_last = interval + 1 == self.window.intervals();
-        let complete = self.reached.iter().all(|reached| *reached > interval);
+        // Workers that came to their end have passed intervals too that will never be, if all have.
+        let is_past = now >= self.window.end_of(interval);
+        let complete = is_past && self.reached.iter().all(|reached| *reached > interval);
         // The last waits for all: there is no later one that could take in what comes late.
         let due = complete || all_done || (!is_last && now >= self.patience_ends(interval));
         if interval >= self.window.intervals() || !due {
@@ -216,6 +218,16 @@ mod tests {
         let (totals, note) = collector.finish();
         assert_eq!(totals.read.map(|tally| tally.ios), Some(15), "the totals are the samples'");
         assert!(note.expect("said so").contains("2 time(s) a worker was more than 500ms late"));
+    }
+
+    #[test]
+    fn intervals_that_workers_ended_before_are_not_given_until_it_is_known_whether_they_will_be() {
+        let mut collector = collector(1);
+        reads(&mut collector, 0, 0, 3, 5);
+        assert_eq!(collector.next_sample(400_000_000, false, None), None);
+        collector.cut(300_000_000);
+        assert_eq!(collector.next_sample(400_000_000, true, None).as_ref().map(ios), Some((300, 5)));
+        assert_eq!(collector.next_sample(400_000_000, true, None), None);
     }
 
     #[test]

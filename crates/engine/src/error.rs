@@ -4,7 +4,7 @@ use std::io;
 
 use iotax_model::record::ErrorCount;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::{Rw, WorkloadError};
+use iotax_model::workload::{Test, WorkloadError};
 
 /// Why no load could be made.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +81,15 @@ pub enum EngineError {
         /// What the machine has.
         memory: Bytes,
     },
+    /// A test that nothing here does.
+    #[error("test = {0}: nothing here does it; it stands in what was imported of other tools")]
+    NoTest(Test),
+    /// A test that makes files has no directory for them.
+    #[error("test = {0} makes files of its own, and there is no directory for them here")]
+    NoDirectory(Test),
+    /// A directory for a test is in use: what is in it in the end is removed.
+    #[error("{0} is not empty; a test makes its files in an empty directory")]
+    NotEmpty(String),
     /// The system refused something that the load needs.
     #[error("{doing} failed: {error}")]
     System {
@@ -116,9 +125,9 @@ pub enum Refusal {
     Kind(&'static str),
     /// The workload would write what may only be read.
     #[error(
-        "rw = {0} writes, and this target may only be read; use a pattern that only reads, such as rw = randread"
+        "{0} writes, and this target may only be read; use a pattern that only reads, such as rw = randread"
     )]
-    ReadOnly(Rw),
+    ReadOnly(String),
     /// The block device is held by someone.
     #[error(
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"

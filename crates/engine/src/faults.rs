@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use iotax_model::record::ErrorCount;
 use rustix::io::Errno;
 
-use crate::pattern::Direction;
-
 /// How an I/O failed: the kernel's errno, fewer bytes than asked, or none, as beyond the end of a file that was cut or of a
 /// device that was removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +17,8 @@ enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Failures {
     fault: Fault,
-    direction: Direction,
+    /// The direction's word.
+    direction: &'static str,
     ios: u64,
     first_offset: u64,
     first_at: u64,
@@ -32,9 +31,9 @@ struct Failures {
 pub(crate) struct Faults(Vec<Failures>);
 
 impl Faults {
-    /// Counts an I/O that ended at `at` with `result`: an errno below zero, or too few bytes.
+    /// Counts an I/O of a direction, by its word, that ended at `at` with `result`: an errno below zero, or too few bytes.
     #[cold]
-    pub(crate) fn add(&mut self, result: i32, direction: Direction, offset: u64, at: u64) {
+    pub(crate) fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
         let fault = match result {
             ..0 => Fault::Errno(-result),
             0 => Fault::Empty,
@@ -62,7 +61,7 @@ impl Faults {
         let mut merged: BTreeMap<(String, &str), Failures> = BTreeMap::new();
         for fault in all.into_iter().flat_map(|faults| faults.0) {
             merged
-                .entry((fault.name(), fault.direction.word()))
+                .entry((fault.name(), fault.direction))
                 .and_modify(|sum| {
                     if fault.first_at < sum.first_at {
                         (sum.first_at, sum.first_offset) = (fault.first_at, fault.first_offset);
@@ -91,8 +90,8 @@ impl Failures {
     fn name(&self) -> String {
         match self.fault {
             Fault::Errno(number) => errno_name(number),
-            Fault::Short => format!("short {}", self.direction.word()),
-            Fault::Empty => format!("empty {}", self.direction.word()),
+            Fault::Short => format!("short {}", self.direction),
+            Fault::Empty => format!("empty {}", self.direction),
         }
     }
 }
@@ -107,18 +106,25 @@ pub(crate) fn errno_name(number: i32) -> String {
         (Errno::BUSY, "EBUSY"),
         (Errno::CANCELED, "ECANCELED"),
         (Errno::DQUOT, "EDQUOT"),
+        (Errno::EXIST, "EEXIST"),
         (Errno::FAULT, "EFAULT"),
         (Errno::FBIG, "EFBIG"),
         (Errno::ILSEQ, "EILSEQ"),
         (Errno::INTR, "EINTR"),
         (Errno::INVAL, "EINVAL"),
         (Errno::IO, "EIO"),
+        (Errno::ISDIR, "EISDIR"),
+        (Errno::MFILE, "EMFILE"),
+        (Errno::MLINK, "EMLINK"),
         (Errno::NODATA, "ENODATA"),
         (Errno::NODEV, "ENODEV"),
+        (Errno::NOENT, "ENOENT"),
         (Errno::NOLINK, "ENOLINK"),
         (Errno::NOMEDIUM, "ENOMEDIUM"),
         (Errno::NOMEM, "ENOMEM"),
         (Errno::NOSPC, "ENOSPC"),
+        (Errno::NOTDIR, "ENOTDIR"),
+        (Errno::NOTEMPTY, "ENOTEMPTY"),
         (Errno::NXIO, "ENXIO"),
         (Errno::OPNOTSUPP, "EOPNOTSUPP"),
         (Errno::OVERFLOW, "EOVERFLOW"),
@@ -142,14 +148,14 @@ mod tests {
     #[test]
     fn workers_failures_add_up_by_kind_with_the_first_and_last_offset_of_all() {
         let mut one = Faults::default();
-        one.add(-libc::EIO, Direction::Read, 4096, 20);
-        one.add(-libc::EIO, Direction::Read, 0, 30);
-        one.add(-libc::EIO, Direction::Write, 512, 40);
+        one.add(-libc::EIO, "read", 4096, 20);
+        one.add(-libc::EIO, "read", 0, 30);
+        one.add(-libc::EIO, "write", 512, 40);
         let mut two = Faults::default();
-        two.add(-libc::EIO, Direction::Read, 8192, 10);
-        two.add(904, Direction::Read, 12288, 11);
-        two.add(0, Direction::Read, 16384, 11);
-        two.add(-4095, Direction::Read, 1, 12);
+        two.add(-libc::EIO, "read", 8192, 10);
+        two.add(904, "read", 12288, 11);
+        two.add(0, "read", 16384, 11);
+        two.add(-4095, "read", 1, 12);
         let row = |error: &str, direction: &str, count, first_offset, last_offset| ErrorCount {
             error: error.into(),
             direction: direction.into(),

@@ -9,10 +9,11 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::backend::{Null, Options, Setup};
 use crate::clock;
+use crate::crew::{Report, Seat};
 use crate::live::Pulse;
 use crate::pattern::Pattern;
 use crate::window::Window;
-use crate::worker::{self, Report, Task};
+use crate::worker::{self, Task};
 
 /// CPU nanoseconds per I/O of a worker on the null backend; see [`crate::floor()`].
 pub(crate) fn floor() -> u64 {
@@ -41,7 +42,14 @@ pub(crate) fn floor() -> u64 {
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();
     let task = Task {
-        number: 0,
+        seat: Seat {
+            number: 0,
+            common: Arc::default(),
+            pulse: Pulse::new(),
+            start: started,
+            spare: spares,
+            reports,
+        },
         workload: job.workload.clone(),
         setup: Setup {
             // The null backend has no use for it, but a worker has a file.
@@ -53,11 +61,6 @@ pub(crate) fn floor() -> u64 {
         pattern: Pattern::new(&job.workload, size, 0, seed),
         seed,
         proof: None,
-        common: Arc::default(),
-        pulse: Pulse::new(),
-        start: started,
-        spare: spares,
-        reports,
     };
     start.send(Window::new(&job, clock::now())).expect("the task holds the other end");
     let before = clock::thread_cpu();

@@ -2,14 +2,14 @@
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
-use iotax_model::workload::Workload;
+use iotax_model::workload::{Test, Workload};
 
 use crate::backend::Io;
 use crate::pattern::Direction;
 
 /// Service and response times and bytes of one worker's I/Os, by direction. What the workload has not takes no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Latencies([Option<Counts>; 4]);
+pub(crate) struct Latencies([Option<Counts>; 5]);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Counts {
@@ -17,6 +17,9 @@ struct Counts {
     service: Histogram,
     response: Option<Histogram>,
 }
+
+/// The place of operations on files.
+const META: usize = 4;
 
 /// The place of a direction, in the order of [`Tallies::WORDS`].
 #[inline]
@@ -36,10 +39,9 @@ impl Latencies {
         // Workers count while they are measured: nothing may be allocated then.
         let room = Histogram::with_all_room;
         let counts = || Counts { bytes: 0, service: room(), response: open_loop.then(room) };
-        let rw = workload.rw;
-        let regular = workload.fsync.is_some() || workload.fdatasync.is_some();
-        let flushes = rw.writes() && (regular || workload.end_fsync);
-        Self([rw.reads(), rw.writes(), rw.trims(), flushes].map(|has| has.then(counts)))
+        let meta = workload.test.is_some_and(Test::is_on_files);
+        let has = [workload.reads(), workload.writes(), workload.trims(), workload.flushes(), meta];
+        Self(has.map(|has| has.then(counts)))
     }
 
     /// Room for the same.
@@ -52,8 +54,19 @@ impl Latencies {
     /// Counts an I/O. The response time is of no account in a closed loop.
     #[inline]
     pub(crate) fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
-        if let Some(counts) = &mut self.0[place(io.direction)] {
-            counts.bytes += u64::from(io.length);
+        self.add_at(place(io.direction), io.length.into(), service_ns, response_ns);
+    }
+
+    /// Counts an operation on a file as such, with the bytes that went with it.
+    #[inline]
+    pub(crate) fn add_meta(&mut self, bytes: u64, service_ns: u64) {
+        self.add_at(META, bytes, service_ns, service_ns);
+    }
+
+    #[inline]
+    fn add_at(&mut self, place: usize, bytes: u64, service_ns: u64, response_ns: u64) {
+        if let Some(counts) = &mut self.0[place] {
+            counts.bytes += bytes;
             counts.service.add(service_ns);
             if let Some(response) = &mut counts.response {
                 response.add(response_ns);
@@ -61,9 +74,9 @@ impl Latencies {
         }
     }
 
-    /// How many reads, writes and trims were counted.
+    /// How many reads, writes, trims and operations on files were counted.
     pub(crate) fn ios(&self) -> u64 {
-        self.0[..3].iter().flatten().map(|counts| counts.service.count()).sum()
+        self.0[..3].iter().chain(&self.0[META..]).flatten().map(|counts| counts.service.count()).sum()
     }
 
     /// Empties it, keeping its memory.

@@ -14,10 +14,12 @@ mod buffers;
 mod cached;
 mod clock;
 mod collector;
+mod crew;
 mod error;
 mod faults;
 mod floor;
 mod latencies;
+mod ledger;
 mod live;
 mod open;
 mod pace;
@@ -29,7 +31,9 @@ mod random;
 mod run;
 #[cfg(test)]
 mod simulated;
+mod suite;
 mod verify;
+mod watch;
 mod window;
 mod worker;
 
@@ -50,6 +54,8 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 /// load starts when it returns from that. It gets [`Event::Measuring`] when the warm-up is over and one [`Event::Sample`] per
 /// interval, in order and without gaps; they add up to the outcome's totals.
 ///
+/// A test (the workload's `test`) that makes files makes them in the job's directory, and leaves that empty.
+///
 /// An I/O counts, with its service time, in the interval in which it is seen to be complete; what is in flight when the
 /// window ends counts nowhere. I/Os that fail are counted by error and the run goes on, even if all fail.
 ///
@@ -61,6 +67,9 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
         return Err(EngineError::Interval(job.interval));
     }
     check_memory(job)?;
+    if let Some(test) = job.workload.test {
+        return suite::run(job, test, path, events);
+    }
     if !job.workload.beside.is_empty() {
         return beside::run(job, path, events);
     }

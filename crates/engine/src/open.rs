@@ -32,8 +32,14 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// What a workload opens the files for that it makes.
+    pub(crate) const fn of(workload: &Workload) -> Self {
+        let (direct, sync) = (workload.direct, workload.sync);
+        Self { write: true, direct, sync, shared: false, identity: None }
+    }
+
     /// Flags of open(2) beyond reading and writing.
-    const fn flags(self) -> i32 {
+    pub(crate) const fn flags(self) -> i32 {
         let sync = match self.sync {
             SyncMode::None => 0,
             SyncMode::Sync => libc::O_SYNC,
@@ -62,11 +68,11 @@ pub(crate) fn at_path(path: &Path) -> impl Fn(Refusal) -> EngineError {
 pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     let workload = &job.workload;
     let refuse = at_path(path);
-    if workload.rw.modifies() && !job.writable {
-        return Err(refuse(Refusal::ReadOnly(workload.rw)));
+    if workload.modifies() && !job.writable {
+        return Err(refuse(Refusal::ReadOnly(workload.doing())));
     }
     let needed =
-        if workload.rw.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
+        if workload.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
     // Random places are multiples of the shortest length; what is left over at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
@@ -74,7 +80,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         return Err(refuse(Refusal::TooSmall { size: job.size, bs, needed }));
     }
     let access = Access {
-        write: workload.rw.modifies(),
+        write: workload.modifies(),
         direct: workload.direct,
         sync: workload.sync,
         shared: job.shared,
@@ -91,7 +97,7 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     {
         return Err(refuse(Refusal::Alignment { key, value, unit: Bytes(unit) }));
     }
-    if workload.rw.trims() {
+    if workload.trims() {
         target.check_trim().map_err(&refuse)?;
     }
     if workload.hipri && queue::attribute(&target.file, "io_poll") == Some(0) {

@@ -29,6 +29,10 @@ pub(crate) enum Purpose {
     Coin,
     /// Which blocks are the frequent ones.
     Places,
+    /// The names and sizes of a worker's files, and their order.
+    Files,
+    /// What a tree of files consists of.
+    Tree,
 }
 
 impl SplitMix64 {

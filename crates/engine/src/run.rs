@@ -1,36 +1,27 @@
 //! One measurement: starts the workers, collects what they report, and tells of it.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
 
-use iotax_model::record::{CpuTime, ErrorCount, Outcome, Pacing, Stop};
-use iotax_model::units::Nanos;
+use iotax_model::record::{ErrorCount, Outcome};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
 
-use rustix::process::{Resource, getrlimit, setrlimit};
-
-use crate::backend::{self, Choice, Note, Options, Setup};
+use crate::backend::{self, Choice, Options, Setup};
 use crate::cached::Cached;
 use crate::clock;
-use crate::collector::{Collector, GRACE};
+use crate::crew::{Crew, Work};
 use crate::error::EngineError;
-use crate::faults::{Faults, errno_name};
+use crate::faults::errno_name;
 use crate::latencies::Latencies;
-use crate::live::{Common, Pulse};
 use crate::open::Target;
 use crate::pattern::{Direction, Pattern};
+use crate::payload::SECTOR;
 use crate::prepare;
 use crate::verify::Proof;
+use crate::watch;
 use crate::window::Window;
-use crate::worker::{Finish, Report, Task};
-
-/// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
-const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
+use crate::worker::Task;
 
 /// A job that is set up on its target: its workers wait for the start.
 pub(crate) struct Prepared<'a> {
@@ -40,22 +31,27 @@ pub(crate) struct Prepared<'a> {
     note: Option<String>,
     proof: Option<Arc<Proof>>,
     crew: Crew,
+    room: Latencies,
     cached: Option<Cached>,
 }
 
 impl<'a> Prepared<'a> {
     /// Sets a job up on an open target.
     pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
-        let Choice { ioengine, note } = backend::choose(&job.workload)?;
+        let workload = &job.workload;
+        let Choice { ioengine, note } = backend::choose(workload)?;
         clock::calibrate();
         if job.workload.pre_read && ioengine != IoEngine::Null {
             prepare::read_ahead(target, &job.workload, job.size)?;
         }
         let proof = Proof::new(job, target)?.map(Arc::new);
-        let crew = Crew::muster(job, target, ioengine, proof.as_ref())?;
-        let bypasses_the_cache = job.workload.direct && ioengine != IoEngine::Null;
+        let room = Latencies::new(workload);
+        let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
+            work(job, target, ioengine, proof.as_ref(), number)
+        })?;
+        let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
         let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
-        Ok(Self { job, target, ioengine, note, proof, crew, cached })
+        Ok(Self { job, target, ioengine, note, proof, crew, room, cached })
     }
 
     /// Makes the load. What was written is not flushed yet, nor verified.
@@ -64,11 +60,9 @@ impl<'a> Prepared<'a> {
         window: Window,
         events: &mut dyn FnMut(Event),
     ) -> Result<Outcome, EngineError> {
-        let check = clock::Check::begin();
-        self.crew.start(window);
-        let mut outcome = watch(&mut self.crew, self.job, window, events)?;
+        let mut outcome = watch::carry_out(&mut self.crew, self.job, window, &self.room, events)?;
         outcome.ioengine = Some(self.ioengine);
-        outcome.notes.extend(self.note.take().into_iter().chain(check.end()));
+        outcome.notes.extend(self.note.take());
         Ok(outcome)
     }
 
@@ -91,7 +85,7 @@ impl<'a> Prepared<'a> {
 
     /// Sends the workers home.
     pub(crate) fn dismiss(self) {
-        self.crew.dismiss(Duration::from_nanos(self.job.interval.0 + DRAIN.0));
+        self.crew.dismiss(self.job.interval);
     }
 }
 
@@ -111,11 +105,35 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
     }
 }
 
+/// What one worker does.
+fn work(
+    job: &Job,
+    target: &Target,
+    ioengine: IoEngine,
+    proof: Option<&Arc<Proof>>,
+    number: u32,
+) -> Result<Work, EngineError> {
+    let workload = job.workload.clone();
+    let setup = Setup {
+        file: target.reopen().map_err(|error| EngineError::System {
+            doing: format!("opening the target for worker {number}"),
+            error,
+        })?,
+        depth: workload.iodepth,
+        // Contents are made in whole sectors.
+        slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR)).unwrap_or(usize::MAX),
+        options: Options::new(&workload),
+    };
+    let pattern = Pattern::new(&workload, job.size, number, job.seed);
+    let (seed, proof) = (job.seed, proof.cloned());
+    Ok(Box::new(move |seat| backend::run(ioengine, Task { seat, workload, setup, pattern, seed, proof })))
+}
+
 /// Has the target make safe what it took. The time is that of one flush: how much it had put off is for others to see.
 ///
 /// What the kernel could not write back of buffered I/O shows nowhere but here. What cannot be flushed at all has put nothing off
 /// (`EINVAL`, fsync(2)).
-fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
+pub(crate) fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
     let begin = clock::now();
     match sync() {
         Ok(()) => outcome.flush_ns = Some(clock::now() - begin),
@@ -132,329 +150,13 @@ fn flush(sync: impl FnOnce() -> io::Result<()>, outcome: &mut Outcome) {
     }
 }
 
-/// CPU time of the process when the window began and when it ended.
-#[derive(Debug, Default)]
-struct CpuMarks {
-    begin: Option<CpuTime>,
-    end: Option<CpuTime>,
-}
-
-impl CpuMarks {
-    /// Takes what is due. Whether the window has just begun.
-    fn take(&mut self, now: u64, window: Window) -> bool {
-        let begins = now >= window.begin && self.begin.is_none();
-        if begins {
-            self.begin = Some(clock::process_cpu());
-        }
-        if now >= window.end && self.end.is_none() {
-            self.end = Some(clock::process_cpu());
-        }
-        begins
-    }
-
-    fn used(&self) -> CpuTime {
-        let (begin, end) = (self.begin.unwrap_or_default(), self.end.unwrap_or_default());
-        CpuTime {
-            user_ns: end.user_ns.saturating_sub(begin.user_ns),
-            system_ns: end.system_ns.saturating_sub(begin.system_ns),
-        }
-    }
-}
-
-/// Follows the workers until all are done, or beyond hope.
-fn watch(
-    crew: &mut Crew,
-    job: &Job,
-    mut window: Window,
-    events: &mut dyn FnMut(Event),
-) -> Result<Outcome, EngineError> {
-    let empty = Latencies::new(&job.workload);
-    let mut collector = Collector::new(window, empty, job.workload.numjobs);
-    let mut cpu = CpuMarks::default();
-    let mut give_up = window.end + DRAIN.0;
-    let mut finishes: Vec<Finish> = Vec::with_capacity(crew.starts.len());
-    let mut stalled = false;
-    loop {
-        let now = clock::now();
-        let gone = crew.at_work == 0;
-        // Before the window is over they are gone because there was no more to do, or because they were stopped.
-        if gone && now < window.end {
-            window = window.cut(finishes.iter().filter_map(|finish| finish.ended_at).max().unwrap_or(now));
-            collector.cut(window.end);
-            if window.end <= window.begin {
-                let errors = Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect());
-                return Err(EngineError::NothingMeasured { ramp_time: job.workload.ramp_time, errors });
-            }
-        }
-        if cpu.take(now, window) {
-            events(Event::Measuring);
-        }
-        let all_done = gone || now >= give_up;
-        while let Some(sample) = collector.next_sample(now, all_done, crew.waiting_since()) {
-            stalled |= job.workload.stall_timeout.is_some_and(|most| sample.oldest_ns >= Some(most.0));
-            events(Event::Sample(Box::new(sample)));
-        }
-        if all_done {
-            break;
-        }
-        if stalled && !crew.common.is_stopped() {
-            // Those that are not stuck themselves hand over what they have.
-            crew.common.stop();
-            window = window.cut(now);
-            collector.cut(now);
-            // One that sleeps looks up at the end of its interval.
-            give_up = now + job.interval.0 + GRACE.0;
-        }
-        let marks = [window.begin, window.end, collector.deadline(), give_up];
-        let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;
-        match crew.next_report(Duration::from_nanos(wait)) {
-            Some(Report::Interval(interval)) => {
-                collector.add(&interval);
-                crew.give_back(interval.worker, interval.latencies);
-            }
-            Some(Report::Finished(result)) => finishes.push(result?),
-            Some(Report::Ready) | None => {}
-        }
-    }
-    let (tallies, stuck) = collector.finish();
-    let left_behind = (crew.at_work > 0).then(|| {
-        format!(
-            "{} worker(s) still waited {} after the end for I/O that was in flight then; it is not counted",
-            crew.at_work,
-            Nanos(give_up - window.end)
-        )
-    });
-    Ok(Outcome {
-        duration_ns: window.end - began(window, job, &finishes),
-        tallies,
-        ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        cpu: cpu.used(),
-        notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
-        ioengine: None,
-        pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
-        stop: match (stalled, crew.common.has_failed()) {
-            (true, _) => Some(Stop::Stalled),
-            (false, true) => Some(Stop::Errors),
-            (false, false) => None,
-        },
-        verify: finishes.iter_mut().filter_map(|finish| finish.findings.take()).reduce(
-            |mut all, findings| {
-                all.merge(findings);
-                all
-            },
-        ),
-        errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
-        inside: None,
-        flush_ns: None,
-        page_cache: None,
-        jobs: Vec::new(),
-    })
-}
-
-/// When what is measured began. A little work that ends by itself may take less time than waking up the workers that do it: that is
-/// no part of it.
-fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
-    let ended_by_itself = window.end < window.begin + job.workload.window().0;
-    let first = finishes.iter().filter_map(|finish| finish.began_at).min();
-    let first = first.filter(|_| ended_by_itself && job.workload.ramp_time.0 == 0);
-    first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
-}
-
-/// What the workers' backends remarked, each remark once, with the I/Os that it is about over all workers.
-fn notes(finishes: &[Finish]) -> Vec<String> {
-    let mut notes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
-    for Note { ios, words } in finishes.iter().filter_map(|finish| finish.note.as_ref()) {
-        let sum = notes.entry(words).or_default();
-        *sum = ios.map(|ios| ios + sum.unwrap_or(0));
-    }
-    notes
-        .into_iter()
-        .map(|(words, ios)| ios.map_or_else(|| words.to_owned(), |ios| format!("{ios} I/Os {words}")))
-        .collect()
-}
-
-/// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
-/// take this one with it. Each says that it has finished, and what it leaves behind is its own.
-struct Crew {
-    common: Arc<Common>,
-    pulses: Vec<Arc<Pulse>>,
-    reports: Receiver<Report>,
-    starts: Vec<Sender<Window>>,
-    spares: Vec<Sender<Latencies>>,
-    /// Workers that have not finished.
-    at_work: usize,
-}
-
-impl Crew {
-    /// Starts the workers and waits until all are set up.
-    fn muster(
-        job: &Job,
-        target: &Target,
-        ioengine: IoEngine,
-        proof: Option<&Arc<Proof>>,
-    ) -> Result<Self, EngineError> {
-        raise_file_limit(job.workload.numjobs);
-        let (sender, reports) = mpsc::channel();
-        let mut crew = Self {
-            common: Arc::new(Common::new(job.workload.max_errors)),
-            pulses: Vec::new(),
-            reports,
-            starts: Vec::new(),
-            spares: Vec::new(),
-            at_work: 0,
-        };
-        let mut mustered = Ok(());
-        for number in 0..job.workload.numjobs {
-            mustered = crew.enlist(job, target, ioengine, proof, number, sender.clone());
-            if mustered.is_err() {
-                break;
-            }
-        }
-        drop(sender);
-        let mut ready = 0;
-        while mustered.is_ok() && ready < crew.starts.len() {
-            match crew.next_report(Duration::MAX) {
-                Some(Report::Finished(result)) => mustered = result.map(drop),
-                Some(_) => ready += 1,
-                None => {}
-            }
-        }
-        if let Err(error) = mustered {
-            crew.dismiss(Duration::from_nanos(DRAIN.0));
-            return Err(error);
-        }
-        Ok(crew)
-    }
-
-    fn enlist(
-        &mut self,
-        job: &Job,
-        target: &Target,
-        ioengine: IoEngine,
-        proof: Option<&Arc<Proof>>,
-        number: u32,
-        reports: Sender<Report>,
-    ) -> Result<(), EngineError> {
-        let workload = &job.workload;
-        let trouble = |doing: &str| {
-            let doing = format!("{doing} for worker {number}");
-            move |error| EngineError::System { doing, error }
-        };
-        let (start, started) = mpsc::channel();
-        let (spare, spares) = mpsc::channel();
-        // One in the worker's hands and one on the way suffice while the collector keeps up.
-        let _ = spare.send(Latencies::new(workload));
-        let pulse = Pulse::new();
-        let task = Task {
-            number,
-            workload: workload.clone(),
-            setup: Setup {
-                file: target.reopen().map_err(trouble("opening the target"))?,
-                depth: workload.iodepth,
-                slot_bytes: usize::try_from(workload.max_bs().0).unwrap_or(usize::MAX),
-                options: Options::new(workload),
-            },
-            pattern: Pattern::new(workload, job.size, number, job.seed),
-            seed: job.seed,
-            proof: proof.cloned(),
-            common: Arc::clone(&self.common),
-            pulse: Arc::clone(&pulse),
-            start: started,
-            spare: spares,
-            reports: reports.clone(),
-        };
-        std::thread::Builder::new()
-            .name(format!("worker-{number}"))
-            .spawn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| backend::run(ioengine, task)))
-                    .unwrap_or(Err(EngineError::Panicked(number)));
-                // The watcher may have given up on this worker.
-                let _ = reports.send(Report::Finished(result));
-            })
-            .map_err(trouble("starting a thread"))?;
-        self.pulses.push(pulse);
-        self.starts.push(start);
-        self.spares.push(spare);
-        self.at_work += 1;
-        Ok(())
-    }
-
-    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
-    fn is_unharmed(&self, outcome: &Outcome) -> bool {
-        self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
-    }
-
-    fn start(&self, window: Window) {
-        for start in &self.starts {
-            // A worker that is gone has said why.
-            let _ = start.send(window);
-        }
-    }
-
-    /// The next report, if one comes within `wait`.
-    fn next_report(&mut self, wait: Duration) -> Option<Report> {
-        let report = match self.reports.recv_timeout(wait) {
-            Ok(report) => report,
-            Err(RecvTimeoutError::Timeout) => return None,
-            // All have finished: only time is left to pass.
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(wait);
-                return None;
-            }
-        };
-        if matches!(report, Report::Finished(_)) {
-            self.at_work -= 1;
-        }
-        Some(report)
-    }
-
-    /// When the call began that a worker has been in for longest.
-    fn waiting_since(&self) -> Option<u64> {
-        self.pulses.iter().filter_map(|pulse| pulse.since()).min()
-    }
-
-    /// Returns a worker's histograms to it, emptied.
-    fn give_back(&self, worker: u32, mut latencies: Latencies) {
-        latencies.clear();
-        // It may have finished.
-        let _ = self.spares[worker as usize].send(latencies);
-    }
-
-    /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
-    fn dismiss(mut self, patience: Duration) {
-        self.common.stop();
-        self.starts.clear();
-        self.spares.clear();
-        let give_up = clock::now().saturating_add(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
-        while self.at_work > 0 {
-            let left = give_up.saturating_sub(clock::now());
-            if left == 0 {
-                return;
-            }
-            self.next_report(Duration::from_nanos(left));
-        }
-    }
-}
-
-/// Lets the process have the files that the workers need, as far as it may: the usual limit of 1024 is meant for programs
-/// that use select(2). If that is not enough, opening fails and says so.
-fn raise_file_limit(workers: u32) {
-    // A target and a ring for each, and something for everyone else; and other jobs may be there already.
-    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
-    let needed = open + u64::from(workers) * 2 + 64;
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < needed) {
-        limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::open::Access;
-    use iotax_model::units::Bytes;
-    use iotax_model::workload::{IoEngine, Rw, SyncMode, WorkloadKeys};
+    use iotax_model::record::Stop;
+    use iotax_model::units::{Bytes, Nanos};
+    use iotax_model::workload::{Rw, SyncMode, WorkloadKeys};
     use std::fs::File;
     use std::io::Write;
 

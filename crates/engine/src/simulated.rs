@@ -12,12 +12,13 @@ use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 use crate::backend::{Backend, Completion, Io, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
+use crate::crew::{Finish, Report, Seat};
 use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::live::Pulse;
 use crate::pattern::Pattern;
 use crate::window::Window;
-use crate::worker::{self, Finish, Report, Task};
+use crate::worker::{self, Task};
 
 const SERVICE_NS: u64 = 50_000;
 const STALL_NS: u64 = 1_500_000_000;
@@ -91,7 +92,14 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();
     let task = Task {
-        number: 0,
+        seat: Seat {
+            number: 0,
+            common: Arc::default(),
+            pulse: Pulse::new(),
+            start: started,
+            spare: spares,
+            reports,
+        },
         workload: workload.clone(),
         setup: Setup {
             file: tempfile::tempfile().expect("file"),
@@ -102,11 +110,6 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
         pattern: Pattern::new(workload, size, 0, 1),
         seed: 1,
         proof: None,
-        common: Arc::default(),
-        pulse: Pulse::new(),
-        start: started,
-        spare: spares,
-        reports,
     };
     let window = Window::new(&job, clock::now());
     start.send(window).expect("the task holds the other end");

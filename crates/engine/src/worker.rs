@@ -1,23 +1,22 @@
 //! One thread's work: keeps the queue full or to its schedule, times every I/O, hands finished intervals over.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
-use iotax_model::findings::Findings;
-use iotax_model::record::Pacing;
 use iotax_model::workload::{Stamps, Workload};
 use rustix::thread::set_current_timer_slack;
 
-use crate::backend::{Backend, Completion, Io, Note, Setup};
+use crate::backend::{Backend, Completion, Io, Setup};
 use crate::clock;
+use crate::crew::{Finish, Report, Seat};
 use crate::error::EngineError;
 use crate::faults::Faults;
 use crate::latencies::Latencies;
-use crate::live::{Common, Pulse};
+use crate::ledger::{Ledger, Turn};
+use crate::live::Common;
 use crate::pace::Pace;
 use crate::pattern::{Direction, Pattern};
-use crate::payload::Payload;
+use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 use crate::verify::{Next, Proof, Witness};
 use crate::window::Window;
@@ -47,62 +46,16 @@ const LOOK_UP_NS: u64 = 50_000_000;
 /// How often is looked again whether another worker is done with a block.
 const CLAIMED_NS: u64 = 50_000;
 
-/// What one worker is to do, and how it talks.
+/// What one worker is to do.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) number: u32,
+    pub(crate) seat: Seat,
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
     pub(crate) seed: u64,
     /// If what is written and read is to be verified.
     pub(crate) proof: Option<Arc<Proof>>,
-    pub(crate) common: Arc<Common>,
-    pub(crate) pulse: Arc<Pulse>,
-    /// The window, once all workers are ready. Closed: there is nothing to do after all.
-    pub(crate) start: Receiver<Window>,
-    /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
-    pub(crate) spare: Receiver<Latencies>,
-    pub(crate) reports: Sender<Report>,
-}
-
-/// What a worker says.
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all reports are intervals: a box would only cost")]
-pub(crate) enum Report {
-    /// Everything is set up.
-    Ready,
-    /// All I/O of an interval is in.
-    Interval(Interval),
-    /// The last word.
-    Finished(Result<Finish, EngineError>),
-}
-
-/// What one worker did in one interval.
-#[derive(Debug)]
-pub(crate) struct Interval {
-    pub(crate) worker: u32,
-    pub(crate) number: u64,
-    /// The interval that has begun meanwhile; there is no I/O in those between.
-    pub(crate) next: u64,
-    pub(crate) latencies: Latencies,
-    /// How long the oldest I/O in flight had been there.
-    pub(crate) oldest_ns: Option<u64>,
-}
-
-/// What a worker leaves behind.
-#[derive(Debug, Default)]
-pub(crate) struct Finish {
-    /// When it began its first I/O.
-    pub(crate) began_at: Option<u64>,
-    /// When its last I/O was seen to be complete, if it came to an end before the window's.
-    pub(crate) ended_at: Option<u64>,
-    /// I/Os completed before the window.
-    pub(crate) ramp_ios: u64,
-    pub(crate) pacing: Option<Pacing>,
-    pub(crate) faults: Faults,
-    pub(crate) findings: Option<Findings>,
-    pub(crate) note: Option<Note>,
 }
 
 /// An I/O in flight.
@@ -126,8 +79,8 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
 
 /// See [`work`]. Without `VERIFY` no I/O pays for the question whether it is to be verified.
 fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineError> {
-    let Task { number, workload, setup, mut pattern, seed, proof, common, pulse, start, spare, reports } =
-        task;
+    let Task { seat, workload, setup, mut pattern, seed, proof } = task;
+    let Seat { number, common, pulse, start, spare, reports } = seat;
     let depth = setup.depth as usize;
     let mut payload = workload.rw.writes().then(|| {
         let random = SplitMix64::new(seed, Purpose::Payload, number.into());
@@ -202,7 +155,8 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             }
             if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
                 let index = slot.index();
-                let buffer = &mut backend.buffer(&mut slot)[..io.length as usize];
+                let sectors = (io.length as usize).next_multiple_of(SECTOR as usize);
+                let buffer = &mut backend.buffer(&mut slot)[..sectors];
                 payload.refresh(index, &io, buffer);
                 if VERIFY && let Some(witness) = &witness {
                     witness.seal(index, &io, buffer);
@@ -266,7 +220,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
                 );
                 failures_in_a_row = 0;
             } else {
-                faults.add(result, io.direction, io.offset, now);
+                faults.add(result, io.direction.word(), io.offset, now);
                 common.failed();
                 failures_in_a_row = failures_in_a_row.saturating_add(1);
             }
@@ -396,140 +350,4 @@ fn drain(
 
 fn submit_error(error: std::io::Error) -> EngineError {
     EngineError::System { doing: "handing I/O to the kernel".into(), error }
-}
-
-/// Whether there is more to do.
-#[derive(Debug, PartialEq, Eq)]
-enum Turn {
-    GoOn,
-    Over,
-}
-
-/// Keeps one worker's counts apart by warm-up and interval.
-#[derive(Debug)]
-struct Ledger {
-    worker: u32,
-    window: Window,
-    /// The current interval; `None` in the warm-up.
-    interval: Option<u64>,
-    /// When the current interval, or the warm-up, ends.
-    boundary: u64,
-    latencies: Latencies,
-    ramp_ios: u64,
-    spare: Receiver<Latencies>,
-    reports: Sender<Report>,
-}
-
-impl Ledger {
-    fn new(
-        worker: u32,
-        latencies: Latencies,
-        window: Window,
-        spare: Receiver<Latencies>,
-        reports: Sender<Report>,
-    ) -> Self {
-        let boundary = window.begin;
-        Self { worker, window, interval: None, boundary, latencies, ramp_ios: 0, spare, reports }
-    }
-
-    /// Closes what has ended by `now`, a time at or after the boundary, before what was just reaped is counted.
-    #[cold]
-    fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> Turn {
-        let next = self.window.interval_at(now);
-        if let Some(number) = self.interval {
-            let empty = match self.spare.try_recv() {
-                Ok(spare) => spare,
-                // The collector is behind: rather some more memory than a wait.
-                Err(TryRecvError::Empty) => self.latencies.empty_alike(),
-                Err(TryRecvError::Disconnected) => return Turn::Over,
-            };
-            if !self.report(number, next, empty, oldest_ns) {
-                return Turn::Over;
-            }
-        } else {
-            self.ramp_ios = self.latencies.ios();
-            self.latencies.clear();
-        }
-        self.interval = Some(next);
-        self.boundary = self.window.end_of(next);
-        if next >= self.window.intervals() { Turn::Over } else { Turn::GoOn }
-    }
-
-    /// Closes the interval that is under way, because no more I/O comes.
-    fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
-        match self.interval {
-            None => {
-                self.ramp_ios = self.latencies.ios();
-                let empty = self.latencies.empty_alike();
-                self.latencies.clear();
-                self.report(0, self.window.intervals(), empty, oldest_ns);
-            }
-            Some(number) if now < self.window.end => {
-                let empty = self.latencies.empty_alike();
-                self.report(number, self.window.intervals(), empty, oldest_ns);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Hands an interval over. Whether anybody takes it.
-    fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
-        let latencies = std::mem::replace(&mut self.latencies, empty);
-        let interval = Interval { worker: self.worker, number, next, latencies, oldest_ns };
-        self.reports.send(Report::Interval(interval)).is_ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use iotax_model::units::{Bytes, Nanos};
-    use iotax_model::wire::Job;
-    use iotax_model::workload::WorkloadKeys;
-    use std::sync::mpsc;
-
-    #[test]
-    fn the_warm_up_and_each_interval_are_counted_apart() {
-        let keys =
-            WorkloadKeys { runtime: Some(Nanos(300)), ramp_time: Some(Nanos(50)), ..WorkloadKeys::default() };
-        let workload = keys.complete(&WorkloadKeys::default());
-        let (size, interval) = (Bytes(1 << 20), Nanos(100));
-        let job = Job {
-            path: None,
-            workload,
-            size,
-            seed: 1,
-            interval,
-            writable: false,
-            shared: false,
-            identity: None,
-            directory: None,
-        };
-        let latencies = Latencies::new(&job.workload);
-        let (reports, reported) = mpsc::channel();
-        let (_spare, spares) = mpsc::channel();
-        let mut ledger = Ledger::new(4, latencies, Window::new(&job, 1000), spares, reports);
-        let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
-        let count = |ledger: &mut Ledger, ios: u64| {
-            (0..ios).for_each(|_| ledger.latencies.add(io, 7, 7));
-        };
-        assert_eq!(ledger.boundary, 1050);
-        count(&mut ledger, 3);
-        assert_eq!((ledger.turn(1060, None), ledger.boundary), (Turn::GoOn, 1150));
-        count(&mut ledger, 5);
-        // An I/O took so long that an interval passed without any.
-        assert_eq!((ledger.turn(1270, Some(9)), ledger.boundary), (Turn::GoOn, 1350));
-        count(&mut ledger, 2);
-        assert_eq!(ledger.turn(1350, None), Turn::Over);
-        assert_eq!(ledger.ramp_ios, 3);
-        drop(ledger);
-        let intervals: Vec<_> = reported
-            .iter()
-            .map(|report| match report {
-                Report::Interval(of) => (of.worker, of.number, of.next, of.latencies.ios(), of.oldest_ns),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(intervals, [(4, 0, 2, 5, Some(9)), (4, 2, 3, 2, None)]);
-    }
 }

@@ -163,8 +163,23 @@ impl Agent {
 
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
         let path = self.target(job.path.clone())?;
-        let mut inside = Inside::new(&path, job.workload.window().0);
-        let outcome = iotax_engine::measure(job, &path, &mut |event| {
+        let needed = job.directory.is_none() && job.workload.needs_directory();
+        let own = needed.then(|| lock(&self.files).make_directory(&path)).transpose()?;
+        let named = own.as_ref().map(|directory| directory.display().to_string());
+        let outcome = self.measure(
+            &Job { directory: named.or_else(|| job.directory.clone()), ..job.clone() },
+            &path,
+            emit,
+        );
+        if let Some(directory) = own {
+            lock(&self.files).remove_directory(&directory);
+        }
+        outcome
+    }
+
+    fn measure(&self, job: &Job, path: &Path, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
+        let mut inside = Inside::new(path, job.workload.window().0);
+        let outcome = iotax_engine::measure(job, path, &mut |event| {
             // Whoever measures this machine from outside is not to wait.
             emit(event.clone());
             inside.see(&event);

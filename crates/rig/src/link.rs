@@ -329,7 +329,8 @@ impl Link {
 
     /// Has a measurement set up, to the point where [`Self::go`] starts its load. That must be what is asked next.
     pub fn prepare(&mut self, job: &Job) -> Result<(), LinkError> {
-        self.follow("prepare", &Request::Run(Box::new(job.clone())), PREPARED, |event| match event {
+        let deadline = PREPARED + Duration::from(job.workload.set_up_at_most());
+        self.follow("prepare", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
             Event::Ready => Heard::Answer(()),
             other => Heard::foreign(&other),
         })

@@ -24,9 +24,10 @@ pub(crate) use self::null::Null;
 pub(crate) use self::psync::Psync;
 use self::pvsync2::Pvsync2;
 use crate::buffers::{Buffers, Slot};
+use crate::crew::Finish;
 use crate::error::EngineError;
 use crate::pattern::Direction;
-use crate::worker::{self, Finish, Task};
+use crate::worker::{self, Task};
 
 /// What a backend is to work on.
 #[derive(Debug)]

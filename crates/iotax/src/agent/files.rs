@@ -25,15 +25,41 @@ impl Files {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
         }
-        if self.ledger.is_none() {
-            let dir = self.dir.as_ref().ok_or("no place for an undo ledger is known: set HOME")?;
-            let tag = format!("agent-{}", std::process::id());
-            self.ledger = Some(Ledger::create(dir, &tag).map_err(|error| error.to_string())?);
-        }
-        let Some(ledger) = &mut self.ledger else { unreachable!("made just now") };
-        let built = raw::build_at(path, size, ledger).map_err(|error| error.to_string())?;
+        let built = raw::build_at(path, size, self.ledger()?).map_err(|error| error.to_string())?;
         self.made.extend(built.entry.map(|entry| (path.to_owned(), entry)));
         Ok(())
+    }
+
+    /// Makes an empty directory beside a file. In a guest that was started again those of the boot before may still be there.
+    pub(super) fn make_directory(&mut self, beside: &Path) -> Result<PathBuf, String> {
+        if !beside.is_file() {
+            let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
+            return Err(format!("{}: {reason}", beside.display()));
+        }
+        let names = (1..).map(|n| beside.with_file_name(format!("iotax-{}-{n}.d", std::process::id())));
+        let path = names.skip_while(|path| path.exists()).next().ok_or("no name is free")?;
+        let entry = self.ledger()?.make_tree(&path).map_err(|error| error.to_string())?;
+        self.made.insert(path.clone(), entry);
+        Ok(path)
+    }
+
+    /// Removes it with all that is in it. What cannot be removed now stays on record.
+    pub(super) fn remove_directory(&mut self, path: &Path) {
+        if let (Some(entry), Some(ledger)) = (self.made.remove(path), &mut self.ledger) {
+            let _ = ledger.undo(entry);
+        }
+    }
+
+    fn ledger(&mut self) -> Result<&mut Ledger, String> {
+        let ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            None => {
+                let dir = self.dir.as_ref().ok_or("no place for an undo ledger is known: set HOME")?;
+                let tag = format!("agent-{}", std::process::id());
+                Ledger::create(dir, &tag).map_err(|error| error.to_string())?
+            }
+        };
+        Ok(self.ledger.insert(ledger))
     }
 
     /// Takes a file off the record, so that it stays.

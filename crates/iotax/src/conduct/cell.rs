@@ -8,7 +8,7 @@ use iotax_model::Cell;
 use iotax_model::record::{CacheDrop, Measurement};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
-use iotax_model::workload::{Verify, Workload};
+use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
 use iotax_rig::ledger::Ledger;
 use iotax_rig::link::Link;
 
@@ -61,6 +61,11 @@ impl Conductor<'_> {
             let made_ready = target.renew_snapshots(ledger).and_then(|()| target.resume());
             made_ready.with_context(|| format!("{} could not be made ready", target.spec.name))?;
         }
+        if workload.needs_directory() {
+            for target in targets.iter_mut().chain(noise.iter_mut()) {
+                target.make_directory(&format!("{}-{}", self.tag, place.order), ledger)?;
+            }
+        }
         let (mut host_cache, mut guest_cache) = (None, None);
         if workload.invalidate {
             guest_cache = drop_in_guests(targets)?;
@@ -75,6 +80,9 @@ impl Conductor<'_> {
         };
         let watched = perform(&score, &mut self.local, targets, noise, progress);
         self.phases.begin(phases::FINISH);
+        for target in targets.iter_mut().chain(noise.iter_mut()) {
+            target.remove_directory(ledger);
+        }
         let watched = watched?;
         targets.iter_mut().chain(noise).try_for_each(Target::pause)?;
 
@@ -189,7 +197,8 @@ fn drop_on_host(local: &mut Link, targets: &mut [Target]) -> anyhow::Result<Opti
 
 fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job {
     let mut workload = workload.clone();
-    let size = workload.size.unwrap_or(Bytes(target.built.size.0.saturating_sub(workload.offset.0)));
+    let area = Bytes(target.built.size.0.saturating_sub(workload.offset.0));
+    let size = workload.size.unwrap_or(if workload.is_on_area() { area } else { DEFAULT_SIZE });
     let offset = target.agent_offset().0;
     workload.offset.0 += offset;
     workload.beside.iter_mut().for_each(|job| job.offset.0 += offset);
@@ -202,7 +211,7 @@ fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job 
         writable: target.built.writable,
         shared: target.built.shared,
         identity: target.agent_identity(),
-        directory: None,
+        directory: target.directory().map(|path| path.display().to_string()),
     }
 }
 
@@ -213,13 +222,13 @@ fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
 }
 
 /// What a measurement may take beyond its own length. After it what was written is flushed, from a cache that may hold the
-/// whole area, and read back if it is to be verified.
+/// whole area, and read back if it is to be verified; files that a test made are removed.
 fn slack(job: &Job) -> Duration {
-    let bytes = job.workload.jobs().filter(|one| one.rw.writes()).map(|one| {
+    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
         let passes = if one.verify == Verify::None { 1 } else { 2 };
         passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
     });
-    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST)
+    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + job.workload.set_up_at_most().into()
 }
 
 /// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a

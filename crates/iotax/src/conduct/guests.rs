@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::Plan;
+use iotax_model::plan::Space;
 use iotax_model::target::{Accel, GuestSpec};
 use iotax_model::wire::AgentHello;
 use iotax_rig::facts;
@@ -42,6 +43,8 @@ pub(crate) struct Guests {
     run_dir: PathBuf,
     accel: Accel,
     accel_reason: String,
+    /// What the plan's work takes.
+    space: Space,
     qemu_version: String,
     /// What it took to learn all that.
     prepared_in: Duration,
@@ -112,7 +115,8 @@ impl Guests {
             refused.transpose().with_context(|| format!("target {:?}", target.name))?;
         }
         let qemu_version = able.version().to_owned();
-        Ok(Self { boots, run_dir, accel, accel_reason, qemu_version, prepared_in: begun.elapsed() })
+        let (space, prepared_in) = (plan.space(), begun.elapsed());
+        Ok(Self { boots, run_dir, accel, accel_reason, space, qemu_version, prepared_in })
     }
 
     pub(super) fn prepared_in(&self) -> Duration {
@@ -204,7 +208,7 @@ impl Guests {
             format: built.format,
             part: on_device.then_some(Part {
                 offset: built.offset,
-                size: target.spec.disk_size(built.size),
+                size: target.spec.disk_size(Space { area: built.size, ..self.space }),
                 writable: built.writable,
             }),
             l2_cache_size: target.spec.file.as_ref().and_then(|file| file.l2_cache_size),

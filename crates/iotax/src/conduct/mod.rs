@@ -106,9 +106,9 @@ pub(crate) fn carry_out(
         phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
         phases.begin(phases::PROVISION);
         let mut conductor =
-            Conductor { order, local, outposts, groups: Vec::new(), lost: HashMap::new(), phases };
+            Conductor { order, tag, local, outposts, groups: Vec::new(), lost: HashMap::new(), phases };
         let result = conductor
-            .set_up(tag, ledger, store, progress, stop)
+            .set_up(ledger, store, progress, stop)
             .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
         store.add_phases(order.run, &conductor.end(ledger))?;
         result
@@ -132,6 +132,8 @@ pub(crate) fn carry_out(
 /// A run that is under way.
 struct Conductor<'a> {
     order: &'a Order<'a>,
+    /// Names what this run makes.
+    tag: &'a str,
     /// The agent on this host: measures host targets and drops the host's caches.
     local: Link,
     /// Agents on other machines whose targets do not stand yet.
@@ -146,7 +148,6 @@ struct Conductor<'a> {
 impl Conductor<'_> {
     fn set_up(
         &mut self,
-        tag: &str,
         ledger: &mut Ledger,
         store: &mut Store,
         progress: &mut dyn Progress,
@@ -159,7 +160,7 @@ impl Conductor<'_> {
         store.set_environment(order.run, &environment)?;
 
         progress.phase("creating files");
-        let mut builder = Builder::new(tag, order.plan, order.permission.clone());
+        let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
         for spec in order.plan.everything() {
             let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, ledger));
             let group = group.collect::<anyhow::Result<Vec<Target>>>()?;

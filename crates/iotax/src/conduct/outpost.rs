@@ -76,7 +76,9 @@ impl Outposts {
             let alike = remotes
                 .iter()
                 .filter(|(_, other)| (&other.destination, other.port) == (&remote.destination, remote.port));
-            let size = Bytes(plan.size().0.saturating_mul(alike.count() as u64));
+            let space = plan.space();
+            let size = space.area.0.saturating_mul(alike.count() as u64).saturating_add(space.files.0);
+            let size = Bytes(size);
             outpost.look(size)?;
             let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
             preflight::check_found(&shown, outpost.description.length, plan, &plan.work_on(spec))?;

@@ -51,6 +51,8 @@ pub(super) struct Target {
     overlays: u32,
     /// The snapshot of the volume that stands now.
     volume_snapshot: Option<Entry>,
+    /// The directory beside it that stands now.
+    directory: Option<(PathBuf, Entry)>,
 }
 
 /// What is built for a target: itself, or a disk for each of its guests. The names of all but the first have a number, with a
@@ -75,6 +77,7 @@ impl Target {
             overlay: None,
             overlays: 0,
             volume_snapshot: None,
+            directory: None,
         }
     }
 
@@ -206,6 +209,31 @@ impl Target {
     /// After a reboot the guest has the image itself again.
     pub(super) fn forget_overlay(&mut self, ledger: &mut Ledger) {
         if let Some(entry) = self.overlay.take() {
+            // It stays on record if it cannot be removed now.
+            let _ = ledger.undo(entry);
+        }
+    }
+
+    /// The directory for a test's own files; absent where its agent makes one itself, in a guest and on another machine.
+    pub(super) fn directory(&self) -> Option<&Path> {
+        self.directory.as_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// Makes an empty directory beside a file on this host. `tag` tells it from all others there.
+    pub(super) fn make_directory(&mut self, tag: &str, ledger: &mut Ledger) -> anyhow::Result<()> {
+        // One that could not be removed before is removed at the end.
+        self.directory = None;
+        if self.machine.is_none() && self.outpost.is_none() {
+            let path = self.built.path.with_file_name(format!("iotax-{tag}-{}.d", self.spec.name));
+            let entry = ledger.make_tree(&path)?;
+            self.directory = Some((path, entry));
+        }
+        Ok(())
+    }
+
+    /// Removes that directory with all that is in it.
+    pub(super) fn remove_directory(&mut self, ledger: &mut Ledger) {
+        if let Some((_, entry)) = self.directory.take() {
             // It stays on record if it cannot be removed now.
             let _ = ledger.undo(entry);
         }

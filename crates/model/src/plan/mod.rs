@@ -67,6 +67,18 @@ pub struct Neighbour {
     pub workload: Workload,
 }
 
+/// What a plan's work takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Of the target itself.
+    pub area: Bytes,
+    /// At most, beside it on the filesystem that it lies on, for files that tests make.
+    pub files: Bytes,
+}
+
+/// The size of a target whose area nobody uses.
+const UNUSED: u64 = 1 << 20;
+
 /// How many blocks when a plan does not say.
 pub const DEFAULT_REPEAT: u32 = 5;
 
@@ -216,7 +228,24 @@ impl Plan {
         for neighbour in &self.neighbours {
             neighbour.check()?;
         }
+        self.check_places()?;
         self.check_journals()
+    }
+
+    /// A test that makes files needs a filesystem where it is measured.
+    fn check_places(&self) -> Result<(), PlanError> {
+        for target in self.everything() {
+            let Some(remedy) = target.wants_filesystem() else { continue };
+            if let Some(workload) =
+                self.work_on(target).into_iter().find(|workload| workload.needs_directory())
+            {
+                let (name, doing) = (&workload.name, workload.doing());
+                return Err(target
+                    .refused(format!("workload {name:?} ({doing}) makes files: {remedy}"))
+                    .into());
+            }
+        }
+        Ok(())
     }
 
     /// The numbers of blocks at which results are looked at: once, or until they are decided.
@@ -281,14 +310,29 @@ impl Plan {
     /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
-        self.reach().unwrap_or(DEFAULT_SIZE)
+        if self.work().any(Workload::is_on_area) {
+            return self.reach().unwrap_or(DEFAULT_SIZE);
+        }
+        // There is a file to find the directory beside, and nobody reads it.
+        Bytes(self.work().map(|workload| workload.max_bs().0).fold(UNUSED, u64::max))
     }
 
     /// As far as the area of any workload reaches; absent if none has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
-        let noise = self.neighbours.iter().map(|neighbour| &neighbour.workload);
-        self.workloads.iter().chain(noise).filter_map(Workload::end).max()
+        self.work().filter(|workload| workload.is_on_area()).filter_map(Workload::end).max()
+    }
+
+    /// What the work takes on a created target, and on the filesystem that it lies on.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        let files = self.work().map(Workload::room).max().unwrap_or_default();
+        Space { area: self.size(), files }
+    }
+
+    /// What is done to any target.
+    fn work(&self) -> impl Iterator<Item = &Workload> {
+        self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))
     }
 
     /// What is done to a target: every workload, or a neighbour's own.

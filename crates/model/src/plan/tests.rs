@@ -331,6 +331,36 @@ fn jobs_beside_a_workload_inherit_and_are_written_and_read_back() {
     assert_eq!(written.matches("direct = false").count(), 1, "{written}");
     assert_eq!(Plan::from_toml(&written).expect(&written), plan, "{written}");
     let error =
-        Plan::from_toml(&text.replace("bs = \"64k\"", "bs = \"100\"")).expect_err("refused").to_string();
-    assert!(error.contains("beside = \"log\": bs = 100"), "{error}");
+        Plan::from_toml(&text.replace("bs = \"64k\"", "bs = \"0\"")).expect_err("refused").to_string();
+    assert!(error.contains("beside = \"log\": bs = 0"), "{error}");
+}
+
+#[test]
+fn a_test_that_makes_files_needs_a_filesystem_where_it_is_measured() {
+    let keys = "direct = false\nramp_time = \"0s\"";
+    let plan = |target: &str, test: &str| {
+        Plan::from_toml(&format!(
+            "[defaults]\nsize = \"1m\"\n[[target]]\nname = \"it\"\n{target}\n[[workload]]\nname = \"w\"\ntest = \"{test}\"\n{keys}"
+        ))
+        .map_err(|error| error.to_string())
+    };
+    for (target, remedy) in [
+        ("file = { dir = '/srv' }\nguest = {}", Some("filesystem = \"ext4\"")),
+        ("file = { dir = '/srv' }\nloop = {}", Some("leave loop out")),
+        ("lvm = { vg = 'fast' }", Some("filesystem = { type = \"ext4\" }")),
+        ("device = '/dev/sdb'", Some("filesystem = { type = \"ext4\" }")),
+        ("file = { dir = '/srv' }\nguest = { filesystem = 'ext4' }", None),
+        ("device = '/dev/sdb'\nfilesystem = { type = 'xfs' }\nfile = {}", None),
+        ("file = { dir = '/srv' }", None),
+        ("path = '/srv/file'", None),
+    ] {
+        match (plan(target, "create"), remedy) {
+            (Ok(_), None) => {}
+            (Err(error), Some(remedy)) => {
+                assert!(error.contains(remedy) && error.contains("create"), "{error}")
+            }
+            (got, _) => panic!("{target}: {got:?}"),
+        }
+        assert!(plan(target, "getc").is_ok(), "{target}: it reads what is there");
+    }
 }

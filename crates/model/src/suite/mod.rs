@@ -3,6 +3,7 @@
 //! A suite is a function that gives workloads; each is a cell like any other. What a suite's workloads differ in is its [`Shape`],
 //! by which reports set them side by side.
 
+mod bonnie;
 mod orion;
 mod records;
 mod sizes;
@@ -65,7 +66,8 @@ pub struct Options {
 }
 
 /// All suites, in the order of lists.
-pub const SUITES: &[Suite] = &[stream::SUITE, records::SUITE, orion::SUITE, sizes::SUITE, threads::SUITE];
+pub const SUITES: &[Suite] =
+    &[stream::SUITE, records::SUITE, orion::SUITE, sizes::SUITE, threads::SUITE, bonnie::SUITE];
 
 impl Suite {
     /// The suite of a name.

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Space;
 use crate::units::Bytes;
 
 pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
@@ -80,10 +81,39 @@ impl TargetSpec {
         self.guest.as_ref()?.filesystem
     }
 
-    /// How large the disk must be for an area of `size` to be measured: a filesystem made in a guest takes its part.
+    /// What to do so that a test that makes files finds a filesystem where it is measured; absent if there is one, as far as the
+    /// plan tells.
     #[must_use]
-    pub fn disk_size(&self, size: Bytes) -> Bytes {
-        self.guest.as_ref().map_or(size, |guest| guest.disk_size(size))
+    pub const fn wants_filesystem(&self) -> Option<&'static str> {
+        match (&self.guest, &self.loop_device, &self.file, &self.path) {
+            (Some(guest), ..) if guest.filesystem.is_none() => {
+                Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
+            }
+            (None, Some(_), ..) => Some("a loop device is a raw disk; leave loop out"),
+            (None, None, None, None) => {
+                Some("a device or volume is raw; add filesystem = { type = \"ext4\" } and file = {}")
+            }
+            _ => None,
+        }
+    }
+
+    /// How large its disk or file must be for so much to be measured: a filesystem made in a guest takes its part and holds
+    /// the files of tests.
+    #[must_use]
+    pub fn disk_size(&self, space: Space) -> Bytes {
+        match &self.guest {
+            Some(guest) if guest.filesystem.is_some() => {
+                guest.disk_size(Bytes(space.area.0.saturating_add(space.files.0)))
+            }
+            _ => space.area,
+        }
+    }
+
+    /// What a filesystem made for its file must hold: that, and on the host the files of tests.
+    #[must_use]
+    pub fn on_filesystem(&self, space: Space) -> Bytes {
+        let beside = if self.guest.is_some() { 0 } else { space.files.0 };
+        Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
     /// Refuses combinations that cannot be built.

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BufferPattern, ByDirection, Distribution, IoEngine, LengthRange, LengthSplit, RateProcess, Rw, Stamps,
-    Stride, SyncMode, Test, Verify,
+    BufferPattern, ByDirection, Distribution, FileSize, IoEngine, LengthRange, LengthSplit, RateProcess, Rw,
+    Stamps, Stride, SyncMode, Test, Verify,
 };
 use crate::units::{Bytes, Nanos};
 
@@ -59,7 +59,7 @@ macro_rules! number {
 
 number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
-plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test);
+plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test, FileSize);
 
 /// What is known of a key.
 #[derive(Debug, Clone, Copy)]
@@ -270,6 +270,12 @@ keys! {
         max_errors "N": u64;
         /// Something else than plain I/O, as the classic programs do it; iotax suite is made of these
         test "TEST": Test;
+        /// Files of each job, for a test of files [default: 1000; 24000 in a tree]
+        nrfiles "N": u64;
+        /// Size of each of them, or a range of sizes: 0-16k [default: empty; in a tree sizes as of source code, size in all]
+        filesize "SIZE": FileSize;
+        /// Directories that they are spread over [default: 1; in a tree one for 14 files]
+        nrdirs "N": u64;
     }
 }
 

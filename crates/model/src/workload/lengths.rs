@@ -20,6 +20,11 @@ pub(super) fn is_length(bytes: Bytes) -> bool {
     (SECTOR..=LONGEST.0).contains(&bytes.0) && bytes.0.is_multiple_of(SECTOR)
 }
 
+/// Whether an I/O through the page cache, which is not verified, can have this length.
+pub(super) fn is_buffered_length(bytes: Bytes) -> bool {
+    (1..=LONGEST.0).contains(&bytes.0)
+}
+
 fn length(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|_| format!("{text:?} is not a size"))?;
     if is_length(bytes) { Ok(bytes) } else { Err(format!("{text} is not {LENGTH}")) }

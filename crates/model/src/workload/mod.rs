@@ -1,8 +1,10 @@
 //! What I/O is issued. The keys are fio's.
 
 mod beside;
+mod classic;
 mod content;
 mod distribution;
+mod files;
 mod keys;
 mod lengths;
 mod pattern;
@@ -18,6 +20,7 @@ use crate::units::{Bytes, Nanos};
 
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
+pub use self::files::FileSize;
 pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
@@ -151,9 +154,9 @@ pub const ASSUMED: u64 = 200_000_000;
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    key: &'static str,
+    pub(crate) key: &'static str,
     value: String,
-    accepted: String,
+    pub(crate) accepted: String,
 }
 
 impl WorkloadError {
@@ -194,6 +197,51 @@ impl Workload {
         longest.min(Nanos(before.saturating_add(work)))
     }
 
+    /// Whether any I/O of it reads, or of a job beside it.
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
+    }
+
+    /// Whether any I/O of it writes, or of a job beside it, be it to files of its own.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
+    }
+
+    /// Whether any I/O of it trims.
+    #[must_use]
+    pub fn trims(&self) -> bool {
+        self.jobs().any(|job| job.test.is_none() && job.rw.trims())
+    }
+
+    /// Whether its offsets are random.
+    #[must_use]
+    pub const fn is_random(&self) -> bool {
+        match self.test {
+            Some(test) => matches!(test, Test::Seeks),
+            None => self.rw.is_random(),
+        }
+    }
+
+    /// What it does, as a key and its value.
+    #[must_use]
+    pub fn doing(&self) -> String {
+        self.test.map_or_else(|| format!("rw = {}", self.rw), |test| format!("test = {test}"))
+    }
+
+    /// Whether it changes what is on the target's area.
+    #[must_use]
+    pub fn modifies(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
+    }
+
+    /// Whether it flushes what it writes while it is measured.
+    #[must_use]
+    pub fn flushes(&self) -> bool {
+        self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
+    }
+
     pub(crate) fn refusal(
         &self,
         key: &'static str,
@@ -209,8 +257,19 @@ impl Workload {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
         self.check_beside()?;
+        match self.test {
+            // Its keys tell what another tool did, as far as its record does.
+            Some(Test::Foreign) => return Ok(()),
+            Some(test) => self.check_test(test)?,
+            None if self.end_fsync => {
+                let accepted = "what plain I/O wrote is flushed after the window in any case, and the time is told; leave it out";
+                return refuse("end_fsync", &true, accepted.into());
+            }
+            None => {}
+        }
         self.check_pattern()?;
         self.check_content()?;
+        self.check_files()?;
         if self.iodepth == 0 || self.iodepth > 4096 {
             return refuse("iodepth", &self.iodepth, "accepted: 1 to 4096".into());
         }

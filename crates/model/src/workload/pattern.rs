@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
-use super::lengths::{LENGTH, is_length};
-use super::{Workload, WorkloadError};
+use super::lengths::{LENGTH, is_buffered_length, is_length};
+use super::{Verify, Workload, WorkloadError};
 
 const SECTORS: &str = "accepted: a multiple of 512";
 
@@ -11,8 +11,10 @@ impl Workload {
     /// Refuses a pattern that no engine can do.
     pub(super) fn check_pattern(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
-        if !is_length(self.bs) {
-            return refuse("bs", &self.bs, &format!("accepted: {LENGTH}"));
+        let is_free = !self.direct && self.verify == Verify::None && is_buffered_length(self.bs);
+        if !is_length(self.bs) && !is_free {
+            let accepted = format!("accepted: {LENGTH}; with direct = false and no verify any from 1");
+            return refuse("bs", &self.bs, &accepted);
         }
         if let (Some(_), Some(split)) = (&self.bsrange, &self.bssplit) {
             return refuse("bssplit", split, "bsrange is given too; use one of them");

@@ -5,9 +5,9 @@ use super::words;
 words! {
     /// What is done where a workload is not plain I/O.
     Test, "test" {
-        /// A new file written byte by byte through a buffer, as stdio's putc does.
+        /// A new file written byte by byte, by a system call each, as bonnie++ has done it since 1.97.
         Putc = "putc",
-        /// The area read byte by byte through a buffer, as stdio's getc does.
+        /// The area read byte by byte, by a system call each.
         Getc = "getc",
         /// Each record read, changed and written back in its place.
         Rewrite = "rewrite",
@@ -15,11 +15,11 @@ words! {
         Seeks = "seeks",
         /// A new file written record by record, so that the filesystem allocates.
         WriteNew = "write-new",
-        /// A file written through stdio's buffer.
+        /// A new file written record by record through a buffer, as stdio's fwrite does; what counts are the system calls.
         StdioWrite = "stdio-write",
-        /// A file read through stdio's buffer.
+        /// The area read record by record through a buffer, as stdio's fread does.
         StdioRead = "stdio-read",
-        /// One file copied to another, record by record.
+        /// One new file copied to another over and over, record by record.
         Copy = "copy",
         /// Files created, with content if they have a size.
         Create = "create",
@@ -45,10 +45,37 @@ words! {
 }
 
 impl Test {
+    /// Whether it is operations on files as such, beside what they hold.
+    #[must_use]
+    pub const fn is_on_files(self) -> bool {
+        use Test::{Create, Delete, Open, Pack, RemoveTree, Rename, Stat, Unpack, Walk};
+        matches!(self, Create | Open | Stat | Rename | Delete | Pack | Unpack | Walk | RemoveTree)
+    }
+
+    /// Whether it reads what files hold.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        use Test::{Copy, Getc, Pack, Rewrite, Seeks, StdioRead, Unpack};
+        matches!(self, Getc | Rewrite | Seeks | StdioRead | Copy | Pack | Unpack)
+    }
+
+    /// Whether it writes what files hold, those of its own among them.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        use Test::{Copy, Create, Pack, Putc, Rewrite, Seeks, StdioWrite, Unpack, WriteNew};
+        matches!(self, Putc | Rewrite | Seeks | WriteNew | StdioWrite | Copy | Create | Pack | Unpack)
+    }
+
     /// Whether it makes files of its own, so that it needs a directory and not just an area.
     #[must_use]
     pub const fn needs_directory(self) -> bool {
         !matches!(self, Self::Getc | Self::Rewrite | Self::Seeks | Self::StdioRead | Self::Foreign)
+    }
+
+    /// Whether its files are a tree.
+    #[must_use]
+    pub const fn is_on_trees(self) -> bool {
+        matches!(self, Self::Pack | Self::Unpack | Self::Walk | Self::RemoveTree)
     }
 
     /// Whether it changes what is on the target's area itself.

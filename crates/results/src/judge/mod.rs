@@ -210,7 +210,14 @@ pub fn judge(run: &Run) -> Judgement {
             .iter()
             .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
             .collect(),
-        effects: run.plan.workloads.iter().filter_map(|w| Effects::of(run, &w.name)).collect(),
+        // The order of files is not that of a run's blocks.
+        effects: run
+            .plan
+            .workloads
+            .iter()
+            .filter(|_| run.source.is_none())
+            .filter_map(|w| Effects::of(run, &w.name))
+            .collect(),
         timing: Timing::of(&run.phases),
         grades: grade::grades(run, &findings, &warnings),
         comparisons,

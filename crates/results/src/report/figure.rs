@@ -1,6 +1,7 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
+use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::Distribution;
 
@@ -144,6 +145,19 @@ fn title_of_one(workload: &Workload) -> String {
         text.push_str(", through the page cache");
     }
     text
+}
+
+/// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
+pub(crate) fn title_in(source: Option<&Source>, workload: &Workload) -> String {
+    let Some(source) = source else { return title(workload) };
+    let tree = serde_json::to_value(workload).unwrap_or_default();
+    let known = source.known.get(&workload.name).into_iter().flatten();
+    let told = known.filter(|key| *key != "test").filter_map(|key| {
+        let value = tree.get(key)?;
+        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
 }
 
 /// `1,234,567`.

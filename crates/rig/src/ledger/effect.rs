@@ -27,6 +27,13 @@ pub enum Effect {
         /// Absolute; the last part begins with `iotax-`.
         path: PathBuf,
     },
+    /// A directory for a test's files was made beside a target; it is removed with all that is in it.
+    Tree {
+        /// Absolute.
+        path: PathBuf,
+        /// Another directory there is left alone.
+        identity: FileId,
+    },
     /// A file was made; it is removed.
     File {
         /// Absolute.
@@ -78,7 +85,7 @@ pub enum Effect {
     Loop(Attached),
 }
 
-/// What tells a file from every other that may come to have its name.
+/// What tells a file or directory from every other that may come to have its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileId {
@@ -105,7 +112,7 @@ impl FileId {
 impl std::fmt::Display for Effect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Directory { path } | Self::PrivateDirectory { path } => {
+            Self::Directory { path } | Self::PrivateDirectory { path } | Self::Tree { path, .. } => {
                 write!(f, "directory {}", path.display())
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
@@ -125,6 +132,17 @@ fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+/// Removes a directory with all that is in it, though a test that is being stopped may still put files there.
+fn remove_tree(path: &Path) -> io::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match gone_is_fine(fs::remove_dir_all(path)) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < deadline => {}
+            result => return result,
+        }
     }
 }
 
@@ -148,6 +166,13 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
                 return Err(io::Error::other("this is not the directory that iotax made; left alone"));
             }
             gone_is_fine(fs::remove_dir_all(path))
+        }
+        Effect::Tree { path, identity } => {
+            let Some(metadata) = standing(path)? else { return Ok(()) };
+            if !metadata.is_dir() || *identity != FileId::of(&metadata) {
+                return Err(io::Error::other("this is not the directory that iotax made; left alone"));
+            }
+            remove_tree(path)
         }
         Effect::File { path, identity } => {
             let Some(metadata) = standing(path)? else { return Ok(()) };

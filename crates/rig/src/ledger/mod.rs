@@ -228,11 +228,39 @@ impl Ledger {
 
     /// Makes a directory that only this user can enter, on record.
     pub fn make_private_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
-        let entry = self.will(Effect::PrivateDirectory { path: path.to_owned() })?;
+        self.make_private(Effect::PrivateDirectory { path: path.to_owned() }, path)
+    }
+
+    /// Makes the private directory of an effect.
+    fn make_private(&mut self, effect: Effect, path: &Path) -> Result<Entry, LedgerError> {
+        let entry = self.will(effect)?;
         let made = fs::DirBuilder::new().mode(0o700).create(path);
         self.disown(entry, &made)?;
         made.map_err(failed("cannot make the directory", path))?;
         Ok(entry)
+    }
+
+    /// Makes a directory that only this user can enter and that goes with all that will be in it, on record. No other may stand there.
+    ///
+    /// As for files it is made under another name first: what is removed as a whole must be known by more than its name.
+    pub fn make_tree(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+        let trouble = || failed("cannot make the directory", path);
+        let own = self.scratch(path);
+        let scratch = self.make_private(Effect::Directory { path: own.clone() }, &own)?;
+        let identity = FileId::of(&fs::metadata(&own).map_err(trouble())?);
+        let entry = self.will(Effect::Tree { path: path.to_owned(), identity })?;
+        let named = rename_without_replacing(&own, path);
+        self.disown(entry, &named)?;
+        named.map_err(trouble())?;
+        self.undo(scratch).map_err(|failure| trouble()(io::Error::other(failure.reason)))?;
+        Ok(entry)
+    }
+
+    /// A name of this ledger's own beside a path.
+    fn scratch(&self, path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".iotax-{tag}-{name}"))
     }
 
     /// Takes off the record what could not be made because something stood there already: that is not ours.
@@ -248,9 +276,7 @@ impl Ledger {
     /// It is made under a name of our own and then renamed, so that the ledger knows its inode before the name is
     /// taken: a file of the user's that comes to stand there is neither replaced now nor removed later.
     pub fn make_file(&mut self, path: &Path) -> Result<(Entry, File), LedgerError> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let own = path.with_file_name(format!(".iotax-{tag}-{name}"));
+        let own = self.scratch(path);
         let scratch = self.will(Effect::File { path: own.clone(), identity: None })?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own);
         self.disown(scratch, &made)?;
@@ -268,7 +294,9 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags};
     use rustix::io::Errno;
     match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Some filesystems (NFS, older FUSE) only know the other way to the same end.
+        // Some filesystems (NFS, older FUSE) only know other ways to the same end. A directory has no second name; what it is
+        // renamed to can only be replaced if it is an empty directory.
+        Err(Errno::INVAL | Errno::NOSYS) if from.is_dir() => fs::rename(from, to),
         Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(from, to),
         other => other.map_err(Into::into),
     }

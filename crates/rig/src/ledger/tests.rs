@@ -145,3 +145,33 @@ fn what_cannot_be_undone_is_kept_until_it_is_forgotten() {
     }
     assert!(dir.join("note").exists());
 }
+
+#[test]
+fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "tree").expect("ledger");
+    let ours = work.join("iotax-t-1.d");
+    ledger.make_tree(&ours).expect("made");
+    fs::create_dir(ours.join("sub")).expect("dir");
+    fs::write(ours.join("sub/file"), "ours").expect("file");
+    // What a tree of ours points to is not in it.
+    fs::write(work.join("note"), "the user's").expect("file");
+    std::os::unix::fs::symlink(work.join("note"), ours.join("link")).expect("link");
+    // One that the user put in the place of another of ours.
+    let replaced = work.join("iotax-t-2.d");
+    ledger.make_tree(&replaced).expect("made");
+    fs::rename(&replaced, work.join("away")).expect("renamed");
+    fs::create_dir(&replaced).expect("dir");
+    fs::write(replaced.join("note"), "the user's").expect("file");
+    // A name that is taken.
+    assert!(ledger.make_tree(&replaced).expect_err("taken").to_string().contains("iotax-t-2.d"));
+    drop(ledger);
+
+    let cleaned = clean(&state, false).expect("cleaned");
+    let [failure] = cleaned.failed.as_slice() else { panic!("{:?}", cleaned.failed) };
+    assert!(failure.reason.contains("not the directory that iotax made"), "{failure:?}");
+    assert!(!ours.exists(), "gone with what was in it");
+    assert_eq!(fs::read_to_string(work.join("note")).expect("still there"), "the user's");
+    assert_eq!(fs::read_to_string(replaced.join("note")).expect("still there"), "the user's");
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 3, "no scratch is left");
+}

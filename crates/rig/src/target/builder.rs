@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iotax_model::Plan;
+use iotax_model::plan::Space;
 use iotax_model::target::{FileSpec, Format, TargetSpec};
 use iotax_model::units::Bytes;
 
@@ -18,7 +19,7 @@ use crate::ledger::Ledger;
 pub struct Builder {
     tag: String,
     /// Of what is created.
-    size: Bytes,
+    space: Space,
     /// As far as the workloads reach; absent: a device is used whole.
     reach: Option<Bytes>,
     permission: Permission,
@@ -46,7 +47,7 @@ impl Builder {
     pub fn new(tag: &str, plan: &Plan, permission: Permission) -> Self {
         Self {
             tag: tag.to_owned(),
-            size: plan.size(),
+            space: plan.space(),
             reach: plan.reach(),
             permission,
             volumes: Volumes::new(tag, plan),
@@ -58,14 +59,18 @@ impl Builder {
     /// Builds one target. The description must have passed the plan's check and [`super::preflight::check`].
     pub fn build(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
         if let Some(path) = &spec.path {
-            return if path.exists() { existing::open(path) } else { raw::build_at(path, self.size, ledger) };
+            return if path.exists() {
+                existing::open(path)
+            } else {
+                raw::build_at(path, self.space.area, ledger)
+            };
         }
         let Some(file) = &spec.file else {
             let ground = self.ground(spec, ledger)?;
             let built = self.on(ground);
             // Beside the area there is the rest of the filesystem that the guest makes.
             let in_guest = spec.filesystem_in_guest().is_some();
-            return Ok(if in_guest { Built { size: self.size, ..built } } else { built });
+            return Ok(if in_guest { Built { size: self.space.area, ..built } } else { built });
         };
         let mut origin = None;
         let directory = match (&spec.filesystem, &file.dir) {
@@ -77,7 +82,12 @@ impl Builder {
                 }
                 drop(claim);
                 origin = volume;
-                filesystem::check_room(filesystem.kind, spec.disk_size(self.size), &block.path, block.size)?;
+                filesystem::check_room(
+                    filesystem.kind,
+                    spec.on_filesystem(self.space),
+                    &block.path,
+                    block.size,
+                )?;
                 filesystem::build(&block, filesystem, &format!("{}-{}", self.tag, spec.name), ledger)?
             }
             (None, Some(dir)) => self.folder(dir, ledger)?,
@@ -85,7 +95,7 @@ impl Builder {
         };
         let built = Built {
             origin,
-            ..self.file(&directory.join(&spec.name), spec.disk_size(self.size), file, ledger)?
+            ..self.file(&directory.join(&spec.name), spec.disk_size(self.space), file, ledger)?
         };
         let Some(settings) = &spec.loop_device else { return Ok(built) };
         let (path, warning) = loop_device::build(&built.path, settings, ledger)?;
@@ -151,7 +161,7 @@ impl Builder {
             }
             Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), length, file, ledger),
         }?;
-        Ok(Built { size: self.size, ..built })
+        Ok(Built { size: self.space.area, ..built })
     }
 
     /// The folder of iotax's own in a directory.

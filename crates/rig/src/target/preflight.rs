@@ -1,11 +1,12 @@
 //! What a plan needs of this machine, and what stands in its way, before anything is touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
+use iotax_model::plan::Space;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
@@ -25,6 +26,8 @@ fn reserve(total: u64) -> u64 {
 pub struct Needs {
     /// Bytes in each directory.
     pub space: BTreeMap<PathBuf, u64>,
+    /// Directories beside whose files tests make their own.
+    shared: BTreeSet<PathBuf>,
 }
 
 impl Needs {
@@ -32,6 +35,14 @@ impl Needs {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.space.values().sum()
+    }
+
+    /// Counts the files that tests make beside a target, once for all targets there: one is measured at a time.
+    fn beside(&mut self, dir: &Path, plan: &Plan) {
+        let files = plan.space().files.0;
+        if files > 0 && self.shared.insert(dir.to_owned()) {
+            *self.space.entry(dir.to_owned()).or_default() += files;
+        }
     }
 }
 
@@ -55,6 +66,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
                 let dir = directory_of(path)?;
                 check_created(plan, &work)?;
                 check_directory(&dir)?;
+                needs.beside(&dir, plan);
                 *needs.space.entry(dir).or_default() += plan.size().0;
             }
             None => check_layers(target, plan, permission, &mut needs)?,
@@ -83,14 +95,14 @@ fn check_layers(
         match &target.filesystem {
             _ if target.lvm.is_some() => {}
             Some(filesystem) => {
-                filesystem::check_room(filesystem.kind, target.disk_size(plan.size()), path, length)?;
+                filesystem::check_room(filesystem.kind, target.on_filesystem(plan.space()), path, length)?;
             }
-            None if in_guest && target.disk_size(plan.size()) > length => {
+            None if in_guest && target.disk_size(plan.space()) > length => {
                 return Err(Refusal::input(format!(
                     "{}: its length of {} is less than the {} that {:?} needs; use a smaller --size or another device",
                     path.display(),
                     human::bytes(length.0),
-                    human::bytes(target.disk_size(plan.size()).0),
+                    human::bytes(target.disk_size(plan.space()).0),
                     target.name
                 )));
             }
@@ -104,7 +116,10 @@ fn check_layers(
         check_created(plan, &plan.work_on(target))?;
         if let Some(dir) = &file.dir {
             check_directory(dir)?;
-            *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.size());
+            if target.guest.is_none() {
+                needs.beside(dir, plan);
+            }
+            *needs.space.entry(dir.clone()).or_default() += file_space(target, plan.space());
         }
     }
     if target.loop_device.is_some() {
@@ -133,12 +148,20 @@ pub fn check_found(
     work: &[&Workload],
 ) -> Result<(), Refusal> {
     let Some(length) = length else { return check_created(plan, work) };
+    if let Some(workload) = work.iter().find(|workload| workload.needs_directory()) {
+        return Err(Refusal::input(format!(
+            "{shown}: it exists, and beside what iotax did not make it makes no files, which {:?} needs. Give a directory, \
+             or a path that does not exist",
+            workload.name
+        )));
+    }
     check_length(shown, length, work)?;
     match work.iter().find(|workload| workload.modifies()) {
         Some(workload) => Err(Refusal::input(format!(
-            "{shown}: it exists, so it is only read; {:?} changes it (rw = {}). Give a path that does not exist: \
+            "{shown}: it exists, so it is only read; {:?} changes it ({}). Give a path that does not exist: \
              it is created, filled, measured and removed",
-            workload.name, workload.rw
+            workload.name,
+            workload.doing()
         ))),
         None => Ok(()),
     }
@@ -162,10 +185,10 @@ fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
 }
 
 /// For each guest an image, what a snapshot adds when all of it is written once more, and what formats add for their tables.
-fn file_space(target: &TargetSpec, size: Bytes) -> u64 {
+fn file_space(target: &TargetSpec, space: Space) -> u64 {
     /// An empty overlay.
     const EMPTY: u64 = 1 << 20;
-    let size = target.disk_size(size);
+    let size = target.disk_size(space);
     let file = target.file.as_ref();
     let images = if file.is_some_and(|file| file.snapshot.is_some()) { 2 } else { 1 };
     let beneath = file.and_then(|file| file.backing_depth).unwrap_or(1) - 1;
@@ -312,6 +335,12 @@ mod tests {
                 "from --offset 4k is more",
             ),
             (format!("path = '{file}'"), "offset = '8k'", Exit::Usage, "one block of 4k behind --offset 8k"),
+            (
+                format!("path = '{file}'"),
+                "test = 'create'\ndirect = false\nramp_time = '0s'",
+                Exit::Usage,
+                "makes no files",
+            ),
             (format!("path = '{dir}/new'"), "offset = '1g'", Exit::Usage, "less than one block of the 1GiB"),
             ("path = '/dev/null'".to_owned(), "rw = 'read'", Exit::Usage, "neither"),
             (format!("file = {{ dir = '{dir}/none' }}"), "rw = 'read'", Exit::Usage, "no such directory"),
@@ -367,5 +396,19 @@ mod tests {
             dir.display()
         );
         assert_eq!(needs(&snapshot), 2 * (8192 + 163));
+        // Files of tests lie beside the target, or on the disk of a guest that has a filesystem.
+        let with = |target: &str, name: &str| {
+            let text = format!("name = '{name}'\n{target}\n[[target]]\nname = 'other'\n{target}");
+            let work =
+                "[[workload]]\ntest = 'create'\nnrfiles = 100\n[[workload]]\ntest = 'stat'\nnrfiles = 10";
+            let plan = Plan::from_toml(&format!("[[target]]\n{text}\n{work}")).expect("valid plan");
+            check(&plan, &Permission::default()).expect("fine").total()
+        };
+        let (area, files) = ((1 << 20) + (1 << 20) / 50, 101 << 14);
+        assert_eq!(with(&format!("file = {{ dir = '{}' }}", dir.display()), "host"), 2 * area + files);
+        let guest = format!("file = {{ dir = '{}' }}\nguest = {{ filesystem = 'ext4' }}", dir.display());
+        let disk: u64 = ((1 << 20) + files) * 17 / 16 + (128 << 20);
+        let disk = disk.next_multiple_of(4096);
+        assert_eq!(with(&guest, "guest"), 2 * (disk + disk / 50));
     }
 }

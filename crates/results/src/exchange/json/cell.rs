@@ -6,7 +6,7 @@ use super::certainty::percentile;
 use super::parts::latency;
 use super::{any, filled, number, object};
 use crate::judge::flow::{Level, Passed};
-use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Noise, Of, Summary, Timing};
+use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Noise, Of, Summary, Timing};
 
 /// Of one cell that was measured.
 pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
@@ -27,6 +27,7 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("iops", number(summary.iops)),
         ("bytes_per_s", number(summary.bytes_per_s)),
         ("latency_ns", latency(&summary.latency)),
+        ("stated_ns", (!summary.stated.is_empty()).then(|| stated(summary))),
         ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
         ("host_cpu_ns_per_io", number(summary.host_cpu_per_io)),
         ("cpu", cpu.map(by_role)),
@@ -36,6 +37,12 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("jobs", crowd(Of::Jobs)),
         ("neighbour", noise.map(neighbour)),
     ])
+}
+
+/// Medians of what the source of an import states of latencies.
+fn stated(summary: &Summary) -> Value {
+    let figure = |(metric, ns): &(Metric, f64)| Some((metric.word().to_owned(), number(Some(*ns))?));
+    Value::Object(summary.stated.iter().filter_map(figure).collect())
 }
 
 fn by_role(cpu: &CpuByRole) -> Value {

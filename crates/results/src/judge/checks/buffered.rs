@@ -92,7 +92,7 @@ fn copies(
     let spec = run.plan.targets.iter().find(|spec| spec.name == record.name);
     let nodatacow =
         spec.and_then(|spec| spec.filesystem.as_ref()).is_some_and(|filesystem| filesystem.nodatacow);
-    if !workload.rw.writes() || nodatacow || option("nodatasum") || option("nodatacow") {
+    if !workload.writes() || nodatacow || option("nodatasum") || option("nodatacow") {
         return None;
     }
     let kernel = kernel.filter(|release| version(release).is_some_and(|version| version >= BTRFS_COPIES))?;

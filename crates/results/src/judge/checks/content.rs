@@ -17,7 +17,7 @@ const COMPRESSED: f64 = 0.9;
 
 /// Areas that have no data behind them, or data that is not their own.
 pub(super) fn holes(run: &Run) -> Vec<Warning> {
-    let writes = run.plan.workloads.iter().any(|workload| workload.rw.modifies());
+    let writes = run.plan.workloads.iter().any(|workload| workload.modifies());
     let mut found = Vec::new();
     for record in &run.targets {
         let Some(allocation) = record.allocation else { continue };
@@ -58,7 +58,7 @@ pub(super) fn holes(run: &Run) -> Vec<Warning> {
 pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
     let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
     // What only discards meets no hole that matters to it.
-    let others = case.run.plan.workloads.iter().any(|workload| workload.rw.reads() || workload.rw.writes());
+    let others = case.run.plan.workloads.iter().any(|workload| workload.reads() || workload.writes());
     let layers = case.record.into_iter().flat_map(|record| &record.layers);
     let mounted = layers.filter(|layer| has_option(layer, |word| word == "discard")).map(|layer| &layer.name);
     let mut passed: Vec<String> = mounted.map(|name| format!("{name} is mounted with discard")).collect();
@@ -86,7 +86,7 @@ pub(super) fn compressible(run: &Run) -> Vec<Warning> {
         let spec = run.plan.targets.iter().find(|spec| spec.name == record.name);
         found.extend(area(record, spec));
         let Some(layer) = squeezer(record, spec) else { continue };
-        for workload in run.plan.workloads.iter().filter(|workload| workload.rw.writes()) {
+        for workload in run.plan.workloads.iter().filter(|workload| workload.writes()) {
             found.extend(written(workload).map(|what| Warning {
                 kind: WarningKind::Compressible,
                 target: Some(record.name.clone()),

@@ -95,7 +95,7 @@ fn asked(m: &Measurement) -> (f64, f64) {
 impl Case<'_> {
     /// Whether several writes make up a page, which is written as often as the kernel sees fit.
     fn is_gathered(&self) -> bool {
-        self.workload.rw.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
+        self.workload.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
     }
 
     /// Whether a layer moves much more than it is asked for, as copies on the first write do.
@@ -115,7 +115,7 @@ impl Case<'_> {
             .is_some_and(|allocation| allocation.shared + allocation.holes + allocation.unwritten > 0);
         // What waits in a cache since the fill is written while something else is measured.
         let late = spec.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
-        stack || snapshot || late || shared && self.workload.rw.modifies()
+        stack || snapshot || late || shared && self.workload.modifies()
     }
 }
 

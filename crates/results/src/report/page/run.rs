@@ -4,7 +4,7 @@ use iotax_model::record::Tally;
 use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
-use super::{Field, Grid, Page, Part, certainty, figure, guests, layers, verdict, words};
+use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, verdict, words};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
@@ -21,6 +21,12 @@ use crate::suite;
 #[must_use]
 pub fn run(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
+    if let Some(source) = &run.source {
+        imported::add(&mut page, run, judgement, source);
+        page.add_list("What it means", judgement.conclusions.clone());
+        page.add_list("Remarks", notes(run));
+        return page;
+    }
     let tests = suite::tests(run);
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
@@ -62,7 +68,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
 }
 
 /// One row per target; absent if none was measured.
-fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
     for target in &run.plan.targets {
         let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };

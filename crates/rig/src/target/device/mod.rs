@@ -107,11 +107,11 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| number(path).is_ok()) {
         Some(workload) => Refusal::input(format!(
-            "{0}: a block device is only read as it is, and {1:?} changes it (rw = {2}); to have it overwritten, name it \
+            "{0}: a block device is only read as it is, and {1:?} changes it ({2}); to have it overwritten, name it \
              twice: iotax bench {0} --overwrite {0}, in a plan device = \"{0}\" and iotax run --overwrite {0}",
             path.display(),
             workload.name,
-            workload.rw
+            workload.doing()
         )),
         None => refusal,
     }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
+use iotax_model::plan::Space;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
 
@@ -68,7 +69,7 @@ impl Origin {
 #[derive(Debug)]
 pub struct Volumes {
     tag: String,
-    size: Bytes,
+    space: Space,
     sharing: Sharing,
     groups: BTreeMap<Place, Standing>,
 }
@@ -89,7 +90,7 @@ impl Volumes {
     /// For the targets of a plan. `tag` stands in the name of every group, or of every volume in a group of the user's.
     #[must_use]
     pub fn new(tag: &str, plan: &Plan) -> Self {
-        Self { tag: tag.to_owned(), size: plan.size(), sharing: Sharing::of(plan), groups: BTreeMap::new() }
+        Self { tag: tag.to_owned(), space: plan.space(), sharing: Sharing::of(plan), groups: BTreeMap::new() }
     }
 
     /// What a target stands on; `None` if LVM has nothing to do with it. A device
@@ -110,7 +111,7 @@ impl Volumes {
             self.groups.insert(place.clone(), standing);
         }
         let standing = self.groups.get_mut(&place).expect("inserted above");
-        let allocation = Allocation::of(spec, spec.disk_size(self.size), standing.extent);
+        let allocation = Allocation::of(spec, self.space, standing.extent);
         let name = match &standing.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
             _ => {
@@ -124,7 +125,7 @@ impl Volumes {
         if let (Place::Device(device), None) = (&place, &spec.lvm) {
             let offset = beneath(device, &standing.name, &name)?;
             let path = device.clone();
-            return Ok(Some(Volume { path, offset, size: self.size, shared: true, origin: None }));
+            return Ok(Some(Volume { path, offset, size: self.space.area, shared: true, origin: None }));
         }
         let path = Path::new("/dev").join(&standing.name).join(&name);
         let origin = allocation.snapshots.then(|| Origin {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::Plan;
+use iotax_model::plan::Space;
 use iotax_model::target::{LvKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 
@@ -33,11 +34,14 @@ pub(super) struct Allocation {
 }
 
 impl Allocation {
-    /// What a target's volume of `size` bytes, or for a file of that size, needs in extents of `extent` bytes.
-    pub(super) fn of(spec: &TargetSpec, size: Bytes, extent: u64) -> Self {
+    /// What a target's volume for so much needs in extents of `extent` bytes.
+    pub(super) fn of(spec: &TargetSpec, space: Space, extent: u64) -> Self {
         // No disk is as large, and nothing below overflows.
-        let size = size.0.min(1 << 60);
-        let size = spec.filesystem.as_ref().map_or(size, |on_it| filesystem::room(on_it.kind, Bytes(size)).0);
+        const MOST: Bytes = Bytes(1 << 60);
+        let size = match &spec.filesystem {
+            Some(on_it) => filesystem::room(on_it.kind, spec.on_filesystem(space).min(MOST)).0,
+            None => spec.disk_size(space).min(MOST).0,
+        };
         let extents = size.div_ceil(extent);
         let size = Bytes(extents * extent);
         let lvm = spec.lvm.as_ref();
@@ -116,8 +120,8 @@ pub fn check(plan: &Plan) -> Result<(), Refusal> {
     }
     for (place, specs) in &places {
         match place {
-            Place::Device(device) => check_device(device, specs, &sharing, plan.size())?,
-            Place::Group(name) => check_group(name, specs, &sharing, plan.size())?,
+            Place::Device(device) => check_device(device, specs, &sharing, plan.space())?,
+            Place::Group(name) => check_group(name, specs, &sharing, plan.space())?,
         }
     }
     Ok(())
@@ -140,15 +144,20 @@ pub fn possible() -> Result<(), Refusal> {
 }
 
 /// What all targets of a place take together, in extents.
-fn demand(specs: &[&TargetSpec], sharing: &Sharing, size: Bytes, extent: u64) -> u64 {
-    let take = |spec: &&TargetSpec| Allocation::of(spec, spec.disk_size(size), extent).extents(extent);
+fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: Space, extent: u64) -> u64 {
+    let take = |spec: &&TargetSpec| Allocation::of(spec, space, extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);
     let own = specs.iter().filter(|spec| !sharing.shares(spec));
     let copies = |spec: &&TargetSpec| spec.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
     shared + own.map(|spec| take(spec) * copies(spec)).sum::<u64>()
 }
 
-fn check_device(device: &Path, specs: &[&TargetSpec], sharing: &Sharing, size: Bytes) -> Result<(), Refusal> {
+fn check_device(
+    device: &Path,
+    specs: &[&TargetSpec],
+    sharing: &Sharing,
+    space: Space,
+) -> Result<(), Refusal> {
     if let Some(spec) = specs.iter().find(|spec| spec.lvm.is_none() && spec.filesystem.is_some()) {
         return Err(Refusal::input(format!(
             "target {:?}: its filesystem cannot be on {} itself, on which other targets have a volume group; give it \
@@ -158,7 +167,7 @@ fn check_device(device: &Path, specs: &[&TargetSpec], sharing: &Sharing, size: B
         )));
     }
     let length = existing::length(device).map_err(|error| Refusal::environment(error.to_string()))?;
-    let need = demand(specs, sharing, size, EXTENT).saturating_mul(EXTENT).saturating_add(HEADER);
+    let need = demand(specs, sharing, space, EXTENT).saturating_mul(EXTENT).saturating_add(HEADER);
     if need > length.0 {
         return Err(Refusal::environment(format!(
             "{}: {} are needed for the volumes of {} and it holds {}; use a smaller --size or fewer targets on it",
@@ -171,9 +180,9 @@ fn check_device(device: &Path, specs: &[&TargetSpec], sharing: &Sharing, size: B
     Ok(())
 }
 
-fn check_group(name: &str, specs: &[&TargetSpec], sharing: &Sharing, size: Bytes) -> Result<(), Refusal> {
+fn check_group(name: &str, specs: &[&TargetSpec], sharing: &Sharing, space: Space) -> Result<(), Refusal> {
     let found = users_group(name)?;
-    let need = demand(specs, sharing, size, found.extent);
+    let need = demand(specs, sharing, space, found.extent);
     if need > found.free {
         let shown = |extents: u64| human::bytes(extents.saturating_mul(found.extent));
         return Err(Refusal::environment(format!(
@@ -204,7 +213,7 @@ mod tests {
     fn allocation(target: &str, size: u64) -> Allocation {
         let text = format!("workload = [{{}}]\n[[target]]\nname = 't'\ndevice = '/dev/none'\n{target}");
         let plan = Plan::from_toml(&text).expect("a plan");
-        Allocation::of(&plan.targets[0], Bytes(size), EXTENT)
+        Allocation::of(&plan.targets[0], Space { area: Bytes(size), files: Bytes(0) }, EXTENT)
     }
 
     #[test]

@@ -1,0 +1,74 @@
+//! A byte at a time, by a system call each, as bonnie++ has done it since 1.97.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::{ControlFlow, Range};
+
+use super::Routine;
+use super::meter::{Meter, Over};
+use super::output::Output;
+use super::place::Place;
+use super::record::Record;
+use crate::backend::Io;
+use crate::error::EngineError;
+use crate::pattern::Direction;
+
+/// Reads a worker's stretch of the area.
+struct Getc {
+    file: File,
+    stretch: Range<u64>,
+    passes: u64,
+}
+
+pub(super) fn getc(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (stretch, passes) = (place.stretch(), place.passes());
+    Ok(Box::new(Getc { file: place.target()?, stretch, passes }))
+}
+
+impl Routine for Getc {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        let mut byte = [0];
+        for _ in 0..self.passes {
+            let io = |offset| Io { direction: Direction::Read, offset, length: 1 };
+            let start = self.stretch.start;
+            meter.aside(io(start), || self.file.seek(SeekFrom::Start(start)))?;
+            for offset in self.stretch.clone() {
+                meter.io(io(offset), || self.file.read(&mut byte))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Writes a new file; its bytes are those of records of bs.
+struct Putc {
+    output: Output,
+    record: Record,
+    length: u64,
+    passes: u64,
+}
+
+pub(super) fn putc(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (output, record) = (Output::create(&place, "putc")?, Record::new(&place)?);
+    Ok(Box::new(Putc { output, record, length: place.length(), passes: place.passes() }))
+}
+
+impl Routine for Putc {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        for pass in 0..self.passes {
+            if pass > 0 {
+                self.output.truncate(meter)?;
+            }
+            let mut left = self.length;
+            while left > 0 {
+                self.record.refresh();
+                for byte in self.record.bytes().chunks(1).take(usize::try_from(left).unwrap_or(usize::MAX)) {
+                    self.output.write(meter, byte)?;
+                    left -= 1;
+                }
+            }
+            self.output.end(meter)?;
+        }
+        ControlFlow::Continue(())
+    }
+}

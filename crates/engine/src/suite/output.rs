@@ -1,0 +1,115 @@
+//! Files that a test makes.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::ops::ControlFlow;
+use std::os::unix::fs::OpenOptionsExt;
+
+use iotax_model::workload::Workload;
+
+use super::meter::{Meter, Over};
+use super::place::{Place, trouble};
+use crate::backend::Io;
+use crate::error::EngineError;
+use crate::open::Access;
+use crate::pattern::Direction;
+
+/// A file that is written from its begin to its end through the meter, and flushed as the workload says.
+pub(super) struct Output {
+    file: File,
+    /// Where the next write goes.
+    offset: u64,
+    flush: Direction,
+    /// Writes between two flushes, and those until the next one.
+    every: u64,
+    until_flush: u64,
+    end_fsync: bool,
+}
+
+impl Output {
+    /// A worker's new file in the test's directory.
+    pub(super) fn create(place: &Place, stem: &str) -> Result<Self, EngineError> {
+        let path = place.directory()?.join(format!("{stem}.{}", place.number));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .custom_flags(Access::of(&place.workload).flags())
+            .open(&path)
+            .map_err(trouble(format!("making {}", path.display())))?;
+        Ok(Self::over(file, &place.workload))
+    }
+
+    /// What is written to a file that is there.
+    pub(super) fn over(file: File, workload: &Workload) -> Self {
+        let (flush, every) = match (workload.fsync, workload.fdatasync) {
+            (Some(writes), _) => (Direction::Sync, writes),
+            (None, Some(writes)) => (Direction::DataSync, writes),
+            (None, None) => (Direction::Sync, u64::MAX),
+        };
+        Self { file, offset: 0, flush, every, until_flush: every, end_fsync: workload.end_fsync }
+    }
+
+    /// The file itself.
+    pub(super) const fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// The file itself, written.
+    pub(super) fn into_file(self) -> File {
+        self.file
+    }
+
+    /// Makes the file empty again and goes to its begin, uncounted.
+    pub(super) fn truncate(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        meter.aside(self.io(0), || self.file.set_len(0))?;
+        self.rewind(meter, 0)
+    }
+
+    /// Goes to a place, by lseek(2), uncounted.
+    pub(super) fn rewind(&mut self, meter: &mut Meter, offset: u64) -> ControlFlow<Over> {
+        self.offset = offset;
+        meter.aside(self.io(0), || self.file.seek(SeekFrom::Start(offset)))?;
+        ControlFlow::Continue(())
+    }
+
+    /// Writes there, by write(2), and flushes if that is due.
+    #[inline]
+    pub(super) fn write(&mut self, meter: &mut Meter, bytes: &[u8]) -> ControlFlow<Over> {
+        let io = self.io(bytes.len());
+        self.offset += bytes.len() as u64;
+        if !meter.io(io, || self.file.write(bytes))? {
+            // The next goes where it would have gone.
+            self.rewind(meter, self.offset)?;
+        }
+        self.until_flush -= 1;
+        if self.until_flush == 0 {
+            self.until_flush = self.every;
+            self.sync(meter, self.flush)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Flushes, if the workload says so, what was written until its end.
+    pub(super) fn end(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        if self.end_fsync { self.sync(meter, Direction::Sync) } else { ControlFlow::Continue(()) }
+    }
+
+    fn sync(&self, meter: &mut Meter, direction: Direction) -> ControlFlow<Over> {
+        let io = Io { direction, offset: 0, length: 0 };
+        meter.io(io, || {
+            match direction {
+                Direction::DataSync => self.file.sync_data(),
+                _ => self.file.sync_all(),
+            }
+            .map(|()| 0)
+        })?;
+        ControlFlow::Continue(())
+    }
+
+    fn io(&self, bytes: usize) -> Io {
+        // A record is at most 64 MiB long.
+        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
+        Io { direction: Direction::Write, offset: self.offset, length }
+    }
+}

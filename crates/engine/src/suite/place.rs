@@ -1,0 +1,118 @@
+//! What one worker of a test has to work with.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use iotax_model::record::CacheDrop;
+use iotax_model::workload::{Test, Workload};
+
+use crate::error::EngineError;
+use crate::prepare::{drop_caches, drop_pages};
+
+/// What one worker of a test has to work with.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) workload: Workload,
+    /// Bytes of the area, or of what all workers are to write together.
+    pub(crate) size: u64,
+    /// Decides whatever is random.
+    pub(crate) seed: u64,
+    /// The worker's, from 0.
+    pub(crate) number: u32,
+    /// The target, opened for this worker.
+    pub(super) file: Option<File>,
+    /// Empty but for what the other workers make.
+    pub(super) directory: Option<PathBuf>,
+}
+
+impl Place {
+    /// The target's file or device. Only for tests that work on the target's area.
+    pub(crate) fn target(&mut self) -> Result<File, EngineError> {
+        self.file.take().ok_or(EngineError::NoTest(self.test()))
+    }
+
+    /// The directory to make files in, which all workers share. Only for tests that need one.
+    pub(crate) fn directory(&self) -> Result<&Path, EngineError> {
+        self.directory.as_deref().ok_or(EngineError::NoDirectory(self.test()))
+    }
+
+    /// The worker's part of the area, by offsets from the target's begin: whole records of bs, the first worker's first.
+    pub(crate) fn slice(&self) -> Range<u64> {
+        let record = self.workload.bs.0;
+        let each = self.size / record / u64::from(self.workload.numjobs) * record;
+        let begin = self.workload.offset.0 + each * u64::from(self.number);
+        begin..begin + each
+    }
+
+    /// The part of the worker's slice that it goes through: its first `io_size` bytes if that is given, else all.
+    pub(crate) fn stretch(&self) -> Range<u64> {
+        let Range { start, end } = self.slice();
+        start..self.workload.io_size.map_or(end, |bytes| end.min(start + bytes.0))
+    }
+
+    /// Bytes that the worker goes through in each pass.
+    pub(crate) fn length(&self) -> u64 {
+        let stretch = self.stretch();
+        stretch.end - stretch.start
+    }
+
+    /// Whole records of bs in them.
+    pub(crate) fn records(&self) -> u64 {
+        self.length() / self.workload.bs.0
+    }
+
+    /// How often the work is done.
+    pub(crate) fn passes(&self) -> u64 {
+        self.workload.loops.unwrap_or(u64::MAX)
+    }
+
+    /// A directory of the worker's own, empty.
+    pub(crate) fn own_directory(&self) -> Result<OwnDirectory, EngineError> {
+        let path = self.directory()?.join(self.number.to_string());
+        let made = fs::create_dir(&path).and_then(|()| File::open(&path));
+        let root = made.map_err(trouble(format!("making {}", path.display())))?;
+        Ok(OwnDirectory { root, path })
+    }
+
+    fn test(&self) -> Test {
+        self.workload.test.unwrap_or(Test::Foreign)
+    }
+}
+
+/// A directory of one worker's own.
+#[derive(Debug)]
+pub(crate) struct OwnDirectory {
+    /// So that the system need not look the whole path up at each call.
+    pub(crate) root: File,
+    path: PathBuf,
+}
+
+impl OwnDirectory {
+    /// Has what was made be safe before anything is measured, and with `forget` out of memory, as far as this process may have it:
+    /// everything, or what is in `files` but not what is known of them.
+    pub(crate) fn settle<'a>(
+        &self,
+        forget: bool,
+        files: impl Iterator<Item = &'a OsStr>,
+    ) -> Result<(), EngineError> {
+        let doing = || trouble(format!("flushing what was made in {}", self.path.display()));
+        rustix::fs::syncfs(&self.root).map_err(|errno| doing()(errno.into()))?;
+        if forget && drop_caches(&self.path) != CacheDrop::PageCache {
+            for name in files {
+                let file = File::open(self.path.join(name)).map_err(doing())?;
+                // Where the filesystem does not take the advice, its cache stays.
+                let _ = drop_pages(&file);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An error of the system, with what was tried.
+pub(crate) fn trouble(doing: impl Into<String>) -> impl FnOnce(io::Error) -> EngineError {
+    let doing = doing.into();
+    move |error| EngineError::System { doing, error }
+}

@@ -1,0 +1,48 @@
+//! What one worker of a test reads into and writes from.
+
+use iotax_model::units::Bytes;
+
+use super::place::{Place, trouble};
+use crate::backend::Io;
+use crate::buffers::{Buffers, Slot};
+use crate::error::EngineError;
+use crate::pattern::Direction;
+use crate::payload::{Payload, SECTOR};
+use crate::random::{Purpose, SplitMix64};
+
+/// Memory for one record of bs, aligned as direct I/O wants it, and the contents that are written from it.
+pub(super) struct Record {
+    buffers: Buffers,
+    slot: Slot,
+    length: usize,
+    payload: Payload,
+}
+
+impl Record {
+    /// Holds a first content.
+    pub(super) fn new(place: &Place) -> Result<Self, EngineError> {
+        let bytes = place.workload.bs;
+        let length = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+        let sectors = usize::try_from(bytes.0.next_multiple_of(SECTOR)).unwrap_or(usize::MAX);
+        let (buffers, mut slots) =
+            Buffers::new(1, sectors).map_err(trouble(format!("mapping a buffer of {bytes}")))?;
+        let slot = slots.pop().ok_or(EngineError::Memory { asked: bytes, memory: Bytes(0) })?;
+        let random = SplitMix64::new(place.seed, Purpose::Payload, place.number.into());
+        let payload = Payload::new(&place.workload.content(), 1, place.workload.reads(), random);
+        let mut record = Self { buffers, slot, length, payload };
+        record.refresh();
+        Ok(record)
+    }
+
+    /// Its bytes.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.buffers.slice(&mut self.slot)[..self.length]
+    }
+
+    /// Makes the next content.
+    pub(super) fn refresh(&mut self) {
+        let whole = self.buffers.slice(&mut self.slot);
+        let io = Io { direction: Direction::Write, offset: 0, length: 0 };
+        self.payload.refresh(0, &io, whole);
+    }
+}

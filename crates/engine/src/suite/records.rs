@@ -1,0 +1,129 @@
+//! Record by record, from the begin to the end.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::{ControlFlow, Range};
+
+use super::Routine;
+use super::meter::{Meter, Over};
+use super::output::Output;
+use super::place::{Place, trouble};
+use super::record::Record;
+use crate::backend::Io;
+use crate::error::EngineError;
+use crate::pattern::Direction;
+
+/// The I/O of one record.
+fn io(direction: Direction, offset: u64, bytes: &[u8]) -> Io {
+    // A record is at most 64 MiB long.
+    Io { direction, offset, length: u32::try_from(bytes.len()).unwrap_or(u32::MAX) }
+}
+
+/// Writes a new file, in every pass anew.
+struct WriteNew {
+    output: Output,
+    record: Record,
+    records: u64,
+    passes: u64,
+}
+
+pub(super) fn write_new(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (output, record) = (Output::create(&place, "new")?, Record::new(&place)?);
+    Ok(Box::new(WriteNew { output, record, records: place.records(), passes: place.passes() }))
+}
+
+impl Routine for WriteNew {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        for pass in 0..self.passes {
+            if pass > 0 {
+                self.output.truncate(meter)?;
+            }
+            for _ in 0..self.records {
+                self.record.refresh();
+                self.output.write(meter, self.record.bytes())?;
+            }
+            self.output.end(meter)?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Reads each record of a worker's stretch, changes a byte of it, goes back and writes it in its place, as bonnie++ does.
+struct Rewrite {
+    output: Output,
+    record: Record,
+    stretch: Range<u64>,
+    passes: u64,
+}
+
+pub(super) fn rewrite(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, stretch, passes) = (Record::new(&place)?, place.stretch(), place.passes());
+    let output = Output::over(place.target()?, &place.workload);
+    Ok(Box::new(Rewrite { output, record, stretch, passes }))
+}
+
+impl Routine for Rewrite {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        for _ in 0..self.passes {
+            let step = self.record.bytes().len();
+            self.output.rewind(meter, self.stretch.start)?;
+            for offset in self.stretch.clone().step_by(step) {
+                let bytes = self.record.bytes();
+                let is_read =
+                    meter.io(io(Direction::Read, offset, bytes), || self.output.file().read(bytes))?;
+                if is_read {
+                    bytes[0] = bytes[0].wrapping_sub(1);
+                    self.output.rewind(meter, offset)?;
+                    self.output.write(meter, bytes)?;
+                } else {
+                    self.output.rewind(meter, offset + step as u64)?;
+                }
+            }
+            self.output.end(meter)?;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Copies one file of a worker's to another, over and over it, as UnixBench's file copy does. Both are its own; the one that is
+/// read was written before the window and is likely to be in the page cache.
+struct Copy {
+    input: File,
+    output: Output,
+    record: Record,
+    records: u64,
+    passes: u64,
+}
+
+pub(super) fn copy(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    let mut record = Record::new(&place)?;
+    let mut input = Output::create(&place, "from")?;
+    for _ in 0..place.records() {
+        record.refresh();
+        input.file().write_all(record.bytes()).map_err(trouble("writing the file that is to be copied"))?;
+    }
+    let output = Output::create(&place, "to")?;
+    let (records, passes) = (place.records(), place.passes());
+    Ok(Box::new(Copy { input: input.into_file(), output, record, records, passes }))
+}
+
+impl Routine for Copy {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        for _ in 0..self.passes {
+            let bytes = self.record.bytes();
+            let read = |offset| io(Direction::Read, offset, bytes);
+            meter.aside(read(0), || self.input.seek(SeekFrom::Start(0)))?;
+            self.output.rewind(meter, 0)?;
+            for number in 0..self.records {
+                let bytes = self.record.bytes();
+                let offset = number * bytes.len() as u64;
+                let is_read = meter.io(io(Direction::Read, offset, bytes), || self.input.read(bytes))?;
+                if is_read {
+                    self.output.write(meter, bytes)?;
+                }
+            }
+            self.output.end(meter)?;
+        }
+        ControlFlow::Continue(())
+    }
+}

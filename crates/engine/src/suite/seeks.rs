@@ -1,0 +1,62 @@
+//! Records at random places.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+
+use super::Routine;
+use super::meter::{Meter, Over};
+use super::output::Output;
+use super::place::Place;
+use super::record::Record;
+use crate::backend::Io;
+use crate::error::EngineError;
+use crate::pattern::Direction;
+use crate::random::{Purpose, SplitMix64};
+
+/// One record in so many is changed and written back.
+const UPDATE_EVERY: u64 = 10;
+
+/// Goes to a random record of the whole area, reads it, and changes every tenth, as one of bonnie++'s seekers.
+struct Seeks {
+    output: Output,
+    record: Record,
+    random: SplitMix64,
+    begin: u64,
+    /// Records of the area.
+    places: u64,
+    /// How many are read.
+    seeks: u64,
+}
+
+pub(super) fn seeks(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    let record = Record::new(&place)?;
+    let output = Output::over(place.target()?, &place.workload);
+    Ok(Box::new(Seeks {
+        output,
+        record,
+        random: SplitMix64::new(place.seed, Purpose::Offsets, place.number.into()),
+        begin: place.workload.offset.0,
+        places: place.size / place.workload.bs.0,
+        seeks: place.records().saturating_mul(place.passes()),
+    }))
+}
+
+impl Routine for Seeks {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        for number in 1..=self.seeks {
+            let bytes = self.record.bytes();
+            let offset = self.begin + self.random.below(self.places) * bytes.len() as u64;
+            // A record is at most 64 MiB long.
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            self.output.rewind(meter, offset)?;
+            let io = Io { direction: Direction::Read, offset, length };
+            let is_read = meter.io(io, || self.output.file().read(bytes))?;
+            if is_read && number % UPDATE_EVERY == 0 {
+                bytes[0] = bytes[0].wrapping_sub(1);
+                self.output.rewind(meter, offset)?;
+                self.output.write(meter, bytes)?;
+            }
+        }
+        self.output.end(meter)
+    }
+}

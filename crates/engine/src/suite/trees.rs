@@ -1,0 +1,125 @@
+//! Trees that are walked and deleted, entry by entry.
+
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+
+use super::Routine;
+use super::meter::{Meter, Over};
+use super::place::{OwnDirectory, Place, trouble};
+use super::tree::{self, Entry, Filler};
+use crate::backend::Io;
+use crate::error::EngineError;
+use crate::pattern::Direction;
+
+/// What reading a directory counts as if it fails.
+const LISTING: Io = Io { direction: Direction::Read, offset: 0, length: 0 };
+
+/// The entries of a worker's tree.
+pub(super) fn planned(place: &Place) -> Vec<Entry> {
+    let workload = &place.workload;
+    let (files, directories) = (workload.files().unwrap_or(0), workload.directories().unwrap_or(1));
+    let bytes = workload.tree_bytes().map_or(0, |bytes| bytes.0);
+    tree::plan(files, directories, bytes, place.seed ^ u64::from(place.number))
+}
+
+/// What the files of a worker's tree hold.
+pub(super) fn filler(place: &Place) -> Filler {
+    let record = usize::try_from(place.workload.bs.0).unwrap_or(usize::MAX);
+    Filler::new(&place.workload.content(), record, place.seed, place.number)
+}
+
+/// A directory with a worker's tree in it, as cold as it can be had.
+pub(super) fn made(place: &Place) -> Result<OwnDirectory, EngineError> {
+    let own = place.own_directory()?;
+    let entries = planned(place);
+    tree::make(own.root.as_fd(), &entries, &mut filler(place)).map_err(trouble("making a tree of files"))?;
+    let files = entries.iter().filter(|entry| entry.size.is_some());
+    own.settle(place.workload.invalidate, files.map(|entry| entry.path.as_ref()))?;
+    Ok(own)
+}
+
+/// What is in a directory: paths from the tree's root on, and whether they are directories.
+pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>> {
+    let path = if folder.is_empty() { "." } else { folder };
+    let opened = openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut found = Vec::new();
+    for entry in Dir::new(opened)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy();
+        if name == "." || name == ".." {
+            continue;
+        }
+        let path = if folder.is_empty() { name.into_owned() } else { format!("{folder}/{name}") };
+        let kind = match entry.file_type() {
+            // Not every filesystem tells.
+            FileType::Unknown => {
+                FileType::from_raw_mode(statat(root, &path, AtFlags::SYMLINK_NOFOLLOW)?.st_mode)
+            }
+            told => told,
+        };
+        found.push((path, kind == FileType::Directory));
+    }
+    Ok(found)
+}
+
+/// As [`list`], in the window; the time is the tree's, but no operation of its own.
+pub(super) fn listed(root: &File, folder: &str, meter: &mut Meter) -> ControlFlow<Over, Vec<(String, bool)>> {
+    meter.aside(LISTING, || list(root, folder))
+}
+
+/// Every entry is asked for its attributes.
+struct Walk {
+    own: OwnDirectory,
+    passes: u64,
+}
+
+pub(super) fn walk(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    Ok(Box::new(Walk { own: made(&place)?, passes: place.workload.loops.unwrap_or(1) }))
+}
+
+impl Routine for Walk {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        let root = &self.own.root;
+        for _ in 0..self.passes {
+            let mut folders = vec![String::new()];
+            while let Some(folder) = folders.pop() {
+                for (path, is_directory) in listed(root, &folder, meter)? {
+                    meter.operation(0, || Ok(statat(root, &path, AtFlags::SYMLINK_NOFOLLOW)?))?;
+                    if is_directory {
+                        folders.push(path);
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Every entry is deleted, directories after what is in them.
+struct Remove(OwnDirectory);
+
+pub(super) fn remove(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+    Ok(Box::new(Remove(made(&place)?)))
+}
+
+impl Routine for Remove {
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+        remove_below(&self.0.root, "", meter)
+    }
+}
+
+fn remove_below(root: &File, folder: &str, meter: &mut Meter) -> ControlFlow<Over> {
+    for (path, is_directory) in listed(root, folder, meter)? {
+        let mut flags = AtFlags::empty();
+        if is_directory {
+            remove_below(root, &path, meter)?;
+            flags = AtFlags::REMOVEDIR;
+        }
+        meter.operation(0, || Ok(unlinkat(root, &path, flags)?))?;
+    }
+    ControlFlow::Continue(())
+}

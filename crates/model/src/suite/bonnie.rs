@@ -1,0 +1,63 @@
+//! What bonnie++ 2.00 does with a large file.
+//!
+//! It has no means to drop caches, so it takes a file of twice the memory. Here they are dropped before each test, and what
+//! is written counts with its flush, so that a file of a fixed size will do.
+
+use super::{Options, Shape, Suite};
+use crate::units::{Bytes, Nanos};
+use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "bonnie",
+    help: "bonnie++: a file by the byte, by the block, rewritten, and at random places by 5 at once",
+    shape: Shape::Each,
+    remarks: &[],
+    repeat: 3,
+    workloads,
+};
+
+const SIZE: Bytes = Bytes(1 << 30);
+const CHUNK: Bytes = Bytes(8192);
+/// What is written and read by the byte: a system call each.
+const BY_THE_BYTE: Bytes = Bytes(3 << 20);
+const SEEKERS: u32 = 5;
+/// Over all seekers, as nearly as they share them evenly.
+const SEEKS: u64 = 8192;
+/// A slow target is measured for so long and no longer.
+const RUNTIME: Nanos = Nanos::from_secs(60);
+
+fn workloads(options: &Options) -> Vec<Workload> {
+    let size = options.size.unwrap_or(SIZE);
+    let defaults = WorkloadKeys {
+        bs: Some(CHUNK),
+        size: Some(size),
+        runtime: Some(options.runtime.unwrap_or(RUNTIME)),
+        ramp_time: Some(Nanos(0)),
+        direct: Some(false),
+        loops: Some(1),
+        ioengine: Some(IoEngine::Psync),
+        ..WorkloadKeys::default()
+    };
+    let test = |name: &str, test| WorkloadKeys {
+        name: Some(name.to_owned()),
+        test: Some(test),
+        ..WorkloadKeys::default()
+    };
+    let by_the_byte = Some(BY_THE_BYTE.min(size));
+    [
+        WorkloadKeys { io_size: by_the_byte, end_fsync: Some(true), ..test("putc", Test::Putc) },
+        WorkloadKeys { end_fsync: Some(true), ..test("put_block", Test::WriteNew) },
+        WorkloadKeys { end_fsync: Some(true), ..test("rewrite", Test::Rewrite) },
+        WorkloadKeys { io_size: by_the_byte, ..test("getc", Test::Getc) },
+        WorkloadKeys { name: Some("get_block".into()), rw: Some(Rw::Read), ..WorkloadKeys::default() },
+        WorkloadKeys {
+            numjobs: Some(SEEKERS),
+            io_size: Some(Bytes(SEEKS / u64::from(SEEKERS) * CHUNK.0)),
+            end_fsync: Some(true),
+            ..test("seeks", Test::Seeks)
+        },
+    ]
+    .iter()
+    .map(|keys| keys.complete(&defaults))
+    .collect()
+}

@@ -1,0 +1,261 @@
+//! Tests that make files of their own: how many, how large, and the room that they take.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::text::{TextError, text_form};
+use super::{DEFAULT_SIZE, Test, Workload, WorkloadError};
+use crate::units::{Bytes, Nanos};
+
+/// The most files of one job.
+const MOST_FILES: u64 = 1_000_000;
+/// The largest file: what the archive's format can hold.
+const LARGEST: Bytes = Bytes(1 << 31);
+/// Files of a test of single files where nothing is said.
+const FILES: u64 = 1000;
+/// Files of a tree where nothing is said: a third of a kernel's source.
+const TREE_FILES: u64 = 24_000;
+/// Their bytes, in proportion to their number.
+const TREE_BYTES: u64 = 320 << 20;
+/// What a filesystem takes for a file beside its blocks. ext4 has an inode for each 16 KiB of its device, so that as many small
+/// files as there is room for need this much each.
+const INODE: u64 = 16 << 10;
+const BLOCK: u64 = 4 << 10;
+
+/// Sizes of files, from the smallest to the largest, all equally likely. Text form: `4k`, or `0-16k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSize {
+    min: Bytes,
+    max: Bytes,
+}
+
+impl FileSize {
+    /// The smallest.
+    #[must_use]
+    pub const fn min(&self) -> Bytes {
+        self.min
+    }
+
+    /// The largest.
+    #[must_use]
+    pub const fn max(&self) -> Bytes {
+        self.max
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let size = |text: &str| -> Result<Bytes, String> {
+            let size: Bytes = text.trim().parse().map_err(|_| format!("{text:?} is not a size"))?;
+            if size > LARGEST { Err(format!("{size} is more than {LARGEST}")) } else { Ok(size) }
+        };
+        let (min, max) = match text.split_once('-') {
+            Some((min, max)) => (size(min)?, size(max)?),
+            None => (size(text)?, size(text)?),
+        };
+        if min > max { Err(format!("{min} is more than {max}")) } else { Ok(Self { min, max }) }
+    }
+}
+
+impl fmt::Display for FileSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.min == self.max { write!(f, "{}", self.min) } else { write!(f, "{}-{}", self.min, self.max) }
+    }
+}
+
+impl FromStr for FileSize {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        Self::parse(text).map_err(|reason| {
+            TextError::new(
+                "filesize",
+                text,
+                reason,
+                "a size up to 2GiB or a range of them, such as 4k or 0-16k",
+            )
+        })
+    }
+}
+
+text_form!(FileSize);
+
+impl Workload {
+    /// How many files each job has, in a test of files.
+    #[must_use]
+    pub fn files(&self) -> Option<u64> {
+        let test = self.test.filter(|test| test.is_on_files())?;
+        Some(self.nrfiles.unwrap_or(if test.is_on_trees() { TREE_FILES } else { FILES }))
+    }
+
+    /// Bytes of each job's tree, in a test of trees.
+    #[must_use]
+    pub fn tree_bytes(&self) -> Option<Bytes> {
+        self.test.filter(|test| test.is_on_trees())?;
+        let files = self.files()?;
+        Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
+    }
+
+    /// Directories that each job's files are spread over, in a test of files.
+    #[must_use]
+    pub fn directories(&self) -> Option<u64> {
+        let test = self.test.filter(|test| test.is_on_files())?;
+        // In a kernel's source there are 14 files to a directory.
+        let usual = if test.is_on_trees() { (self.files()? / 14).max(1) } else { 1 };
+        Some(self.nrdirs.unwrap_or(usual))
+    }
+
+    /// What its own files take on the target's filesystem at most, beside the area; nothing if it makes none.
+    #[must_use]
+    pub fn room(&self) -> Bytes {
+        let beside = self.beside.iter().map(|workload| workload.room().0).fold(0, u64::saturating_add);
+        Bytes(self.own_room().saturating_add(beside))
+    }
+
+    /// What making or removing its own files takes at most, on any storage worth measuring.
+    #[must_use]
+    pub fn set_up_at_most(&self) -> Nanos {
+        /// Bytes and files a second.
+        const SLOWEST: (u64, u64) = (10_000_000, 100);
+        let beside = self.beside.iter().map(|workload| workload.set_up_at_most().0).sum::<u64>();
+        let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
+        Nanos::from_secs(self.own_room() / SLOWEST.0 + files / SLOWEST.1 + beside)
+    }
+
+    /// Whether it, or what is beside it, makes files of its own in a directory beside the area.
+    #[must_use]
+    pub fn needs_directory(&self) -> bool {
+        self.test.is_some_and(Test::needs_directory) || self.beside.iter().any(Self::needs_directory)
+    }
+
+    /// Whether it, or what is beside it, reads or writes the area.
+    #[must_use]
+    pub fn is_on_area(&self) -> bool {
+        !self.test.is_some_and(Test::needs_directory) || self.beside.iter().any(Self::is_on_area)
+    }
+
+    fn own_room(&self) -> u64 {
+        let Some(test) = self.test.filter(|test| test.needs_directory()) else { return 0 };
+        let (Some(files), Some(directories)) = (self.files(), self.directories()) else {
+            let files = if test == Test::Copy { 2 } else { 1 };
+            return self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files);
+        };
+        let each = match self.tree_bytes() {
+            // The tree's blocks are half empty on average; the archive of it is made, or lies beside it.
+            Some(bytes) => {
+                let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
+                blocks.saturating_mul(2).max(files.saturating_mul(INODE))
+            }
+            None => {
+                let largest = self.filesize.map_or(0, |size| size.max().0.next_multiple_of(BLOCK));
+                files.saturating_mul(largest.saturating_add(BLOCK).max(INODE))
+            }
+        };
+        u64::from(self.numjobs).saturating_mul(each.saturating_add(directories.saturating_mul(INODE)))
+    }
+
+    /// Refuses files that no test can make.
+    pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
+        let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
+        let Some(test) = self.test.filter(|test| test.is_on_files()) else {
+            const NEEDED: &str = "only a test of files has it, such as test = create";
+            return match (self.nrfiles, self.nrdirs, self.filesize) {
+                (Some(files), ..) => refuse("nrfiles", &files, NEEDED),
+                (_, Some(directories), _) => refuse("nrdirs", &directories, NEEDED),
+                (.., Some(size)) => refuse("filesize", &size, NEEDED),
+                _ => Ok(()),
+            };
+        };
+        let (files, directories) = (self.files().unwrap_or(0), self.directories().unwrap_or(0));
+        if files == 0 || files > MOST_FILES {
+            return refuse("nrfiles", &files, &format!("accepted: 1 to {MOST_FILES}"));
+        }
+        if directories == 0 || directories > files {
+            return refuse("nrdirs", &directories, &format!("accepted: 1 to nrfiles = {files}"));
+        }
+        if self.rw.modifies() && !self.rw.writes() || self.rw.reads() && self.rw.writes() {
+            let accepted =
+                "of files it says whether they come in order (read, write) or not (randread, randwrite)";
+            return refuse("rw", &self.rw, accepted);
+        }
+        if let (Some(times), false) = (self.loops, matches!(test, Test::Open | Test::Stat | Test::Walk)) {
+            return refuse("loops", &times, &format!("test = {test} can be done once; leave it out"));
+        }
+        if let (Some(size), true) = (self.filesize, test.is_on_trees()) {
+            return refuse(
+                "filesize",
+                &size,
+                "a tree's files are of all sizes; size is that of the whole tree",
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::WorkloadKeys;
+
+    fn workload(keys: &[(&str, &str)]) -> Workload {
+        let mut own = WorkloadKeys::default();
+        let of_tests = [("direct", "0"), ("ramp_time", "0s")];
+        of_tests.iter().chain(keys).for_each(|(key, text)| own.set(key, text).expect(text));
+        own.complete(&WorkloadKeys::default())
+    }
+
+    #[test]
+    fn a_size_is_read_back_from_its_text() {
+        for (text, min, max) in [("4k", 4096, 4096), ("0", 0, 0), ("0-16k", 0, 16384)] {
+            let size: FileSize = text.parse().expect(text);
+            assert_eq!((size.min(), size.max(), size.to_string().as_str()), (Bytes(min), Bytes(max), text));
+        }
+        for (text, words) in [("k", "\"k\""), ("8k-4k", "8k is more than 4k"), ("3g", "3g"), ("4k-", "\"\"")]
+        {
+            let error = text.parse::<FileSize>().expect_err(text).to_string();
+            assert!(error.contains(words) && error.contains("0-16k"), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_that_no_test_can_make_are_refused() {
+        for (keys, refusal) in [
+            (&[("nrfiles", "5")][..], "nrfiles = 5: only a test of files"),
+            (&[("test", "getc"), ("nrdirs", "5")], "nrdirs = 5: only a test of files"),
+            (&[("test", "copy"), ("size", "1m"), ("filesize", "4k")], "filesize = 4k: only a test of files"),
+            (&[("test", "stat"), ("nrfiles", "0")], "nrfiles = 0: accepted: 1 to 1000000"),
+            (&[("test", "stat"), ("nrdirs", "1001")], "nrdirs = 1001: accepted: 1 to nrfiles = 1000"),
+            (&[("test", "create"), ("rw", "rw")], "rw = rw: of files it says"),
+            (&[("test", "delete"), ("loops", "2")], "loops = 2: test = delete can be done once"),
+            (&[("test", "pack"), ("filesize", "4k")], "filesize = 4k: a tree's files are of all sizes"),
+        ] {
+            let error = workload(keys).check().expect_err(refusal).to_string();
+            assert!(error.contains(refusal), "{error}");
+        }
+        for keys in [
+            &[("test", "create"), ("nrfiles", "5"), ("nrdirs", "5"), ("filesize", "0-4k")][..],
+            &[("test", "walk"), ("size", "10m"), ("nrfiles", "700")],
+        ] {
+            assert_eq!(workload(keys).check(), Ok(()), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn the_room_of_files_is_that_of_all_jobs() {
+        assert_eq!(workload(&[]).room(), Bytes(0));
+        assert_eq!(workload(&[("test", "getc"), ("size", "1g")]).room(), Bytes(0));
+        assert_eq!(workload(&[("test", "copy"), ("size", "1m")]).room(), Bytes(2 << 20));
+        let files = [("test", "create"), ("nrfiles", "100"), ("filesize", "1-100k"), ("numjobs", "3")];
+        assert_eq!(workload(&files).room(), Bytes(3 * (100 * (104 << 10) + (16 << 10))));
+        // Empty files need inodes all the same.
+        assert_eq!(workload(&files[..2]).room(), Bytes(101 * (16 << 10)));
+        let tree = workload(&[("test", "pack")]);
+        assert_eq!((tree.files(), tree.directories()), (Some(24_000), Some(1714)));
+        assert_eq!(tree.tree_bytes(), Some(Bytes(320 << 20)));
+        assert!(tree.room() > Bytes(640 << 20) && tree.room() < Bytes(1 << 30), "{}", tree.room());
+        let small = workload(&[("test", "pack"), ("nrfiles", "240")]);
+        assert_eq!(small.tree_bytes(), Some(Bytes((320 << 20) / 100)));
+        assert_eq!(
+            Workload { beside: vec![small.clone()], ..tree.clone() }.room().0,
+            tree.room().0 + small.room().0
+        );
+    }
+}
