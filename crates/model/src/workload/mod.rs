@@ -261,10 +261,6 @@ impl Workload {
             // Its keys tell what another tool did, as far as its record does.
             Some(Test::Foreign) => return Ok(()),
             Some(test) => self.check_test(test)?,
-            None if self.end_fsync => {
-                let accepted = "what plain I/O wrote is flushed after the window in any case, and the time is told; leave it out";
-                return refuse("end_fsync", &true, accepted.into());
-            }
             None => {}
         }
         self.check_pattern()?;
