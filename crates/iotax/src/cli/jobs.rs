@@ -60,6 +60,7 @@ impl JobFlags {
         Ok(Plan {
             name,
             repeat: REPEAT,
+            suite: None,
             until_decided: None,
             margin: Margin::default(),
             baseline: targets.first().map_or_else(String::new, |target| target.name.clone()),

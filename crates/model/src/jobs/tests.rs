@@ -319,6 +319,7 @@ proptest! {
                 let plan = Plan {
                     name: "job.fio".into(),
                     repeat: 1,
+                    suite: None,
                     until_decided: None,
                     margin: Margin::default(),
                     baseline: "t".into(),

@@ -4,7 +4,10 @@
 //! by which reports set them side by side.
 
 mod bonnie;
+<<<<<<< HEAD
 mod filecopy;
+=======
+>>>>>>> suite
 mod orion;
 mod records;
 mod sizes;
@@ -67,6 +70,7 @@ pub struct Options {
 }
 
 /// All suites, in the order of lists.
+<<<<<<< HEAD
 pub const SUITES: &[Suite] = &[
     stream::SUITE,
     bonnie::SUITE,
@@ -76,6 +80,10 @@ pub const SUITES: &[Suite] = &[
     sizes::SUITE,
     threads::SUITE,
 ];
+=======
+pub const SUITES: &[Suite] =
+    &[stream::SUITE, records::SUITE, orion::SUITE, sizes::SUITE, threads::SUITE, bonnie::SUITE];
+>>>>>>> suite
 
 impl Suite {
     /// The suite of a name.

@@ -48,6 +48,7 @@ fn empty(tool: &str) -> Imported {
     let plan = Plan {
         name: String::new(),
         repeat: 1,
+        suite: None,
         until_decided: None,
         margin: iotax_model::plan::Margin::default(),
         baseline: String::new(),
