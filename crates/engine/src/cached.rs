@@ -30,7 +30,8 @@ impl Cached {
         if !is_told(target) {
             return None;
         }
-        let (begin, end) = (job.workload.offset.0, job.workload.offset.0 + job.size.0);
+        let begin = job.workload.offset.0;
+        let end = begin + job.workload.span(job.size).map_or(0, |span| span.0);
         let (first, last) = (begin / STRETCH, end.checked_sub(1)? / STRETCH);
         let count = last - first + 1;
         let looked = count.min(STRETCHES);

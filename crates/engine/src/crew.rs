@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use iotax_model::findings::Findings;
-use iotax_model::record::Pacing;
+use iotax_model::record::{Outcome, Pacing};
 use iotax_model::units::Nanos;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -122,7 +122,7 @@ impl Crew {
             }
         }
         if let Err(error) = mustered {
-            crew.dismiss(Duration::from_nanos(DRAIN.0));
+            crew.dismiss(Nanos(0));
             return Err(error);
         }
         Ok(crew)
@@ -167,6 +167,11 @@ impl Crew {
         Ok(())
     }
 
+    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
+    pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
+        self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
+    }
+
     pub(crate) fn start(&self, window: Window) {
         for start in &self.starts {
             // A worker that is gone has said why.
@@ -204,11 +209,11 @@ impl Crew {
     }
 
     /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
-    pub(crate) fn dismiss(mut self, patience: Duration) {
+    pub(crate) fn dismiss(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();
         self.spares.clear();
-        let give_up = clock::now().saturating_add(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX));
+        let give_up = clock::now() + interval.0 + DRAIN.0;
         while self.at_work > 0 {
             let left = give_up.saturating_sub(clock::now());
             if left == 0 {
@@ -222,8 +227,9 @@ impl Crew {
 /// Lets the process have the files that the workers need, as far as it may: the usual limit of 1024 is meant for programs
 /// that use select(2). If that is not enough, opening fails and says so.
 fn raise_file_limit(workers: u32) {
-    // A target and a ring for each, and something for everyone else.
-    let needed = u64::from(workers) * 2 + 64;
+    // A target and a ring for each, and something for everyone else; and other jobs may be there already.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    let needed = open + u64::from(workers) * 2 + 64;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < needed) {
         limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));

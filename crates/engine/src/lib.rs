@@ -9,6 +9,7 @@
 //! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
 
 mod backend;
+mod beside;
 mod buffers;
 mod cached;
 mod clock;
@@ -42,7 +43,7 @@ use iotax_model::findings::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Event, Job};
-use iotax_model::workload::Content;
+use iotax_model::workload::{Content, Workload};
 
 pub use crate::error::{EngineError, Refusal};
 
@@ -69,15 +70,19 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     if let Some(test) = job.workload.test {
         return suite::run(job, test, path, events);
     }
+    if !job.workload.beside.is_empty() {
+        return beside::run(job, path, events);
+    }
     let target = open::for_job(job, path)?;
     run::run(job, &target, events)
 }
 
 /// Buffers that do not fit would have the kernel kill processes of its choice.
 fn check_memory(job: &Job) -> Result<(), EngineError> {
-    let workload = &job.workload;
-    // At most 1024 x 4096 x 64 MiB = 2^48, by Workload::check.
-    let asked = u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
+    // At most 1024 x 4096 x 64 MiB = 2^48 each, by Workload::check.
+    let buffers =
+        |workload: &Workload| u64::from(workload.numjobs) * u64::from(workload.iodepth) * workload.max_bs().0;
+    let asked: u64 = job.workload.jobs().map(buffers).fold(0, u64::saturating_add);
     let memory = memory();
     if asked > memory / 2 {
         return Err(EngineError::Memory { asked: Bytes(asked), memory: Bytes(memory) });

@@ -71,7 +71,8 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
     if workload.modifies() && !job.writable {
         return Err(refuse(Refusal::ReadOnly(workload.doing())));
     }
-    let needed = if workload.is_random() { 1 } else { workload.numjobs };
+    let needed =
+        if workload.is_random() || workload.offset_increment.is_some() { 1 } else { workload.numjobs };
     let bs = workload.max_bs();
     // Random places are multiples of the shortest length; what is left over at the end is not used.
     let usable = job.size.0 - job.size.0 % workload.min_bs().0;
@@ -86,7 +87,8 @@ pub(crate) fn for_job(job: &Job, path: &Path) -> Result<Target, EngineError> {
         identity: job.identity,
     };
     let target = open(path, access).map_err(&refuse)?;
-    let (size, offset, length) = (job.size, workload.offset, Bytes(target.length));
+    let size = workload.span(job.size).unwrap_or(Bytes(u64::MAX));
+    let (offset, length) = (workload.offset, Bytes(target.length));
     if size.0.checked_add(offset.0).is_none_or(|end| end > length.0) {
         return Err(refuse(Refusal::TooLong { size, offset, length }));
     }
@@ -118,6 +120,8 @@ fn misaligned(workload: &Workload, unit: u64) -> Option<(&'static str, String)> 
         Some(lengths)
     } else if !is_whole(workload.offset.0) {
         Some(("offset", workload.offset.to_string()))
+    } else if let Some(increment) = workload.offset_increment.filter(|increment| !is_whole(increment.0)) {
+        Some(("offset_increment", increment.to_string()))
     } else if let Some(stride) = workload.stride.filter(|stride| !is_whole(stride.0.unsigned_abs())) {
         Some(("stride", stride.to_string()))
     } else {

@@ -19,38 +19,86 @@ use crate::pattern::{Direction, Pattern};
 use crate::payload::SECTOR;
 use crate::verify::Proof;
 use crate::watch;
+use crate::window::Window;
 use crate::worker::Task;
+
+/// A job that is set up on its target: its workers wait for the start.
+pub(crate) struct Prepared<'a> {
+    job: &'a Job,
+    target: &'a Target,
+    ioengine: IoEngine,
+    note: Option<String>,
+    proof: Option<Arc<Proof>>,
+    crew: Crew,
+    room: Latencies,
+    cached: Option<Cached>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Sets a job up on an open target.
+    pub(crate) fn new(job: &'a Job, target: &'a Target) -> Result<Self, EngineError> {
+        let workload = &job.workload;
+        let Choice { ioengine, note } = backend::choose(workload)?;
+        clock::calibrate();
+        let proof = Proof::new(job, target)?.map(Arc::new);
+        let room = Latencies::new(workload);
+        let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
+            work(job, target, ioengine, proof.as_ref(), number)
+        })?;
+        let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
+        let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
+        Ok(Self { job, target, ioengine, note, proof, crew, room, cached })
+    }
+
+    /// Makes the load. What was written is not flushed yet, nor verified.
+    pub(crate) fn go(
+        &mut self,
+        window: Window,
+        events: &mut dyn FnMut(Event),
+    ) -> Result<Outcome, EngineError> {
+        let mut outcome = watch::carry_out(&mut self.crew, self.job, window, &self.room, events)?;
+        outcome.ioengine = Some(self.ioengine);
+        outcome.notes.extend(self.note.take());
+        Ok(outcome)
+    }
+
+    /// Has the target make safe what it took, and verifies it if that was asked for.
+    pub(crate) fn conclude(self, outcome: &mut Outcome) {
+        let Self { job, target, ioengine, proof, crew, cached, .. } = self;
+        outcome.page_cache = cached.and_then(|before| before.and_now(target));
+        if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(outcome) {
+            flush(|| target.file.sync_data(), outcome);
+        }
+        if let Some(proof) = proof {
+            outcome.notes.extend(proof.note());
+            let findings = outcome.verify.get_or_insert_default();
+            // What was measured and found until then is not lost with what cannot be read back.
+            if let Err(error) = proof.conclude(target, findings) {
+                outcome.notes.push(format!("what was written was not verified to the end: {error}"));
+            }
+        }
+    }
+
+    /// Sends the workers home.
+    pub(crate) fn dismiss(self) {
+        self.crew.dismiss(self.job.interval);
+    }
+}
 
 /// Makes the load of a job on an open target.
 pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    let workload = &job.workload;
-    let Choice { ioengine, note } = backend::choose(workload)?;
-    clock::calibrate();
-    let proof = Proof::new(job, target)?.map(Arc::new);
-    let room = Latencies::new(workload);
-    let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
-        work(job, target, ioengine, proof.as_ref(), number)
-    })?;
-    let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
-    let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
-    let carried = watch::carry_out(crew, job, &room, events)?;
-    let is_unharmed = carried.is_unharmed();
-    let mut outcome = carried.outcome;
-    outcome.ioengine = Some(ioengine);
-    outcome.notes.extend(note);
-    outcome.page_cache = cached.and_then(|before| before.and_now(target));
-    if workload.rw.writes() && ioengine != IoEngine::Null && is_unharmed {
-        flush(|| target.file.sync_data(), &mut outcome);
-    }
-    if let Some(proof) = proof {
-        outcome.notes.extend(proof.note());
-        let findings = outcome.verify.get_or_insert_default();
-        // What was measured and found until then is not lost with what cannot be read back.
-        if let Err(error) = proof.conclude(target, findings) {
-            outcome.notes.push(format!("what was written was not verified to the end: {error}"));
+    let mut prepared = Prepared::new(job, target)?;
+    events(Event::Ready);
+    match prepared.go(Window::new(job, clock::now()), events) {
+        Ok(mut outcome) => {
+            prepared.conclude(&mut outcome);
+            Ok(outcome)
+        }
+        Err(error) => {
+            prepared.dismiss();
+            Err(error)
         }
     }
-    Ok(outcome)
 }
 
 /// What one worker does.

@@ -16,41 +16,19 @@ use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::window::Window;
 
-/// What a crew did.
-pub(crate) struct Carried {
-    pub(crate) outcome: Outcome,
-    /// Whether nobody waits in the kernel any more.
-    pub(crate) all_are_back: bool,
-}
-
-impl Carried {
-    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
-    pub(crate) fn is_unharmed(&self) -> bool {
-        self.all_are_back && self.outcome.errors.is_empty() && self.outcome.stop.is_none()
-    }
-}
-
-/// Has a crew that is set up make the load of a job, from [`Event::Ready`] on.
+/// Has a crew that is set up make the load of a job.
 pub(crate) fn carry_out(
-    mut crew: Crew,
+    crew: &mut Crew,
     job: &Job,
+    window: Window,
     room: &Latencies,
     events: &mut dyn FnMut(Event),
-) -> Result<Carried, EngineError> {
-    events(Event::Ready);
+) -> Result<Outcome, EngineError> {
     let check = clock::Check::begin();
-    let window = Window::new(job, clock::now());
     crew.start(window);
-    match watch(&mut crew, job, window, room, events) {
-        Ok(mut outcome) => {
-            outcome.notes.extend(check.end());
-            Ok(Carried { outcome, all_are_back: crew.at_work == 0 })
-        }
-        Err(error) => {
-            crew.dismiss(Duration::from_nanos(job.interval.0 + DRAIN.0));
-            Err(error)
-        }
-    }
+    let mut outcome = watch(crew, job, window, room, events)?;
+    outcome.notes.extend(check.end());
+    Ok(outcome)
 }
 
 /// CPU time of the process when the window began and when it ended.
@@ -168,6 +146,7 @@ fn watch(
         inside: None,
         flush_ns: None,
         page_cache: None,
+        jobs: Vec::new(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The measured window and its intervals, on the monotonic clock.
 
+use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 
 /// When is measured. All workers of a measurement share one; times are nanoseconds of [`crate::clock::now`].
@@ -14,10 +15,22 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The window of a job whose load starts at `start`.
-    pub(crate) const fn new(job: &Job, start: u64) -> Self {
+    /// The window of a job whose load starts at `start`, or so long after it as the job is told to wait.
+    pub(crate) fn new(job: &Job, start: u64) -> Self {
+        let start = start + delay(job);
         let begin = start + job.workload.ramp_time.0;
         Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
+    }
+
+    /// The window of a job among others: it begins when theirs does, after the warm-up of all, and ends when the job does.
+    pub(crate) fn among(job: &Job, start: u64, ramp_time: Nanos) -> Self {
+        let (begin, delay) = (start + ramp_time.0, delay(job));
+        Self {
+            start: start + delay,
+            begin,
+            end: begin + delay + job.workload.runtime.0,
+            interval: job.interval.0,
+        }
     }
 
     /// The window of a load that came to its end at `end` already.
@@ -44,6 +57,11 @@ impl Window {
     pub(crate) fn length_of(&self, interval: u64) -> u64 {
         self.end_of(interval) - (self.begin + interval * self.interval)
     }
+}
+
+/// Nanoseconds that a job waits for before its load begins.
+fn delay(job: &Job) -> u64 {
+    job.workload.startdelay.map_or(0, |delay| delay.0)
 }
 
 #[cfg(test)]

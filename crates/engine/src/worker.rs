@@ -13,11 +13,13 @@ use crate::error::EngineError;
 use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::ledger::{Ledger, Turn};
+use crate::live::Common;
 use crate::pace::Pace;
 use crate::pattern::{Direction, Pattern};
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 use crate::verify::{Next, Proof, Witness};
+use crate::window::Window;
 
 /// So many failures in a row, and no success, make a worker pause: an error is often quicker than any I/O.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
@@ -37,6 +39,9 @@ const DOUBT_AFTER: u32 = 64;
 
 /// Before an I/O is due a worker spins for so long: a sleeper wakes up late.
 const SPIN_NS: u64 = 20_000;
+
+/// How often one that waits for its start looks up.
+const LOOK_UP_NS: u64 = 50_000_000;
 
 /// How often is looked again whether another worker is done with a block.
 const CLAIMED_NS: u64 = 50_000;
@@ -94,12 +99,19 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = reports.send(Report::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
+    if !await_start(window, &common) {
+        return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
+    }
     let mut pace = Pace::new(&workload, number, seed, window);
     if pace.is_some() {
         // The usual slack of 50 us would be lateness.
         let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
     let mut ledger = Ledger::new(number, Latencies::new(&workload), window, spare, reports);
+    if window.start > window.begin {
+        // The warm-up of the others is over.
+        ledger.turn(clock::now(), None);
+    }
     // Whether I/O outlasts the call that begins it, as on a device, or is answered within it, as from a cache.
     let mut outlasts = false;
     let mut doubt = 0;
@@ -258,6 +270,18 @@ fn stamp(queued: &mut Vec<usize>, flights: &mut [Flight], have_their_own: bool) 
 #[inline]
 const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
+}
+
+/// Sleeps until a job's load is to begin. False if all were told to stop meanwhile.
+fn await_start(window: Window, common: &Common) -> bool {
+    while !common.is_stopped() {
+        let now = clock::now();
+        if now >= window.start {
+            return true;
+        }
+        std::thread::sleep(Duration::from_nanos((window.start - now).min(LOOK_UP_NS)));
+    }
+    false
 }
 
 /// Sleeps until shortly before `wake`; returns at once when that is near.

@@ -184,6 +184,20 @@ pub struct ErrorCount {
     pub last_offset: Option<u64>,
 }
 
+impl ErrorCount {
+    /// Adds errors to those that are known: of one kind and direction there is one count.
+    pub fn add(known: &mut Vec<Self>, error: &Self) {
+        let same = |one: &&mut Self| one.error == error.error && one.direction == error.direction;
+        match known.iter_mut().find(same) {
+            Some(one) => {
+                one.count += error.count;
+                one.last_offset = error.last_offset;
+            }
+            None => known.push(error.clone()),
+        }
+    }
+}
+
 /// How an open loop kept its schedule, over all jobs, from its start to the window's end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -266,6 +280,10 @@ pub struct Outcome {
     /// the kernel does not tell.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
+    /// What each of several jobs did that ran at once, over the time in which it ran; the totals are of all of them. Else
+    /// empty.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub jobs: Vec<Share>,
 }
 
 /// How far caches could be dropped before a measurement.
@@ -416,11 +434,12 @@ pub struct BlockStats {
     pub flush: BlockTally,
 }
 
-/// What one of several that ran at once did in the window in which all of them did.
+/// What one of several that ran at once did in the window in which all of them did; of a job beside others, in the part of the
+/// window in which it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// `1`, `2`, ... for the guests of a target, a neighbour's name for a neighbour.
+    /// `1`, `2`, ... for the guests of a target, a neighbour's or a job's name for these.
     pub name: String,
     /// Length of that window, as far as whole intervals of this one lie in it; the tallies' rates refer to it.
     pub duration_ns: u64,

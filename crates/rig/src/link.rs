@@ -344,7 +344,7 @@ impl Link {
         slack: Duration,
         observe: &mut dyn FnMut(&Event),
     ) -> Result<Outcome, LinkError> {
-        let deadline = Duration::from(job.workload.ramp_time) + Duration::from(job.workload.runtime) + slack;
+        let deadline = Duration::from(job.workload.duration()) + slack;
         self.follow("run", &Request::Go, deadline, |event| match event {
             Event::Measuring | Event::Sample(_) => {
                 observe(&event);

@@ -26,17 +26,21 @@ pub(super) struct Partly {
 }
 
 impl Order {
-    /// Of worker number `job`. Sequential workers divide the area among them; random ones each roam over all of it in an order
-    /// of their own.
+    /// Of worker number `job`. Sequential workers divide the area among them, unless each has one of its own; random ones each
+    /// roam over all of it in an order of their own.
     pub(super) fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
-        let start = workload.offset.0;
+        let (start, of) = match workload.offset_increment {
+            Some(increment) => (workload.offset.0 + increment.0 * u64::from(job), None),
+            None => (workload.offset.0, Some((job, workload.numjobs))),
+        };
         if !workload.rw.is_random() {
             let longest = workload.max_bs().0;
-            let (first, end) = slice(size.0 / longest, job, workload.numjobs);
+            let (number, numjobs) = of.unwrap_or((0, 1));
+            let (first, end) = slice(size.0 / longest, number, numjobs);
             let stride = workload.stride.map(|stride| stride.0);
             return Self::Sequential(Walk::new(start + first * longest, start + end * longest, stride));
         }
-        let blocks = Blocks::new(workload, size, job, seed);
+        let blocks = Blocks::new(workload, start, size, job, seed);
         match workload.percentage_random {
             100.. => Self::Random(blocks),
             percent => Self::Partly(Box::new(Partly {
@@ -139,13 +143,13 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    fn new(workload: &Workload, size: Bytes, job: u32, seed: u64) -> Self {
+    fn new(workload: &Workload, start: u64, size: Bytes, job: u32, seed: u64) -> Self {
         let unit = workload.min_bs().0;
         let count = size.0 / unit;
         Self {
             draw: Draw::new(workload, count, job, seed),
             unit,
-            start: workload.offset.0,
+            start,
             bytes: count * unit,
             is_uniform: workload.max_bs().0 == unit,
         }

@@ -62,6 +62,7 @@ use crate::latencies::Latencies;
 use crate::open::{self, Target};
 use crate::run::flush;
 use crate::watch;
+use crate::window::Window;
 
 /// What one worker does in a test.
 pub(crate) trait Routine {
@@ -104,19 +105,26 @@ pub(crate) fn run(
     let ground = Ground::of(job, test, path)?;
     clock::calibrate();
     let room = Latencies::new(workload);
-    let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
+    let mut crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
         let place = ground.place(job, number)?;
         let room = room.empty_alike();
         Ok(Box::new(move |seat| work(seat, place, room, prepare)))
     })?;
-    let carried = watch::carry_out(crew, job, &room, events)?;
-    let is_unharmed = carried.is_unharmed();
-    let (mut outcome, all_are_back) = (carried.outcome, carried.all_are_back);
-    if is_unharmed && (workload.writes() || test.is_on_files()) {
+    events(Event::Ready);
+    let mut outcome = match watch::carry_out(&mut crew, job, Window::new(job, clock::now()), &room, events) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            crew.dismiss(job.interval);
+            return Err(error);
+        }
+    };
+    if crew.is_unharmed(&outcome) && (workload.writes() || test.is_on_files()) {
         flush(|| ground.sync(), &mut outcome);
     }
     // Who is stuck in the kernel may hold what would have to go.
-    if all_are_back && let Err(error) = ground.clear() {
+    if crew.at_work == 0
+        && let Err(error) = ground.clear()
+    {
         outcome.notes.push(format!("what the test made was not removed: {error}"));
     }
     Ok(outcome)

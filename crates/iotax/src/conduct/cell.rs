@@ -159,7 +159,7 @@ fn perform(
         let link = target.own_link().0.context("a neighbour has an agent of its own")?;
         players.push(Player { link, slack: slack(&job), job, is_noise: true });
     }
-    let mut watch = Watch::new(host, blocks, &players, score.workload.runtime.0);
+    let mut watch = Watch::new(host, blocks, &players, score.workload.window().0);
     crowd::play(players, &mut |word| watch.see(word, progress));
     watch.finish()
 }
@@ -198,8 +198,10 @@ fn drop_on_host(local: &mut Link, targets: &mut [Target]) -> anyhow::Result<Opti
 fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job {
     let mut workload = workload.clone();
     let area = Bytes(target.built.size.0.saturating_sub(workload.offset.0));
-    let size = workload.size.unwrap_or(if workload.is_on_area() { area } else { DEFAULT_SIZE });
-    workload.offset.0 += target.agent_offset().0;
+    let size = workload.size.unwrap_or(if workload.needs_directory() { DEFAULT_SIZE } else { area });
+    let offset = target.agent_offset().0;
+    workload.offset.0 += offset;
+    workload.beside.iter_mut().for_each(|job| job.offset.0 += offset);
     Job {
         path: target.agent_path().map(|path| path.display().to_string()),
         workload,
@@ -215,18 +217,19 @@ fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job 
 
 /// A neighbour's work for as long as another is measured.
 fn outlasting(noise: &Workload, measured: &Workload) -> Workload {
-    let runtime = Nanos(measured.ramp_time.0 + measured.runtime.0 + OUTLAST.0);
+    let runtime = Nanos(measured.duration().0 + OUTLAST.0);
     Workload { ramp_time: Nanos(0), runtime, ..noise.clone() }
 }
 
 /// What a measurement may take beyond its own length. After it what was written is flushed, from a cache that may hold the
 /// whole area, and read back if it is to be verified; files that a test made are removed.
 fn slack(job: &Job) -> Duration {
-    let passes = match job.workload.writes() {
-        true if job.workload.verify != Verify::None => 2,
-        writes => u64::from(writes),
-    };
-    SLACK + Duration::from_secs(passes * job.size.0 / SLOWEST) + job.workload.set_up_at_most().into()
+    let bytes = job.workload.jobs().filter(|one| one.writes()).map(|one| {
+        let passes = if one.verify == Verify::None { 1 } else { 2 };
+        passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
+    });
+    let files = Duration::from(job.workload.set_up_at_most());
+    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + files
 }
 
 /// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a
@@ -244,5 +247,5 @@ fn interval(workload: &Workload, guests: usize) -> Nanos {
     if guests > 1 {
         return together::fine(workload);
     }
-    Nanos((workload.runtime.0 / 10).clamp(100_000_000, 1_000_000_000))
+    Nanos((workload.window().0 / 10).clamp(100_000_000, 1_000_000_000))
 }

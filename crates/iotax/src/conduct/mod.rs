@@ -180,7 +180,7 @@ impl Conductor<'_> {
         if let Some(guests) = order.guests {
             self.phases.begin(phases::BOOT);
             progress.phase("booting guests");
-            guests.boot(self.groups.iter_mut().flatten(), ledger, stop)?;
+            guests.boot(self.groups.iter_mut().flatten(), ledger, progress, stop)?;
         }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
             same_storage(order.before, &record?)?;
@@ -250,17 +250,10 @@ impl Conductor<'_> {
                     // The place in the whole block, so that it does not depend on what is left out.
                     let order = u32::try_from((block as usize - 1) * plan.cells() + place)?;
                     let place = cell::Place { cell, block, order };
-                    let measured = match self.lost.get(&cell.target) {
-                        Some(reason) => Err(anyhow::anyhow!("{reason}")),
-                        None => self.measure(place, ledger, progress),
-                    };
-                    match measured {
+                    match self.measure_alive(place, ledger, progress, stop) {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
                             agenda.measured(cell, &measurement);
-                            if self.hangs(cell, &measurement) {
-                                self.revive(cell, ledger, progress, stop)?;
-                            }
                         }
                         Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
                         Err(error) => {
@@ -307,6 +300,42 @@ impl Conductor<'_> {
         Ok(())
     }
 
+    /// Measures a cell, unless its target was lost.
+    fn measure_if_there(
+        &mut self,
+        place: cell::Place,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<Measurement> {
+        match self.lost.get(&place.cell.target) {
+            Some(reason) => Err(anyhow::anyhow!("{reason}")),
+            None => self.measure(place, ledger, progress),
+        }
+    }
+
+    /// Measures a cell; once more in a guest that is started again because its disk did not answer.
+    fn measure_alive(
+        &mut self,
+        place: cell::Place,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Measurement> {
+        let measurement = self.measure_if_there(place, ledger, progress)?;
+        if !self.hangs(place.cell, &measurement) {
+            return Ok(measurement);
+        }
+        self.revive(place.cell, ledger, progress, stop)?;
+        let mut again = self.measure_if_there(place, ledger, progress)?;
+        if self.hangs(place.cell, &again) {
+            self.revive(place.cell, ledger, progress, stop)?;
+        }
+        let remark =
+            "the guest's disk had not answered, so the guest was started again; this is the second attempt";
+        again.outcome.notes.push(remark.into());
+        Ok(again)
+    }
+
     /// Whether a guest's disk does not answer any more: nothing was completed, and nothing failed.
     fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
         let outcome = &measurement.outcome;
@@ -315,7 +344,7 @@ impl Conductor<'_> {
             && outcome.errors.is_empty()
     }
 
-    /// Boots a guest anew whose disk hangs, so that it costs one measurement and not all that follow.
+    /// Boots a guest anew whose disk hangs.
     fn revive(
         &mut self,
         cell: Cell,
@@ -500,8 +529,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Opt
     const BETWEEN: f64 = 0.1;
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
-    let per_block: f64 =
-        plan.workloads.iter().map(|w| w.ramp_time.as_secs_f64() + w.runtime.as_secs_f64() + BETWEEN).sum();
+    let per_block: f64 = plan.workloads.iter().map(|w| w.duration().as_secs_f64() + BETWEEN).sum();
     let cells = plan.cells() * blocks as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan.everything().filter(|t| t.path.is_none()).flat_map(target::instances).count();

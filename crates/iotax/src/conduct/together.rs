@@ -16,7 +16,7 @@ use iotax_model::workload::Workload;
 
 /// The interval of samples of which only those count that lie wholly in a window: little is lost at its ends.
 pub(super) fn fine(workload: &Workload) -> Nanos {
-    Nanos((workload.runtime.0 / 10).clamp(10_000_000, 100_000_000))
+    Nanos((workload.window().0 / 10).clamp(10_000_000, 100_000_000))
 }
 
 /// What one agent did.
@@ -154,7 +154,7 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         if failed > 0 {
             outcome.notes.push(format!("guest {number}: {failed} I/Os failed"));
         }
-        one.errors.iter().for_each(|error| add_error(&mut outcome.errors, error));
+        one.errors.iter().for_each(|error| ErrorCount::add(&mut outcome.errors, error));
         outcome.ioengine = outcome.ioengine.or(one.ioengine);
         outcome.flush_ns = outcome.flush_ns.max(one.flush_ns);
         outcome.pacing = match (outcome.pacing, one.pacing) {
@@ -175,17 +175,6 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
     let inside: Option<Vec<&HostActivity>> = all.iter().map(|ran| ran.outcome.inside.as_ref()).collect();
     outcome.inside = inside.map(|machines| added_up(&machines));
     outcome
-}
-
-fn add_error(errors: &mut Vec<ErrorCount>, error: &ErrorCount) {
-    let same = |known: &&mut ErrorCount| known.error == error.error && known.direction == error.direction;
-    match errors.iter_mut().find(same) {
-        Some(known) => {
-            known.count += error.count;
-            known.last_offset = error.last_offset;
-        }
-        None => errors.push(error.clone()),
-    }
 }
 
 /// What several machines did, each over its own window: times and I/Os summed, shares of time averaged. What one of them does

@@ -1,5 +1,8 @@
 //! Guests as a plan describes them: images, snapshots, buses and filesystems in one run, and what is refused before any of it.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::Value;
 
 use crate::lab::{GUESTS, Lab, needs, text};
@@ -120,4 +123,44 @@ fn guests_that_cannot_be_are_refused_before_anything_is_made() {
         assert!(said.contains(words), "{keys}: {said}");
         lab.assert_nothing_left();
     }
+}
+
+#[test]
+fn a_guest_whose_qemu_crashes_while_it_boots_is_started_again() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let plan = lab.plan(
+        "name = \"crash\"\nrepeat = 1\n[defaults]\nsize = \"16m\"\nruntime = \"200ms\"\nramp_time = \"0s\"\n\
+         [[target]]\nname = \"crasher\"\nfile = { dir = \"WORK\" }\nguest = { memory = \"256m\" }\n\
+         [[workload]]\nrw = \"randread\"\n",
+    );
+    // Aborts the first time that it boots this guest, as QEMU does when an assertion fails.
+    let bin = lab.path("bin");
+    fs::create_dir(&bin).expect("made");
+    let once = lab.path("crashed");
+    let script = format!(
+        "#!/bin/sh\nreal=/usr/bin/qemu-system-x86_64\ncase \"$*\" in *-crasher*) if mkdir {} 2>/dev/null; then\n\
+         \"$real\" \"$@\" & sleep 1.5; kill -9 $!; kill -ABRT $$; fi;; esac\nexec \"$real\" \"$@\"\n",
+        once.display()
+    );
+    let wrapper = bin.join("qemu-system-x86_64");
+    fs::write(&wrapper, script).expect("written");
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).expect("executable");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
+    let output = lab
+        .iotax()
+        .env("PATH", path)
+        .arg("run")
+        .arg(plan)
+        .args(["--accel", "tcg", "--yes", "--json", "-"])
+        .output()
+        .expect("iotax starts");
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(once.is_dir() && stderr.contains("crasher: QEMU crashed while the guest booted"), "{stderr}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(json["measurements"][0]["read"]["ios"].as_u64() > Some(0), "{json}");
+    lab.assert_nothing_left();
 }

@@ -236,6 +236,8 @@ fn find<'i>(table: &DeTable<'i>, path: &mut Vec<String>, found: &mut Vec<Found<'
         path.push(key.get_ref().to_string());
         match value.get_ref() {
             DeValue::Table(inner) => find(inner, path, found)?,
+            // Jobs beside a workload are one thing, not a choice of several.
+            DeValue::Array(_) if path.as_slice() == ["beside"] => {}
             DeValue::Array(values) => {
                 check_list(&path.join("."), value.span(), values)?;
                 found.push(Found { path: path.clone(), values: values.iter().cloned().collect() });

@@ -185,6 +185,13 @@ impl<'i> Reader<'i> {
     fn rows<T: Row>(&mut self, document: &DeTable<'i>, defaults: &DeTable<'i>) -> Result<Vec<T>, PlanError> {
         let mut rows = Vec::new();
         for mut source in self.tables(document, T::TABLE)? {
+            if let Some(DeValue::Array(jobs)) = source.table.get_mut("beside").map(Spanned::get_mut) {
+                for job in jobs.iter_mut() {
+                    if let DeValue::Table(job) = job.get_mut() {
+                        inherit(job, defaults);
+                    }
+                }
+            }
             inherit(&mut source.table, defaults);
             for mut row in self.multiplied::<T>(&source)? {
                 let Source { table, span } = &source;

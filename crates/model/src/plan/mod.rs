@@ -262,7 +262,7 @@ impl Plan {
     /// Warm-ups and windows of a whole block.
     #[must_use]
     pub fn block_time(&self) -> Nanos {
-        let workloads = self.workloads.iter().map(|w| w.ramp_time.0.saturating_add(w.runtime.0));
+        let workloads = self.workloads.iter().map(|w| w.duration().0);
         let once = workloads.fold(0, u64::saturating_add);
         Nanos(once.saturating_mul(self.targets.len() as u64))
     }
@@ -289,7 +289,7 @@ impl Plan {
     /// meets the same when it is read; where they differ, what no layer can shorten.
     #[must_use]
     pub fn content(&self) -> Content {
-        let mut contents = self.workloads.iter().map(Workload::content);
+        let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
         let first = contents.next().unwrap_or_default();
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
@@ -297,7 +297,7 @@ impl Plan {
     /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
-        if self.work().any(Workload::is_on_area) {
+        if self.work().any(|workload| !workload.needs_directory()) {
             return self.reach().unwrap_or(DEFAULT_SIZE);
         }
         // There is a file to find the directory beside, and nobody reads it.
@@ -307,7 +307,7 @@ impl Plan {
     /// As far as the area of any workload reaches; absent if none has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
-        self.work().filter(|workload| workload.is_on_area()).filter_map(Workload::end).max()
+        self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
     }
 
     /// What the work takes on a created target, and on the filesystem that it lies on.

@@ -10,6 +10,9 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are written even where they are what holds anyway: they say what it is.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
+/// The key of the jobs beside a workload.
+const BESIDE: &str = "beside";
+
 /// The text of a plan file that reads as this plan. What workloads have in common stands in `[defaults]`.
 ///
 /// # Errors
@@ -39,7 +42,8 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     let workloads =
         plan.workloads.iter().chain(noise).map(Table::try_from).collect::<Result<Vec<Table>, _>>()?;
     let nothing = Table::try_from(WorkloadKeys::default().complete(&WorkloadKeys::default()))?;
-    let common = common(&workloads, &nothing);
+    let jobs = workloads.iter().flat_map(|workload| [vec![workload.clone()], beside(workload)].concat());
+    let common = common(&jobs.collect::<Vec<_>>(), &nothing);
     if !common.is_empty() {
         line(format_args!("\n[defaults]"));
         for (key, value) in &common {
@@ -56,8 +60,15 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     let mut workloads = workloads.iter().map(|workload| own_keys(workload, &common, &nothing));
     for workload in workloads.by_ref().take(plan.workloads.len()) {
         line(format_args!("\n[[workload]]"));
-        for (key, value) in &workload {
+        let (jobs, keys): (Vec<_>, Vec<_>) = workload.iter().partition(|(key, _)| *key == BESIDE);
+        for (key, value) in keys {
             line(format_args!("{key} = {value}"));
+        }
+        for job in jobs.iter().flat_map(|_| beside(&workload)) {
+            line(format_args!("[[workload.beside]]"));
+            for (key, value) in &job {
+                line(format_args!("{key} = {value}"));
+            }
         }
     }
     for (neighbour, workload) in plan.neighbours.iter().zip(workloads) {
@@ -75,6 +86,7 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
         .iter()
         .filter(|(key, _)| !ALWAYS.contains(&key.as_str()))
         .filter(|(key, value)| nothing.get(*key) != Some(value))
+        .filter(|(key, _)| *key != BESIDE)
         .filter(|(key, value)| others.iter().all(|other| other.get(*key) == Some(value)))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
@@ -86,8 +98,21 @@ fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
         .iter()
         .filter(|(key, _)| !common.contains_key(*key))
         .filter(|(key, value)| ALWAYS.contains(&key.as_str()) || nothing.get(*key) != Some(value))
-        .map(|(key, value)| (key.clone(), value.clone()))
+        .map(|(key, value)| match key.as_str() {
+            BESIDE => {
+                let jobs =
+                    beside(workload).iter().map(|job| Value::Table(own_keys(job, common, nothing))).collect();
+                (key.clone(), Value::Array(jobs))
+            }
+            _ => (key.clone(), value.clone()),
+        })
         .collect()
+}
+
+/// The jobs beside a workload.
+fn beside(workload: &Table) -> Vec<Table> {
+    let jobs = workload.get(BESIDE).and_then(Value::as_array).into_iter().flatten();
+    jobs.filter_map(Value::as_table).cloned().collect()
 }
 
 /// A comment ends with its line.

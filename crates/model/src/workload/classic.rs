@@ -73,6 +73,8 @@ impl Workload {
             ),
             ("bsrange", self.bsrange.as_ref().and_then(|value| text(value))),
             ("bssplit", self.bssplit.as_ref().and_then(|value| text(value))),
+            ("offset_increment", self.offset_increment.as_ref().and_then(|value| text(value))),
+            ("startdelay", self.startdelay.as_ref().and_then(|value| text(value))),
             ("stride", self.stride.as_ref().and_then(|value| text(value))),
             ("hipri", on(self.hipri)),
             ("rate", self.rate.as_ref().and_then(|value| text(value))),

@@ -236,6 +236,10 @@ keys! {
         bsrange "RANGE": ByDirection<LengthRange>;
         /// Lengths instead of bs with their shares in percent: 4k/10:64k/50:32k/40
         bssplit "SPLIT": ByDirection<LengthSplit>;
+        /// From where one of numjobs begins to where the next one does: each then has an area of size bytes of its own
+        offset_increment "SIZE": Bytes;
+        /// Begin so long after the others
+        startdelay "TIME": Nanos;
         /// From the start of one sequential I/O to the start of the next: -4k goes backwards, 0 stays [default: its length]
         stride "SIZE": Stride;
         /// Bytes that each job moves before it ends [default: no end]

@@ -1,5 +1,6 @@
 //! What I/O is issued. The keys are fio's.
 
+mod beside;
 mod classic;
 mod content;
 mod distribution;
@@ -208,15 +209,6 @@ impl Workload {
         self.test.map_or_else(|| format!("rw = {}", self.rw), |test| format!("test = {test}"))
     }
 
-    /// Whether it changes what is on the target's area.
-    #[must_use]
-    pub const fn modifies(&self) -> bool {
-        match self.test {
-            Some(test) => test.modifies_area(),
-            None => self.rw.modifies(),
-        }
-    }
-
     /// Whether it flushes what it writes while it is measured.
     #[must_use]
     pub const fn flushes(&self) -> bool {
@@ -237,6 +229,7 @@ impl Workload {
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
+        self.check_beside()?;
         match self.test {
             // Its keys tell what another tool did, as far as its record does.
             Some(Test::Foreign) => return Ok(()),

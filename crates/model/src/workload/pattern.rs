@@ -4,7 +4,6 @@ use std::fmt::Display;
 
 use super::lengths::{LENGTH, is_buffered_length, is_length};
 use super::{Verify, Workload, WorkloadError};
-use crate::units::Bytes;
 
 const SECTORS: &str = "accepted: a multiple of 512";
 
@@ -51,7 +50,8 @@ impl Workload {
 
     fn check_size(&self) -> Result<(), WorkloadError> {
         let Some(size) = self.size else { return Ok(()) };
-        let jobs = if self.rw.is_random() { 1 } else { u64::from(self.numjobs) };
+        let jobs =
+            if self.rw.is_random() || self.offset_increment.is_some() { 1 } else { u64::from(self.numjobs) };
         if size.0 / self.max_bs().0 < jobs {
             let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
             return Err(self.refusal("size", &size, &accepted));
@@ -62,12 +62,6 @@ impl Workload {
             return Err(self.refusal("size", &size, &accepted));
         }
         Ok(())
-    }
-
-    /// Where the area ends, counted from the target's start; absent if its size is not given or beyond all numbers.
-    #[must_use]
-    pub fn end(&self) -> Option<Bytes> {
-        self.size.and_then(|size| size.0.checked_add(self.offset.0)).map(Bytes)
     }
 }
 

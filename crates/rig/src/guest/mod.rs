@@ -18,6 +18,7 @@ mod process;
 pub mod qmp;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use iotax_model::contract;
 use iotax_model::target::{Accel, Bus, Format, GuestSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::AgentHello;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::link::{Interrupt, Link, LinkError};
@@ -40,6 +42,8 @@ use qmp::{Qmp, QmpError};
 
 /// How long a guest's agent may take to hear that it is to end.
 const HEARD: Duration = Duration::from_secs(5);
+/// How long a process that closed its sockets may take to be seen as ended.
+const CRASH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long QEMU may take to flush and close its images.
 const CLOSED: Duration = Duration::from_secs(30);
 /// Name of the snapshot within an image, of which there is never more than one.
@@ -220,6 +224,14 @@ impl Guest {
         let hello = self.link.hello(deadline)?;
         self.boot_ns = u64::try_from(self.begun.elapsed().as_nanos()).ok();
         Ok(hello)
+    }
+
+    /// Whether QEMU has crashed: ended by a signal that it raised itself, as a failed assertion does.
+    #[must_use]
+    pub fn has_crashed(&self) -> bool {
+        let status = self.process.wait(CRASH_PATIENCE);
+        let signal = status.and_then(|status| status.signal()).and_then(Signal::from_named_raw);
+        matches!(signal, Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::ILL))
     }
 
     /// From the start of QEMU until the agent answered; absent before it did.

@@ -1,0 +1,187 @@
+//! Several jobs at the same time on one target.
+//!
+//! Each is set up as if it were alone and has workers and a collector of its own. All begin their window at the same moment; one
+//! that is told to wait or ends early does nothing in the rest of it. What they tell is put together here.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+
+use iotax_model::record::{ErrorCount, Outcome, Pacing, PageCache, Sample, Share};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Workload;
+
+use crate::clock;
+use crate::error::EngineError;
+use crate::open::{self, Target};
+use crate::run::Prepared;
+use crate::window::Window;
+
+/// As [`crate::measure`], of a workload with others beside it.
+pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+    let parts = split(job);
+    let targets = open_all(&parts, path)?;
+    let mut prepared: Vec<Prepared<'_>> = Vec::with_capacity(parts.len());
+    for (part, target) in parts.iter().zip(&targets) {
+        match Prepared::new(part, target) {
+            Ok(ready) => prepared.push(ready),
+            Err(error) => {
+                prepared.into_iter().for_each(Prepared::dismiss);
+                return Err(error);
+            }
+        }
+    }
+    events(Event::Ready);
+    let start = clock::now();
+    let windows: Vec<Window> =
+        parts.iter().map(|part| Window::among(part, start, job.workload.ramp_time)).collect();
+    let results = perform(&mut prepared, &windows, events);
+    let mut outcomes = match results.into_iter().collect::<Result<Vec<Outcome>, EngineError>>() {
+        Ok(outcomes) => outcomes,
+        Err(error) => {
+            prepared.into_iter().for_each(Prepared::dismiss);
+            return Err(error);
+        }
+    };
+    // Not before all have ended: a flush would be noise to the others.
+    prepared.into_iter().zip(&mut outcomes).for_each(|(part, outcome)| part.conclude(outcome));
+    Ok(put_together(&job.workload, &windows, outcomes))
+}
+
+/// Each job by itself. Jobs that are alike do not go to the same places.
+fn split(job: &Job) -> Vec<Job> {
+    (0_u64..)
+        .zip(job.workload.jobs())
+        .map(|(number, workload)| Job {
+            workload: Workload { beside: Vec::new(), ..workload.clone() },
+            size: workload.size.unwrap_or(job.size),
+            seed: job.seed.wrapping_add(number.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            ..job.clone()
+        })
+        .collect()
+}
+
+/// Opens the target for each. A device is claimed by the first that writes, and for all.
+fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
+    let mut claimed = false;
+    let mut targets = Vec::with_capacity(parts.len());
+    for part in parts {
+        let shared = part.shared || claimed;
+        claimed |= part.workload.rw.modifies();
+        targets.push(open::for_job(&Job { shared, ..part.clone() }, path)?);
+    }
+    Ok(targets)
+}
+
+/// What one job tells.
+type Word = (usize, Event);
+
+/// Lets all go, and passes on what they tell together. What each of them came to.
+fn perform(
+    prepared: &mut [Prepared<'_>],
+    windows: &[Window],
+    events: &mut dyn FnMut(Event),
+) -> Vec<Result<Outcome, EngineError>> {
+    let (sender, words) = mpsc::channel();
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..)
+            .zip(prepared.iter_mut().zip(windows))
+            .map(|(number, (part, window))| {
+                let sender = sender.clone();
+                scope.spawn(move || go(number, part, *window, &sender))
+            })
+            .collect();
+        drop(sender);
+        listen(running.len(), &words, events);
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
+fn go(
+    number: usize,
+    part: &mut Prepared<'_>,
+    window: Window,
+    sender: &Sender<Word>,
+) -> Result<Outcome, EngineError> {
+    // Whoever listens does so until all senders are gone.
+    part.go(window, &mut |event| drop(sender.send((number, event))))
+}
+
+/// Passes on one interval of all jobs when each has told its own or has ended.
+fn listen(jobs: usize, words: &Receiver<Word>, events: &mut dyn FnMut(Event)) {
+    let mut told: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
+    let mut measuring = false;
+    for (number, event) in words {
+        match event {
+            Event::Measuring if !measuring => {
+                measuring = true;
+                events(Event::Measuring);
+            }
+            Event::Sample(sample) => told[number].push_back(*sample),
+            _ => {}
+        }
+        while told.iter().all(|samples| !samples.is_empty()) {
+            pass_on(&mut told, events);
+        }
+    }
+    // All have ended: some earlier than others.
+    while told.iter().any(|samples| !samples.is_empty()) {
+        pass_on(&mut told, events);
+    }
+}
+
+fn pass_on(told: &mut [VecDeque<Sample>], events: &mut dyn FnMut(Event)) {
+    let all = told.iter_mut().filter_map(VecDeque::pop_front).reduce(|mut all, sample| {
+        all.at_ns = all.at_ns.max(sample.at_ns);
+        all.duration_ns = all.duration_ns.max(sample.duration_ns);
+        all.oldest_ns = all.oldest_ns.max(sample.oldest_ns);
+        all.tallies.merge(&sample.tallies);
+        all
+    });
+    if let Some(sample) = all {
+        events(Event::Sample(Box::new(sample)));
+    }
+}
+
+/// One outcome of all: totals, remarks with the name of their job, and each job's share.
+fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>) -> Outcome {
+    let mut all = Outcome::default();
+    let engines: Vec<_> = outcomes.iter().map(|outcome| outcome.ioengine).collect();
+    all.ioengine = engines[0].filter(|_| engines.iter().all(|engine| *engine == engines[0]));
+    let cached: Option<Vec<PageCache>> = outcomes.iter().map(|outcome| outcome.page_cache).collect();
+    all.page_cache = cached.and_then(|parts| parts.into_iter().reduce(PageCache::merge));
+    let unflushed = outcomes
+        .iter()
+        .zip(workload.jobs())
+        .any(|(outcome, job)| job.rw.writes() && outcome.flush_ns.is_none());
+    for ((job, window), outcome) in workload.jobs().zip(windows).zip(outcomes) {
+        let idle = window.start.saturating_sub(window.begin);
+        all.jobs.push(Share {
+            name: job.name.clone(),
+            duration_ns: outcome.duration_ns.saturating_sub(idle),
+            tallies: outcome.tallies.clone(),
+        });
+        if outcome.duration_ns > all.duration_ns {
+            // Of the whole process, whatever job looked.
+            (all.duration_ns, all.cpu) = (outcome.duration_ns, outcome.cpu);
+        }
+        all.tallies.merge(&outcome.tallies);
+        all.ramp_ios += outcome.ramp_ios;
+        outcome.errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
+        all.notes.extend(outcome.notes.iter().map(|note| format!("{}: {note}", job.name)));
+        all.flush_ns = all.flush_ns.max(outcome.flush_ns);
+        all.pacing = all.pacing.into_iter().chain(outcome.pacing).reduce(Pacing::merge);
+        all.stop = all.stop.or(outcome.stop);
+        if let Some(findings) = outcome.verify {
+            all.verify.get_or_insert_default().merge(findings);
+        }
+    }
+    if unflushed {
+        all.flush_ns = None;
+    }
+    all
+}

@@ -1,0 +1,185 @@
+//! Jobs that run at the same time on one target: one workload with others beside it.
+
+use std::collections::HashSet;
+
+use super::{Test, Verify, Workload, WorkloadError};
+use crate::units::{Bytes, Nanos};
+
+impl Workload {
+    /// This one and those beside it: what runs at the same time.
+    pub fn jobs(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.beside)
+    }
+
+    /// Whether anything of it changes what is on the target's area.
+    #[must_use]
+    pub fn modifies(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or_else(|| job.rw.modifies(), Test::modifies_area))
+    }
+
+    /// From the start of the load to the end of the window: warm-up, runtime and the delays of jobs that begin later.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        // Among others it is part of the window.
+        let delay = self.startdelay.filter(|_| self.beside.is_empty()).map_or(0, |delay| delay.0);
+        Nanos(delay.saturating_add(self.ramp_time.0).saturating_add(self.window().0))
+    }
+
+    /// Length of the measured window: until the last job ends. A job alone has no delay in it.
+    #[must_use]
+    pub fn window(&self) -> Nanos {
+        let end = |job: &Self| job.startdelay.map_or(0, |delay| delay.0).saturating_add(job.runtime.0);
+        if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
+    }
+
+    /// Bytes from the first of its areas' beginnings to the last one's end: each of numjobs has an area of its own where there
+    /// is an `offset_increment`. Absent if the size is not given or beyond all numbers.
+    #[must_use]
+    pub fn span(&self, size: Bytes) -> Option<Bytes> {
+        let step = self.offset_increment.map_or(0, |increment| increment.0);
+        step.checked_mul(u64::from(self.numjobs.max(1)) - 1)?.checked_add(size.0).map(Bytes)
+    }
+
+    /// Where the last of its areas ends, counted from the target's start, and those beside it; absent if no size is given or it
+    /// is beyond all numbers.
+    #[must_use]
+    pub fn end(&self) -> Option<Bytes> {
+        let end = |job: &Self| job.span(job.size?)?.0.checked_add(job.offset.0).map(Bytes);
+        self.jobs().filter_map(end).max()
+    }
+
+    /// Refuses jobs that cannot run beside one another.
+    pub(super) fn check_beside(&self) -> Result<(), WorkloadError> {
+        if let Some(increment) = self.offset_increment {
+            let refuse = |accepted: &str| Err(self.refusal("offset_increment", &increment, accepted));
+            if !increment.0.is_multiple_of(512) {
+                return refuse("accepted: a multiple of 512");
+            }
+            if self.size.is_none() {
+                return refuse("it needs a size: that of each job's area");
+            }
+            if self.verify != Verify::None && self.numjobs > 1 {
+                return refuse(
+                    "jobs with areas of their own cannot verify; use numjobs = 1 with others beside it",
+                );
+            }
+        }
+        let mut names = HashSet::from([self.name.as_str()]);
+        for job in &self.beside {
+            let refuse = |key, value: &dyn std::fmt::Display, accepted: &str| {
+                Err(self.refusal("beside", &format!("{:?} with {key} = {value}", job.name), accepted))
+            };
+            if !names.insert(&job.name) {
+                return refuse("name", &job.name, "jobs are told apart by name");
+            }
+            if !job.beside.is_empty() {
+                return refuse("beside", &job.beside[0].name, "put all of them beside the first");
+            }
+            if let Some(path) = self.write_journal.as_ref().or(job.write_journal.as_ref()) {
+                return refuse("write_journal", path, "a journal is kept by one job alone");
+            }
+            if job.size.is_none() {
+                return refuse("size", &"nothing", "each of several jobs needs a size");
+            }
+            if let Some(test) = self.test.or(job.test) {
+                return refuse("test", &test, "tests run alone");
+            }
+            job.check()
+                .map_err(|error| self.refusal("beside", &format!("{:?}", job.name), &error.reason()))?;
+        }
+        if !self.beside.is_empty() && self.size.is_none() {
+            return Err(self.refusal("size", &"nothing", "each of several jobs needs a size"));
+        }
+        self.check_apart()
+    }
+
+    /// What one job verifies no other may write.
+    fn check_apart(&self) -> Result<(), WorkloadError> {
+        let area = |job: &Self| {
+            let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);
+            job.offset.0..job.offset.0.saturating_add(length)
+        };
+        for job in self.jobs().filter(|job| job.verify != Verify::None) {
+            let own = area(job);
+            let meets = |other: &&Self| {
+                let theirs = area(other);
+                other.name != job.name
+                    && other.rw.modifies()
+                    && own.start < theirs.end
+                    && theirs.start < own.end
+            };
+            if let Some(other) = self.jobs().find(meets) {
+                let accepted = format!(
+                    "{:?} writes to the same area; give each an area of its own by offset",
+                    other.name
+                );
+                return Err(job.refusal("verify", &job.verify, &accepted));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::WorkloadKeys;
+
+    fn keys(name: &str, pairs: &[(&str, &str)]) -> WorkloadKeys {
+        let mut keys = WorkloadKeys { name: Some(name.into()), ..WorkloadKeys::default() };
+        pairs.iter().for_each(|(key, text)| keys.set(key, text).expect(text));
+        keys
+    }
+
+    fn workload(first: &[(&str, &str)], second: &[(&str, &str)]) -> Workload {
+        let mut all = keys("a", first);
+        all.beside = vec![keys("b", second)];
+        all.complete(&WorkloadKeys::default())
+    }
+
+    #[test]
+    fn areas_and_windows_are_those_of_all_jobs() {
+        let one = workload(
+            &[("size", "8m"), ("runtime", "2s"), ("ramp_time", "1s")],
+            &[
+                ("size", "4m"),
+                ("offset", "8m"),
+                ("numjobs", "3"),
+                ("offset_increment", "4m"),
+                ("startdelay", "1s"),
+                ("runtime", "3s"),
+                ("rw", "write"),
+            ],
+        );
+        assert_eq!(one.check(), Ok(()));
+        assert_eq!(one.end(), Some(Bytes(20 << 20)));
+        assert_eq!((one.window(), one.duration()), (Nanos::from_secs(4), Nanos::from_secs(5)));
+        assert!(one.modifies() && !one.rw.modifies());
+        let alone = keys("a", &[("size", "8m"), ("startdelay", "1s"), ("runtime", "2s")]);
+        assert_eq!(alone.complete(&WorkloadKeys::default()).window(), Nanos::from_secs(2));
+    }
+
+    #[test]
+    fn jobs_that_cannot_run_beside_one_another_are_refused() {
+        for (first, second, refusal) in [
+            (&[("size", "8m")][..], &[][..], "each of several jobs needs a size"),
+            (&[], &[("size", "8m")], "size = nothing: each of several jobs"),
+            (&[("size", "8m")], &[("size", "8m"), ("bs", "100")], "beside = \"b\": bs = 100"),
+            (&[("size", "8m")], &[("size", "8m"), ("test", "getc")], "tests run alone"),
+            (&[("size", "8m")], &[("size", "8m"), ("offset_increment", "100")], "a multiple of 512"),
+            (
+                &[("size", "8m"), ("verify", "crc32c")],
+                &[("size", "8m"), ("rw", "write")],
+                "\"b\" writes to the same area",
+            ),
+        ] {
+            let error = workload(first, second).check().expect_err(refusal).to_string();
+            assert!(error.contains(refusal), "{error}");
+        }
+        let apart = workload(
+            &[("size", "8m"), ("rw", "write"), ("verify", "crc32c")],
+            &[("size", "8m"), ("rw", "write"), ("offset", "8m")],
+        );
+        assert_eq!(apart.check(), Ok(()));
+    }
+}
