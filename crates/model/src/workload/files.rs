@@ -111,16 +111,13 @@ impl Workload {
             let files = if test == Test::Copy { 2 } else { 1 };
             return Bytes(self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files));
         };
-        let each = match self.tree_bytes() {
-            // The tree's blocks are half empty on average; the archive of it is made, or lies beside it.
-            Some(bytes) => {
-                let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
-                blocks.saturating_mul(2).max(files.saturating_mul(INODE))
-            }
-            None => {
-                let largest = self.filesize.map_or(0, |size| size.max().0.next_multiple_of(BLOCK));
-                files.saturating_mul(largest.saturating_add(BLOCK).max(INODE))
-            }
+        let each = if let Some(bytes) = self.tree_bytes() {
+            // The tree's last blocks are half empty on average; the archive of it is made, or lies beside it.
+            let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
+            blocks.saturating_mul(2).max(files.saturating_mul(INODE))
+        } else {
+            let largest = self.filesize.map_or(0, |size| size.max().0.next_multiple_of(BLOCK));
+            files.saturating_mul(largest.saturating_add(BLOCK).max(INODE))
         };
         let each = each.saturating_add(directories.saturating_mul(INODE));
         Bytes(each.saturating_mul(self.numjobs.into()))
