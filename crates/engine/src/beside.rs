@@ -161,18 +161,18 @@ fn put_together(workload: &Workload, windows: &[Window], outcomes: Vec<Outcome>)
     for ((job, window), outcome) in workload.jobs().zip(windows).zip(outcomes) {
         let idle = window.start.saturating_sub(window.begin);
         all.jobs.push(Share {
-            name: job.name.clone(),
+            name: job.own_name().to_owned(),
             duration_ns: outcome.duration_ns.saturating_sub(idle),
             tallies: outcome.tallies.clone(),
         });
         if outcome.duration_ns > all.duration_ns {
             // Of the whole process, whatever job looked.
-            (all.duration_ns, all.cpu) = (outcome.duration_ns, outcome.cpu);
+            (all.duration_ns, all.cpu, all.counts) = (outcome.duration_ns, outcome.cpu, outcome.counts);
         }
         all.tallies.merge(&outcome.tallies);
         all.ramp_ios += outcome.ramp_ios;
         outcome.errors.iter().for_each(|error| ErrorCount::add(&mut all.errors, error));
-        all.notes.extend(outcome.notes.iter().map(|note| format!("{}: {note}", job.name)));
+        all.notes.extend(outcome.notes.iter().map(|note| format!("{}: {note}", job.own_name())));
         all.flush_ns = all.flush_ns.max(outcome.flush_ns);
         all.pacing = all.pacing.into_iter().chain(outcome.pacing).reduce(Pacing::merge);
         all.stop = all.stop.or(outcome.stop);

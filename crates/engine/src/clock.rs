@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use iotax_model::record::CpuTime;
+use iotax_model::record::{CpuTime, ProcessCounts};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// How long the counter is compared with the system's clock to learn its rate. Each end is known to some 50 ns, so the rate
@@ -159,10 +159,18 @@ pub(crate) fn thread_cpu() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time that this process has used, all threads together.
-pub(crate) fn process_cpu() -> CpuTime {
+/// CPU time that this process has used and what the kernel counted of it, all threads together.
+#[expect(clippy::cast_sign_loss, reason = "counts are not negative")]
+pub(crate) fn process() -> (CpuTime, ProcessCounts) {
     let usage = rusage();
-    CpuTime { user_ns: nanos_of_timeval(usage.ru_utime), system_ns: nanos_of_timeval(usage.ru_stime) }
+    let cpu =
+        CpuTime { user_ns: nanos_of_timeval(usage.ru_utime), system_ns: nanos_of_timeval(usage.ru_stime) };
+    let counts = ProcessCounts {
+        context_switches: usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64,
+        major_faults: usage.ru_majflt as u64,
+        minor_faults: usage.ru_minflt as u64,
+    };
+    (cpu, counts)
 }
 
 #[inline]
@@ -195,11 +203,11 @@ mod tests {
 
     #[test]
     fn work_shows_as_cpu_time_of_thread_and_process() {
-        let (thread, process) = (thread_cpu(), process_cpu().total_ns());
+        let (thread, process) = (thread_cpu(), super::process().0.total_ns());
         while thread_cpu() - thread < 20_000_000 {
             std::hint::black_box(0_u64);
         }
-        assert!(process_cpu().total_ns() - process >= 10_000_000);
+        assert!(super::process().0.total_ns() - process >= 10_000_000);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use iotax_model::record::{CpuTime, Outcome, Pacing, Stop};
+use iotax_model::record::{CpuTime, Outcome, Pacing, ProcessCounts, Stop};
 use iotax_model::units::Nanos;
 use iotax_model::wire::{Event, Job};
 
@@ -31,11 +31,11 @@ pub(crate) fn carry_out(
     Ok(outcome)
 }
 
-/// CPU time of the process when the window began and when it ended.
+/// CPU time of the process, and what the kernel had counted of it, when the window began and when it ended.
 #[derive(Debug, Default)]
 struct CpuMarks {
-    begin: Option<CpuTime>,
-    end: Option<CpuTime>,
+    begin: Option<(CpuTime, ProcessCounts)>,
+    end: Option<(CpuTime, ProcessCounts)>,
 }
 
 impl CpuMarks {
@@ -43,20 +43,27 @@ impl CpuMarks {
     fn take(&mut self, now: u64, window: Window) -> bool {
         let begins = now >= window.begin && self.begin.is_none();
         if begins {
-            self.begin = Some(clock::process_cpu());
+            self.begin = Some(clock::process());
         }
         if now >= window.end && self.end.is_none() {
-            self.end = Some(clock::process_cpu());
+            self.end = Some(clock::process());
         }
         begins
     }
 
-    fn used(&self) -> CpuTime {
-        let (begin, end) = (self.begin.unwrap_or_default(), self.end.unwrap_or_default());
-        CpuTime {
-            user_ns: end.user_ns.saturating_sub(begin.user_ns),
-            system_ns: end.system_ns.saturating_sub(begin.system_ns),
-        }
+    fn used(&self) -> (CpuTime, ProcessCounts) {
+        let ((cpu, counts), (cpu_then, counts_then)) =
+            (self.end.unwrap_or_default(), self.begin.unwrap_or_default());
+        let cpu = CpuTime {
+            user_ns: cpu.user_ns.saturating_sub(cpu_then.user_ns),
+            system_ns: cpu.system_ns.saturating_sub(cpu_then.system_ns),
+        };
+        let counts = ProcessCounts {
+            context_switches: counts.context_switches.saturating_sub(counts_then.context_switches),
+            major_faults: counts.major_faults.saturating_sub(counts_then.major_faults),
+            minor_faults: counts.minor_faults.saturating_sub(counts_then.minor_faults),
+        };
+        (cpu, counts)
     }
 }
 
@@ -123,11 +130,13 @@ fn watch(
             Nanos(give_up - window.end)
         )
     });
+    let (cpu, counts) = cpu.used();
     Ok(Outcome {
         duration_ns: window.end - window.begin,
         tallies,
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
-        cpu: cpu.used(),
+        cpu,
+        counts: Some(counts),
         notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
         ioengine: None,
         pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),

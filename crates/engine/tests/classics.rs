@@ -121,3 +121,171 @@ fn what_is_no_test_and_what_is_not_its_own_is_refused() {
     assert!(matches!(measure(&foreign, path, &mut |_| {}), Err(EngineError::NoTest(Test::Foreign))));
     assert!(refused(&foreign, path).contains("test = foreign"));
 }
+
+/// Writes, their bytes, and flushes.
+fn written(outcome: &Outcome) -> (u64, u64, u64) {
+    let write = outcome.tallies.write.as_ref().expect("writes");
+    (write.ios, write.bytes, outcome.tallies.sync.as_ref().map_or(0, |sync| sync.ios))
+}
+
+fn once(keys: WorkloadKeys) -> WorkloadKeys {
+    WorkloadKeys { loops: Some(1), ..keys }
+}
+
+#[test]
+fn putc_writes_each_byte_by_a_call_of_its_own_and_counts_the_flush() {
+    let ground = Ground::new();
+    let keys = WorkloadKeys {
+        io_size: Some(Bytes(100 << 10)),
+        end_fsync: Some(true),
+        bs: Some(Bytes(8192)),
+        ..WorkloadKeys::default()
+    };
+    let outcome = ground.measure(&ground.job(Test::Putc, once(keys)));
+    assert_eq!(written(&outcome), (100 << 10, 100 << 10, 1));
+    let sync = outcome.tallies.sync.as_ref().expect("a flush");
+    let longest = sync.latency.max().expect("one");
+    assert!(outcome.duration_ns >= longest, "the flush is part of the measurement");
+    assert!(outcome.flush_ns.is_some());
+}
+
+#[test]
+fn write_new_writes_whole_records_of_any_length_and_flushes_as_told() {
+    let ground = Ground::new();
+    for (bs, direct) in [(256, false), (1000, false), (8192, false), (65536, true)] {
+        let keys = WorkloadKeys {
+            bs: Some(Bytes(bs)),
+            direct: Some(direct),
+            fsync: Some(SIZE / 2 / bs / 4),
+            numjobs: Some(2),
+            ..WorkloadKeys::default()
+        };
+        let job = ground.job(Test::WriteNew, once(keys));
+        if direct && !takes_direct_io(&ground) {
+            continue;
+        }
+        let each = SIZE / 2 / bs;
+        let flushes = each / (each / 4);
+        assert_eq!(written(&ground.measure(&job)), (2 * each, 2 * each * bs, 2 * flushes), "bs = {bs}");
+    }
+}
+
+fn takes_direct_io(ground: &Ground) -> bool {
+    use std::os::unix::fs::OpenOptionsExt;
+    let opened = std::fs::File::options().read(true).custom_flags(0o40000).open(ground.file.path());
+    if let Err(error) = &opened {
+        eprintln!("skipped: no direct I/O here: {error}");
+    }
+    opened.is_ok()
+}
+
+#[test]
+fn each_pass_of_write_new_begins_with_an_empty_file() {
+    let ground = Ground::new();
+    let keys = WorkloadKeys { loops: Some(3), bs: Some(Bytes(SIZE / 4)), ..WorkloadKeys::default() };
+    let job = ground.job(Test::WriteNew, keys);
+    assert_eq!(written(&ground.measure(&job)), (12, 3 * SIZE, 0));
+}
+
+#[test]
+fn rewrite_changes_one_byte_of_each_record_and_nothing_else() {
+    let ground = Ground::new();
+    let before = std::fs::read(ground.file.path()).expect("read");
+    let keys = WorkloadKeys { bs: Some(Bytes(8192)), numjobs: Some(2), ..WorkloadKeys::default() };
+    let outcome = ground.measure(&ground.job(Test::Rewrite, once(keys)));
+    let records = SIZE / 8192;
+    assert_eq!(written(&outcome), (records, SIZE, 0));
+    assert_eq!(outcome.tallies.read.as_ref().map(|read| read.ios), Some(records));
+    let after = std::fs::read(ground.file.path()).expect("read");
+    let changed: Vec<usize> = (0..after.len()).filter(|at| before[*at] != after[*at]).collect();
+    assert_eq!(changed, (0..records).map(|record| (record * 8192) as usize).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_may_only_be_read_is_not_rewritten() {
+    let ground = Ground::new();
+    let mut job = ground.job(Test::Rewrite, WorkloadKeys::default());
+    job.writable = false;
+    assert!(refused(&job, ground.file.path()).contains("test = rewrite writes"));
+    job.workload.test = Some(Test::Getc);
+    job.workload.loops = Some(1);
+    assert_eq!(ground.measure(&job).tallies.read.map(|read| read.ios), Some(SIZE));
+}
+
+#[test]
+fn seeks_change_every_tenth_record() {
+    let ground = Ground::new();
+    let before = std::fs::read(ground.file.path()).expect("read");
+    let keys = WorkloadKeys {
+        bs: Some(Bytes(4096)),
+        numjobs: Some(5),
+        io_size: Some(Bytes(105 * 4096)),
+        end_fsync: Some(true),
+        ..WorkloadKeys::default()
+    };
+    let mut job = ground.job(Test::Seeks, once(keys));
+    // Each of them roams over all of the area, whatever its number.
+    job.workload.io_size = Some(Bytes(50 * 4096));
+    let outcome = ground.measure(&job);
+    assert_eq!(outcome.tallies.read.as_ref().map(|read| (read.ios, read.bytes)), Some((250, 250 * 4096)));
+    assert_eq!(written(&outcome), (25, 25 * 4096, 5));
+    let after = std::fs::read(ground.file.path()).expect("read");
+    let changed = before.iter().zip(&after).filter(|(one, other)| one != other).count();
+    // Two may have gone to one place.
+    assert!((10..=25).contains(&changed), "{changed}");
+}
+
+#[test]
+fn stdio_makes_the_calls_that_glibc_makes() {
+    let ground = Ground::new();
+    let calls = |test, bs: u64, direction: fn(&Tallies) -> &Option<iotax_model::record::Tally>| {
+        let keys = WorkloadKeys { bs: Some(Bytes(bs)), size: None, ..WorkloadKeys::default() };
+        let mut job = ground.job(test, once(keys));
+        job.size = Bytes(SIZE / bs * bs);
+        let outcome = ground.measure(&job);
+        let tally = direction(&outcome.tallies).clone().expect("done");
+        (tally.ios, tally.bytes)
+    };
+    // Of 4 KiB, as the buffer is: the filesystem here may like longer ones.
+    let buffer = std::os::unix::fs::MetadataExt::blksize(&ground.file.as_file().metadata().expect("facts"));
+    if buffer != 4096 {
+        return eprintln!("skipped: the buffer here is one of {buffer} bytes");
+    }
+    for (bs, writes) in [(1024, SIZE / 4096), (4096, SIZE / 4096), (100, (SIZE / 100 * 100).div_ceil(4096))] {
+        let bytes = SIZE / bs * bs;
+        assert_eq!(calls(Test::StdioWrite, bs, |tallies| &tallies.write), (writes, bytes), "bs = {bs}");
+        assert_eq!(calls(Test::StdioRead, bs, |tallies| &tallies.read), (writes, bytes), "bs = {bs}");
+    }
+    // The buffer is filled first, then what remains of a record goes past it; a read goes past it at once.
+    let records = SIZE / 65536;
+    assert_eq!(calls(Test::StdioWrite, 65536, |tallies| &tallies.write), (2 * records, SIZE));
+    assert_eq!(calls(Test::StdioRead, 65536, |tallies| &tallies.read), (records, SIZE));
+}
+
+#[test]
+fn a_copy_is_made_over_and_over_until_the_window_ends() {
+    let ground = Ground::new();
+    let keys = WorkloadKeys {
+        bs: Some(Bytes(256)),
+        runtime: Some(Nanos::from_millis(200)),
+        ramp_time: Some(Nanos::from_millis(50)),
+        ..WorkloadKeys::default()
+    };
+    let outcome = ground.measure(&ground.job(Test::Copy, keys));
+    let (writes, bytes, flushes) = written(&outcome);
+    let reads = outcome.tallies.read.as_ref().map_or(0, |read| read.ios);
+    assert!(reads.abs_diff(writes) <= 1 && writes > SIZE / 256, "{reads} reads, {writes} writes");
+    assert_eq!((bytes, flushes, outcome.duration_ns), (writes * 256, 0, 200_000_000));
+}
+
+#[test]
+fn a_directory_that_is_not_empty_or_not_there_is_refused_and_left_alone() {
+    let ground = Ground::new();
+    let mut job = ground.job(Test::WriteNew, once(WorkloadKeys::default()));
+    let kept = ground.directory.path().join("precious");
+    std::fs::write(&kept, "data").expect("written");
+    assert!(refused(&job, ground.file.path()).contains("is not empty"));
+    assert_eq!(std::fs::read_to_string(&kept).expect("kept"), "data");
+    job.directory = None;
+    assert!(refused(&job, ground.file.path()).contains("no directory"));
+}

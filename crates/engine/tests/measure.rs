@@ -204,7 +204,10 @@ fn jobs_that_cannot_be_done_are_refused_with_the_remedy() {
     let base = || keys(IoEngine::Null, Rw::RandRead);
     for (bad, words) in [
         (Job { interval: Nanos(0), ..good.clone() }, ["interval = 0ns", "10ms and more"]),
-        (with(WorkloadKeys { bs: Some(Bytes(100)), ..base() }), ["bs = 100", "multiple of 512"]),
+        (
+            with(WorkloadKeys { bs: Some(Bytes(100)), direct: Some(true), ..base() }),
+            ["bs = 100", "multiple of 512"],
+        ),
         (
             with(WorkloadKeys {
                 bs: Some(Bytes(64 << 20)),

@@ -7,6 +7,7 @@ pub mod contract;
 pub mod exit;
 pub mod findings;
 pub mod histogram;
+pub mod jobs;
 pub mod plan;
 pub mod record;
 pub mod schedule;

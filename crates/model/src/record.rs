@@ -3,6 +3,7 @@
 //! What is not known is absent. Times are nanoseconds.
 
 mod pace;
+mod process;
 mod stated;
 mod storage;
 
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use pace::CpuPace;
+pub use process::ProcessCounts;
 pub use stated::{Figure, Source, Stated};
 pub use storage::{Allocation, Found, Mapper, PageCache};
 
@@ -250,6 +252,10 @@ pub struct Outcome {
     pub ramp_ios: u64,
     /// CPU time of the engine's process in the window.
     pub cpu: CpuTime,
+    /// What the kernel counted of that process in the window. Absent of several guests together and in records of versions that
+    /// did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub counts: Option<ProcessCounts>,
     /// Errors of warm-up and window.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ErrorCount>,
@@ -319,6 +325,12 @@ pub struct DiskActivity {
     /// Mean time from queueing to completion; absent without I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mean_wait_ns: Option<f64>,
+    /// That time of all reads, summed. Absent in records of versions that did not keep it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub read_wait_ns: Option<u64>,
+    /// See `read_wait_ns`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub write_wait_ns: Option<u64>,
 }
 
 /// What the host's CPUs did over a window, from /proc/stat: summed over all CPUs.

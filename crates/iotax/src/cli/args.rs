@@ -6,6 +6,7 @@ use clap::Args;
 use iotax_model::plan::{Margin, Plan, PlanError, UntilDecided};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::Workload;
 use iotax_rig::target::device::Permission;
 
 use super::{Failure, usage};
@@ -115,14 +116,25 @@ pub(super) struct Instead {
 impl Instead {
     pub(super) fn apply(&self, plan: &mut Plan) -> Result<(), PlanError> {
         plan.repeat = self.repeat.unwrap_or(plan.repeat);
+        let laid_out = |work: &Workload| work.offset_increment.is_some() || !work.beside.is_empty();
+        if let (Some(size), true) = (self.size, plan.workloads.iter().any(laid_out)) {
+            return Err(PlanError::Content(format!(
+                "--size {size}: the areas of jobs that run at the same time are laid out by their sizes; change those in the file"
+            )));
+        }
         let noise = plan.neighbours.iter_mut().map(|neighbour| &mut neighbour.workload);
         for workload in plan.workloads.iter_mut().chain(noise) {
             workload.size = self.size.or(workload.size);
-            workload.runtime = self.runtime.unwrap_or(workload.runtime);
-            workload.ramp_time = self.ramp_time.unwrap_or(workload.ramp_time);
+            self.time(workload);
+            workload.beside.iter_mut().for_each(|job| self.time(job));
         }
         self.design.apply(plan)?;
         plan.check()
+    }
+
+    fn time(&self, workload: &mut Workload) {
+        workload.runtime = self.runtime.unwrap_or(workload.runtime);
+        workload.ramp_time = self.ramp_time.unwrap_or(workload.ramp_time);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `iotax bench`: one target, one workload, one measurement.
+//! `iotax bench`: one target, one workload or the jobs of a file, one measurement of each.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use iotax_model::workload::WorkloadKeys;
 use super::args::Conduct;
 use super::flags::WorkloadFlags;
 use super::output::Output;
-use super::place;
+use super::plan::text_of;
 use super::session::Session;
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, jobs, place, usage};
 use crate::conduct::GuestOptions;
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
@@ -27,6 +27,12 @@ pub(super) struct Args {
     sudo: bool,
     #[command(flatten)]
     workload: WorkloadFlags,
+    /// Do what a job file of fio says, instead of what flags of the work say
+    #[arg(long, value_name = "FILE")]
+    job: Option<PathBuf>,
+    /// Of the job file, only this section (several: repeat)
+    #[arg(long, value_name = "NAME", requires = "job")]
+    section: Vec<String>,
     /// Leave a created file in place
     #[arg(long)]
     keep: bool,
@@ -39,15 +45,29 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
     let target = place::target(&args.target, args.sudo, args.keep, &permission)?;
+    let mut seed = args.conduct.seed;
+    let workloads = match &args.job {
+        None => vec![args.workload.0.complete(&WorkloadKeys::default())],
+        Some(_) if args.workload.0 != WorkloadKeys::default() => {
+            return Err(usage(
+                "--job says what is done; leave the flags of the work out, or change the job file",
+            ));
+        }
+        Some(path) => {
+            let jobs = jobs::read(path, &text_of(path)?, &args.section)?;
+            seed = seed.or(jobs.seed);
+            jobs.workloads
+        }
+    };
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
         repeat: 1,
         until_decided: None,
         margin: Margin::default(),
         baseline: target.name.clone(),
-        seed: args.conduct.seed,
+        seed,
         targets: vec![target],
-        workloads: vec![args.workload.0.complete(&WorkloadKeys::default())],
+        workloads,
         neighbours: Vec::new(),
     };
     plan.check().or_exit(Exit::Usage)?;

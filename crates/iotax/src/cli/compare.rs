@@ -59,7 +59,7 @@ fn which(text: &str) -> Result<Which, String> {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let (a, b) = (Named::read(&args.a)?, Named::read(&args.b)?);
-    let output = Output { db: args.db.clone(), json: None, html: None };
+    let output = Output { db: args.db.clone(), ..Output::default() };
     let (one, other) = (a.account(&output)?, b.account(&output)?);
     let (a, b) = (a.side(&one), b.side(&other));
     let all = if args.metric.is_empty() { Metric::ALL.to_vec() } else { args.metric.clone() };

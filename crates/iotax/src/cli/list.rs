@@ -23,7 +23,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let store = Output { db: args.db.clone(), json: None, html: None }.existing_store()?;
+    let store = Output { db: args.db.clone(), ..Output::default() }.existing_store()?;
     let runs = store.runs().or_exit(Exit::Environment)?;
     if args.json {
         let lines: Vec<serde_json::Value> = runs

@@ -5,7 +5,11 @@ mod ask;
 mod bench;
 mod clean;
 mod compare;
+mod export;
 mod flags;
+mod foreign;
+mod import;
+mod jobs;
 mod ladder;
 mod like;
 mod list;
@@ -48,11 +52,15 @@ enum Command {
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
     Resume(resume::Args),
+    /// Keep what another tool measured as a run: fio and others, by what their files hold
+    Import(import::Args),
     /// List the runs in the store
     List(list::Args),
     /// Show runs' results again: one in full, several side by side
     #[command(visible_alias = "show")]
     Report(report::Args),
+    /// Write a run in another format: fio's, vdbench's, CSV
+    Export(export::Args),
     /// Compare two runs, or two targets of one
     Compare(compare::Args),
     /// Compare a target with the journal of the writes that it acknowledged
@@ -102,8 +110,10 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Run(args) => run::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
+        Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Report(args) => report::main(&args),
+        Command::Export(args) => export::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),

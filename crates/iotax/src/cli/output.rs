@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
+use iotax_results::exchange::export::FORMATS;
 use iotax_results::judge::{Judgement, judge};
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 
+use super::foreign::Foreign;
 use super::say::{print_line, say};
 use super::screen::Form;
 use super::{Failure, OrExit, args, usage};
@@ -21,7 +23,7 @@ const OURS: [&str; 2] = [exchange::json::SCHEMA, exchange::json::history::SCHEMA
 const LARGEST: u64 = 256 << 20;
 
 /// Where results go.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub(super) struct Output {
     /// Store of runs [default: iotax/iotax.db in the XDG data directory]
     #[arg(long, value_name = "FILE")]
@@ -32,11 +34,17 @@ pub(super) struct Output {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) foreign: Foreign,
 }
 
 impl Output {
     /// Whether stdout carries a document and nothing else.
-    pub(super) fn json_on_stdout(&self) -> bool {
+    pub(super) fn stdout_is_taken(&self) -> bool {
+        self.json_on_stdout() || self.foreign.on_stdout()
+    }
+
+    fn json_on_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
@@ -72,7 +80,14 @@ impl Output {
 
     /// Refuses files that cannot be written or that hold something else than an earlier result of iotax.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        [self.json_file(), self.html.as_deref()].into_iter().flatten().try_for_each(check)
+        if self.json_on_stdout() && self.foreign.on_stdout() {
+            return Err(usage(
+                "--json and --output-format both go to stdout, which carries one of them; give the other a file: --json FILE \
+                 or --output FILE",
+            ));
+        }
+        let files = [self.json_file(), self.html.as_deref(), self.foreign.file()];
+        files.into_iter().flatten().try_for_each(check)
     }
 
     /// Tables, JSON and HTML of a run; and the run with what they rest on.
@@ -85,7 +100,7 @@ impl Output {
     ) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
-        form.show(&report::page::run(&run, &judgement), self.json_on_stdout());
+        form.show(&report::page::run(&run, &judgement), self.stdout_is_taken());
         if self.json.is_some() {
             self.write_json(&exchange::json::document(&run, &judgement))?;
         }
@@ -93,7 +108,9 @@ impl Output {
             write(path, &report::html::render(&run, &judgement))?;
             say!("Report: {}", path.display());
         }
-        Ok((run, judgement))
+        let judged = (run, judgement);
+        self.foreign.write(&judged)?;
+        Ok(judged)
     }
 
     /// Writes a document where it is asked for, if it is.
@@ -154,12 +171,14 @@ fn is_ours(path: &Path, length: u64) -> bool {
         return false;
     }
     let Ok(text) = fs::read_to_string(path) else { return false };
-    text.contains(report::html::MARK)
+    let mut marks = FORMATS.iter().filter_map(|format| format.mark).chain([report::html::MARK]);
+    marks.any(|mark| text.contains(mark))
         || serde_json::from_str::<serde_json::Value>(&text)
             .is_ok_and(|document| OURS.iter().any(|schema| document["schema"] == *schema))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
+/// Writes a result: to a new file, or over one that iotax wrote.
+pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     check(path)?;
     File::create(path)
         .and_then(|mut file| file.write_all(text.as_bytes()))

@@ -15,6 +15,7 @@ use iotax_rig::target::preflight::{self, Needs};
 use serde_json::{Value, json};
 
 use super::args::{self, Guest, Instead, Overwrite};
+use super::jobs::{self, JobFlags};
 use super::price;
 use super::say::{print_line, say};
 use super::session::make_absolute;
@@ -32,8 +33,10 @@ pub(super) struct Args {
 enum Command {
     /// Check a plan, and whether this machine can carry it out: its directories and devices, QEMU and guests' kernels
     Check {
-        /// The plan (TOML)
+        /// The plan (TOML), or a job file of fio
         plan: PathBuf,
+        #[command(flatten)]
+        jobs: JobFlags,
         #[command(flatten)]
         instead: Instead,
         #[command(flatten)]
@@ -43,11 +46,16 @@ enum Command {
     },
     /// Show what a plan would measure, how long it takes and what space it needs
     Show {
-        /// The plan (TOML)
+        /// The plan (TOML), or a job file of fio
         plan: PathBuf,
         /// As JSON
         #[arg(long)]
         json: bool,
+        /// As a plan file, which is what a job file becomes
+        #[arg(long, conflicts_with = "json")]
+        toml: bool,
+        #[command(flatten)]
+        jobs: JobFlags,
         #[command(flatten)]
         instead: Instead,
     },
@@ -57,22 +65,39 @@ enum Command {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
-        Command::Check { plan, instead, overwrite, guest } => {
+        Command::Check { plan, jobs, instead, overwrite, guest } => {
             let permission = overwrite.permission().or_exit(Exit::Environment)?;
-            check(&read(plan, instead)?, &permission, guest)?;
+            check(&read(plan, jobs, instead, &permission)?, &permission, guest)?;
         }
-        Command::Show { plan, json, instead } => show(&read(plan, instead)?, *json)?,
+        Command::Show { plan, json, toml, jobs, instead } => {
+            let reading = read(plan, jobs, instead, &Permission::default())?;
+            if *toml {
+                print_line!("{}", reading.plan.to_toml().or_exit(Exit::Usage)?.trim_end());
+            } else {
+                show(&reading, *json)?;
+            }
+        }
         Command::Schema => print_line!("{:#}", plan::schema()),
     }
     Ok(Exit::Fine)
 }
 
-/// Reads a plan file; what the command line says holds instead of what it says.
-pub(super) fn read(path: &Path, instead: &Instead) -> Result<Reading, Failure> {
+/// Reads a plan file or a job file of fio; what the command line says holds instead of what it says.
+pub(super) fn read(
+    path: &Path,
+    jobs: &JobFlags,
+    instead: &Instead,
+    permission: &Permission,
+) -> Result<Reading, Failure> {
     let place = path.display();
     let text = text_of(path)?;
-    let mut reading =
-        Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?;
+    let mut reading = if jobs::is_meant(path, &text) {
+        let plan = jobs.plan(path, &text, permission)?;
+        Reading { plan, axes: Vec::new(), left_out: Vec::new() }
+    } else {
+        jobs.refuse_for_plan(path)?;
+        Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
+    };
     instead.apply(&mut reading.plan).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
     Ok(reading)
 }

@@ -50,7 +50,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     let (run, judgement) = args.output.report(store, run, args.output.html.as_deref(), args.form)?;
     if args.timing {
-        args.form.show(&page::timing(judgement.timing.as_ref()), args.output.json_on_stdout());
+        args.form.show(&page::timing(judgement.timing.as_ref()), args.output.stdout_is_taken());
     }
     if let Some(dir) = &args.csv {
         sheets::write(dir, &csv::sheets(&[(run, judgement)]))?;
@@ -82,7 +82,7 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     // Plans may differ in it; the widest calls least different.
     let margin = runs.iter().map(|(run, _)| run.plan.margin.share()).fold(0.0, f64::max);
     let history = history(&accounts, margin);
-    args.form.show(&page::history(&accounts, &history), args.output.json_on_stdout());
+    args.form.show(&page::history(&accounts, &history), args.output.stdout_is_taken());
     args.output.write_json(&json::history::document(&accounts, &history))?;
     if let Some(dir) = &args.csv {
         let mut all = csv::sheets(&runs);

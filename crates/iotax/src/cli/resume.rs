@@ -56,6 +56,9 @@ fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.output.existing_store()?;
     let mut run = load(&store, args.run)?;
+    if let Some(source) = &run.source {
+        return Err(usage(format!("run {} is {source}; only what iotax measured can be resumed", run.id)));
+    }
     refuse_other_design(args, &run)?;
     if let Some(until) = &mut run.plan.until_decided {
         until.max_time = args.max_time.or(until.max_time);

@@ -1,4 +1,4 @@
-//! `iotax run`: a plan file.
+//! `iotax run`: a plan file, or a job file of fio.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
 use super::args::{Conduct, Guest, Instead};
+use super::jobs::JobFlags;
 use super::output::Output;
 use super::plan::{read, say_left_out};
 use super::session::Session;
@@ -14,8 +15,10 @@ use super::{Failure, OrExit};
 /// Flags of `iotax run`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// The plan (TOML); iotax plan show tells what it would do
+    /// The plan (TOML), or a job file of fio; iotax plan show tells what it would do
     plan: PathBuf,
+    #[command(flatten)]
+    jobs: JobFlags,
     #[command(flatten)]
     instead: Instead,
     #[command(flatten)]
@@ -27,7 +30,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let reading = read(&args.plan, &args.instead)?;
+    let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
+    let reading = read(&args.plan, &args.jobs, &args.instead, &permission)?;
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
     plan.seed = args.conduct.seed.or(plan.seed);
@@ -38,7 +42,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         guests: args.guest.options(),
         earlier: None,
         keep: false,
-        permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
+        permission,
         leave_agent: args.conduct.remote.leave_agent,
         ask: true,
         report: false,

@@ -17,4 +17,10 @@ macro_rules! print_line {
     }};
 }
 
+/// A text on stdout, as it is.
+pub(crate) fn print_text(text: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 pub(crate) use {print_line, say};

@@ -224,7 +224,10 @@ fn disks<'a>(
     let mut all: BTreeMap<String, DiskActivity> = BTreeMap::new();
     let of_all = machines.len() as f64;
     for (name, disk) in machines.flatten() {
-        let sum = all.entry(name.clone()).or_default();
+        let nothing =
+            || DiskActivity { read_wait_ns: Some(0), write_wait_ns: Some(0), ..DiskActivity::default() };
+        let add = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        let sum = all.entry(name.clone()).or_insert_with(nothing);
         let ios = |disk: &DiskActivity| (disk.reads + disk.writes) as f64;
         let waited = |disk: &DiskActivity| disk.mean_wait_ns.map_or(0.0, |mean| mean * ios(disk));
         let (waited, count) = (waited(sum) + waited(disk), ios(sum) + ios(disk));
@@ -237,6 +240,8 @@ fn disks<'a>(
             write_merges: sum.write_merges + disk.write_merges,
             busy: sum.busy + disk.busy / of_all,
             mean_wait_ns: (count > 0.0).then(|| waited / count),
+            read_wait_ns: add(sum.read_wait_ns, disk.read_wait_ns),
+            write_wait_ns: add(sum.write_wait_ns, disk.write_wait_ns),
         };
     }
     all

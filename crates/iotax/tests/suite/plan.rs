@@ -326,3 +326,25 @@ fn filesystems_in_the_guest() {
 fn noisy_neighbours() {
     carried_out("noisy-neighbours.toml");
 }
+
+#[test]
+fn jobs_beside_one_another_are_told_apart() {
+    let lab = Lab::new();
+    let plan = lab.plan(
+        "[defaults]\nsize = \"8m\"\nruntime = \"300ms\"\nramp_time = \"0s\"\ndirect = false\n\
+         [[target]]\nname = \"host\"\nfile = { dir = \"WORK\" }\n\
+         [[workload]]\nname = \"db\"\nrw = \"randread\"\nbs = \"8k\"\n\
+         [[workload.beside]]\nname = \"log\"\nrw = \"write\"\noffset = \"8m\"\n",
+    );
+    let json = lab.json(&["run", plan.to_str().expect("utf-8"), "--repeat", "2", "--yes", "--json", "-"]);
+    for measurement in json["measurements"].as_array().expect("measurements") {
+        let [db, log] = [0, 1].map(|job| &measurement["jobs"][job]);
+        assert_eq!((&db["name"], &log["name"]), (&Value::from("db"), &Value::from("log")));
+        assert_eq!(db["read"]["ios"], measurement["read"]["ios"]);
+        assert_eq!(log["write"]["ios"], measurement["write"]["ios"]);
+        assert!(db.get("write").is_none() && log["write"]["ios"].as_u64() > Some(0), "{measurement}");
+    }
+    let tables = text(&lab.run(&["report", "1"]).stdout);
+    assert!(tables.contains("8k random read") && tables.contains(" + 4k sequential write"), "{tables}");
+    lab.assert_nothing_left();
+}

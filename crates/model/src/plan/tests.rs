@@ -316,6 +316,26 @@ fn a_target_is_described_by_what_it_has_otherwise_than_the_nearest() {
 }
 
 #[test]
+fn jobs_beside_a_workload_inherit_and_are_written_and_read_back() {
+    let text = "[defaults]\nsize = \"8m\"\ndirect = false\n[[target]]\nname = \"t\"\npath = \"/t\"\n\
+                [[workload]]\nname = \"db\"\niodepth = [1, 4]\n\
+                [[workload.beside]]\nname = \"log\"\nrw = \"read\"\noffset = \"8m\"\nbs = \"64k\"\n";
+    let plan = Plan::from_toml(text).expect("a plan");
+    assert_eq!(plan.workloads.len(), 2);
+    for workload in &plan.workloads {
+        let [log] = workload.beside.as_slice() else { panic!("{workload:?}") };
+        assert_eq!((log.size, log.direct, log.bs, log.iodepth), (workload.size, false, Bytes(64 << 10), 1));
+    }
+    assert_eq!(plan.size(), Bytes(16 << 20));
+    let written = plan.to_toml().expect("written");
+    assert_eq!(written.matches("direct = false").count(), 1, "{written}");
+    assert_eq!(Plan::from_toml(&written).expect(&written), plan, "{written}");
+    let error =
+        Plan::from_toml(&text.replace("bs = \"64k\"", "bs = \"0\"")).expect_err("refused").to_string();
+    assert!(error.contains("beside = \"log\": bs = 0"), "{error}");
+}
+
+#[test]
 fn a_test_that_makes_files_needs_a_filesystem_where_it_is_measured() {
     let keys = "direct = false\nramp_time = \"0s\"";
     let plan = |target: &str, test: &str| {
@@ -343,24 +363,4 @@ fn a_test_that_makes_files_needs_a_filesystem_where_it_is_measured() {
         }
         assert!(plan(target, "getc").is_ok(), "{target}: it reads what is there");
     }
-}
-
-#[test]
-fn jobs_beside_a_workload_inherit_and_are_written_and_read_back() {
-    let text = "[defaults]\nsize = \"8m\"\ndirect = false\n[[target]]\nname = \"t\"\npath = \"/t\"\n\
-                [[workload]]\nname = \"db\"\niodepth = [1, 4]\n\
-                [[workload.beside]]\nname = \"log\"\nrw = \"read\"\noffset = \"8m\"\nbs = \"64k\"\n";
-    let plan = Plan::from_toml(text).expect("a plan");
-    assert_eq!(plan.workloads.len(), 2);
-    for workload in &plan.workloads {
-        let [log] = workload.beside.as_slice() else { panic!("{workload:?}") };
-        assert_eq!((log.size, log.direct, log.bs, log.iodepth), (workload.size, false, Bytes(64 << 10), 1));
-    }
-    assert_eq!(plan.size(), Bytes(16 << 20));
-    let written = plan.to_toml().expect("written");
-    assert_eq!(written.matches("direct = false").count(), 1, "{written}");
-    assert_eq!(Plan::from_toml(&written).expect(&written), plan, "{written}");
-    let error =
-        Plan::from_toml(&text.replace("bs = \"64k\"", "bs = \"0\"")).expect_err("refused").to_string();
-    assert!(error.contains("beside = \"log\": bs = 0"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! What other tools state of their measurements.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,29 @@ pub struct Source {
     pub version: Option<String>,
     /// The files that were read, by name.
     pub files: Vec<String>,
+    /// The keys of each workload that its source tells, by the workload's name; every other key in the plan is a default and says
+    /// nothing.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub known: BTreeMap<String, Vec<String>>,
     /// What was not understood: `FILE:LINE: text`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_understood: Vec<String>,
+}
+
+impl Source {
+    /// The tool with its version, where that is known: `fio 3.33`.
+    #[must_use]
+    pub fn tool(&self) -> String {
+        match &self.version {
+            Some(version) => format!("{} {version}", self.tool),
+            None => self.tool.clone(),
+        }
+    }
+}
+
+/// `imported from fio 3.33 (randread.json)`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "imported from {} ({})", self.tool(), self.files.join(", "))
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Test, Verify, Workload, WorkloadError};
+use super::{Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
@@ -11,10 +11,11 @@ impl Workload {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// Whether anything of it changes what is on the target's area.
+    /// What it is called among its jobs: a name that joins all of theirs with `+`, as job files give it, is that of the first.
     #[must_use]
-    pub fn modifies(&self) -> bool {
-        self.jobs().any(|job| job.test.map_or_else(|| job.rw.modifies(), Test::modifies_area))
+    pub fn own_name(&self) -> &str {
+        let others: String = self.beside.iter().map(|job| format!("+{}", job.name)).collect();
+        self.name.strip_suffix(&others).unwrap_or(&self.name)
     }
 
     /// From the start of the load to the end of the window: warm-up, runtime and the delays of jobs that begin later.
@@ -103,10 +104,7 @@ impl Workload {
             let own = area(job);
             let meets = |other: &&Self| {
                 let theirs = area(other);
-                other.name != job.name
-                    && other.rw.modifies()
-                    && own.start < theirs.end
-                    && theirs.start < own.end
+                other.name != job.name && other.modifies() && own.start < theirs.end && theirs.start < own.end
             };
             if let Some(other) = self.jobs().find(meets) {
                 let accepted = format!(
@@ -155,6 +153,8 @@ mod tests {
         assert_eq!(one.end(), Some(Bytes(20 << 20)));
         assert_eq!((one.window(), one.duration()), (Nanos::from_secs(4), Nanos::from_secs(5)));
         assert!(one.modifies() && !one.rw.modifies());
+        assert_eq!(one.own_name(), "a");
+        assert_eq!(Workload { name: "a+b".into(), ..one }.own_name(), "a");
         let alone = keys("a", &[("size", "8m"), ("startdelay", "1s"), ("runtime", "2s")]);
         assert_eq!(alone.complete(&WorkloadKeys::default()).window(), Nanos::from_secs(2));
     }

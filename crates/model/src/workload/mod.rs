@@ -151,9 +151,9 @@ pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
     pub(crate) name: String,
-    key: &'static str,
+    pub(crate) key: &'static str,
     value: String,
-    accepted: String,
+    pub(crate) accepted: String,
 }
 
 impl WorkloadError {
@@ -170,28 +170,22 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
-    /// Whether any I/O of it reads.
+    /// Whether any I/O of it reads, or of a job beside it.
     #[must_use]
-    pub const fn reads(&self) -> bool {
-        match self.test {
-            Some(test) => test.reads(),
-            None => self.rw.reads(),
-        }
+    pub fn reads(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
     }
 
-    /// Whether any I/O of it writes, be it to files of its own.
+    /// Whether any I/O of it writes, or of a job beside it, be it to files of its own.
     #[must_use]
-    pub const fn writes(&self) -> bool {
-        match self.test {
-            Some(test) => test.writes(),
-            None => self.rw.writes(),
-        }
+    pub fn writes(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
     }
 
     /// Whether any I/O of it trims.
     #[must_use]
-    pub const fn trims(&self) -> bool {
-        self.test.is_none() && self.rw.trims()
+    pub fn trims(&self) -> bool {
+        self.jobs().any(|job| job.test.is_none() && job.rw.trims())
     }
 
     /// Whether its offsets are random.
@@ -209,9 +203,15 @@ impl Workload {
         self.test.map_or_else(|| format!("rw = {}", self.rw), |test| format!("test = {test}"))
     }
 
+    /// Whether it changes what is on the target's area.
+    #[must_use]
+    pub fn modifies(&self) -> bool {
+        self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
+    }
+
     /// Whether it flushes what it writes while it is measured.
     #[must_use]
-    pub const fn flushes(&self) -> bool {
+    pub fn flushes(&self) -> bool {
         self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use iotax_model::plan::Neighbour;
-use iotax_model::record::{Environment, Measurement, TargetRecord};
+use iotax_model::record::{Environment, Measurement, Source, TargetRecord};
 use iotax_model::{TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
@@ -79,6 +79,8 @@ pub struct Account {
     pub workloads: Vec<Workload>,
     /// Its measurements.
     pub figures: Vec<Figures>,
+    /// Where it comes from if another tool measured it.
+    pub source: Option<Source>,
 }
 
 impl Account {
@@ -104,6 +106,7 @@ impl Account {
             subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
             workloads: run.plan.workloads.clone(),
             figures: measured.collect(),
+            source: run.source.clone(),
         }
     }
 
@@ -113,6 +116,12 @@ impl Account {
         let identity =
             |account: &Self| (account.seed, account.id, account.started_at.clone(), account.name.clone());
         identity(self) == identity(other) && self.environment == other.environment
+    }
+
+    /// The keys of a workload that are known, if not all are: those that an import's source tells.
+    pub(super) fn known(&self, workload: &Workload) -> Option<&[String]> {
+        let source = self.source.as_ref()?;
+        Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
     }
 
     /// A target by its name.

@@ -6,8 +6,9 @@ use iotax_model::Workload;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::Layer;
 use iotax_model::units::human;
+use iotax_model::workload::Test;
 
-use super::account::{Settings, Subject, flat};
+use super::account::{Account, Settings, Subject, flat};
 
 /// The engine's floor is measured: a difference below this share is noise.
 const FLOOR: f64 = 0.25;
@@ -160,12 +161,30 @@ fn command_lines(a: Option<&str>, b: Option<&str>) -> Option<Difference> {
 /// What differs between two workloads, the names aside.
 #[must_use]
 pub fn workloads(a: &Workload, b: &Workload) -> Vec<Difference> {
-    let keys = |workload: &Workload| {
-        let mut keys = flat(&serde_json::to_value(workload).unwrap_or_default());
-        keys.remove("name");
-        keys
-    };
     settings(&keys(a), &keys(b))
+}
+
+/// As [`workloads`], of runs of which one may be imported: of a key that its source does not tell nothing is known, so it is no
+/// difference. Work that no key tells is known by its name alone.
+pub(super) fn told((one, a): (&Account, &Workload), (other, b): (&Account, &Workload)) -> Vec<Difference> {
+    let known = |account: &Account, workload: &Workload, key: &str| {
+        let head = key.split('.').next().unwrap_or_default();
+        account.known(workload).is_none_or(|known| known.iter().any(|known| known == head))
+    };
+    let mut found = workloads(a, b);
+    found.retain(|difference| known(one, a, &difference.what) && known(other, b, &difference.what));
+    let is_foreign = |workload: &Workload| workload.test == Some(Test::Foreign);
+    if is_foreign(a) || is_foreign(b) {
+        found.extend(Difference::between("name", Some(a.name.clone()), Some(b.name.clone())));
+    }
+    found
+}
+
+/// What a workload does, by key.
+fn keys(workload: &Workload) -> Settings {
+    let mut keys = flat(&serde_json::to_value(workload).unwrap_or_default());
+    keys.remove("name");
+    keys
 }
 
 #[cfg(test)]

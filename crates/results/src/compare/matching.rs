@@ -3,7 +3,7 @@
 use iotax_model::Workload;
 
 use super::account::{Account, Subject};
-use super::differences;
+use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
 use crate::judge::Metric;
 
@@ -77,7 +77,7 @@ pub(super) fn targets<'a>(a: &Side<'a>, b: &Side<'a>) -> Result<(Vec<Pair<'a>>, 
         other.map_or_else(|| b.account.subjects.iter().collect(), |other| vec![other]);
     let (pairs, left_a, left_b) = match (ours.as_slice(), theirs.as_slice()) {
         // Where there is nothing to choose from, nothing can be mistaken.
-        (&[x], &[y]) if x.name != y.name && x.settings != y.settings => {
+        (&[x], &[y]) if x.name != y.name && (x.settings != y.settings || x.settings.is_empty()) => {
             (vec![(x, y, Matched::Only)], vec![], vec![])
         }
         _ => match_up(&ours, &theirs),
@@ -126,7 +126,8 @@ fn match_up<'a>(ours: &[&'a Subject], theirs: &[&'a Subject]) -> MatchedUp<'a> {
         }
     };
     pass(Matched::Name, |one, other| one.name == other.name);
-    pass(Matched::Settings, |one, other| one.settings == other.settings);
+    // Of what another tool measured nothing is known that could be the same.
+    pass(Matched::Settings, |one, other| one.settings == other.settings && !one.settings.is_empty());
     let mut pairs = Vec::new();
     let mut left = Vec::new();
     for (subject, partner) in ours.iter().zip(partners) {
@@ -157,21 +158,22 @@ pub(super) fn workloads<'a>(
 ) -> (Vec<(&'a Workload, &'a Workload)>, Vec<Missing>) {
     let mut free: Vec<&Workload> = b.workloads.iter().collect();
     let mut partners: Vec<Option<&Workload>> = vec![None; a.workloads.len()];
-    let alike = |one: &Workload, other: &Workload| {
-        differences::workloads(one, other)
-            .iter()
-            .all(|difference| HOW_LONG.contains(&difference.what.as_str()))
-    };
+    let told = |one: &Workload, other: &Workload| differences::told((a, one), (b, other));
+    let alike = |one: &Workload, other: &Workload| told(one, other).iter().all(|found| is_one(a, b, found));
     // Of several that fit, the one of the same name, then the one that is as long.
     let fits: [Fits<'_>; 3] = [
         &|one, other| one.name == other.name && alike(one, other),
-        &|one, other| differences::workloads(one, other).is_empty(),
+        &|one, other| told(one, other).is_empty(),
         &alike,
     ];
     for fits in fits {
         for (workload, partner) in a.workloads.iter().zip(&mut partners) {
+            let mut fitting = (0..free.len()).filter(|place| fits(workload, free[*place]));
+            // Of which of two a source tells is not known where it tells too little.
+            let (first, another) = (fitting.next(), fitting.next());
+            let is_sure = another.is_none() || (a.source.is_none() && b.source.is_none());
             if partner.is_none()
-                && let Some(place) = free.iter().position(|other| fits(workload, other))
+                && let Some(place) = first.filter(|_| is_sure)
             {
                 *partner = Some(free.remove(place));
             }
@@ -189,13 +191,20 @@ pub(super) fn workloads<'a>(
     (pairs, missing)
 }
 
+/// Whether workloads that differ in this are one all the same.
+fn is_one(a: &Account, b: &Account, difference: &Difference) -> bool {
+    // Another tool has its own ways to hand I/O over in any case.
+    let by_another = a.source != b.source && difference.what == "ioengine";
+    by_another || HOW_LONG.contains(&difference.what.as_str())
+}
+
 fn lonely(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> Missing {
     let namesake = lacks.workloads.iter().find(|other| other.name == workload.name);
     let why = namesake.map(|other| {
         let given = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".into());
-        let keys: Vec<String> = differences::workloads(workload, other)
+        let keys: Vec<String> = differences::told((has, workload), (lacks, other))
             .iter()
-            .filter(|difference| !HOW_LONG.contains(&difference.what.as_str()))
+            .filter(|difference| !is_one(has, lacks, difference))
             .map(|d| format!("{} = {} instead of {}", d.what, given(&d.b), given(&d.a)))
             .collect();
         format!(": the one of that name there has {}", keys.join(", "))

@@ -24,6 +24,7 @@ pub use matching::{Matched, Missing};
 use account::Figures;
 
 use crate::judge::{Metric, Tax};
+use crate::report::figure::title_in;
 use crate::stats::coarse::Coarse;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::unpaired::Unpaired;
@@ -170,6 +171,8 @@ pub struct WorkloadPair {
     pub a: Workload,
     /// B's name for it.
     pub b: String,
+    /// What A's does in words; of an imported run, what its source tells.
+    pub title: String,
     /// What differs between them: how long they were.
     pub differences: Vec<Difference>,
 }
@@ -317,7 +320,8 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         .map(|(one, other)| WorkloadPair {
             a: one.clone(),
             b: other.name.clone(),
-            differences: differences::workloads(one, other),
+            title: title_in(a.account.source.as_ref(), one),
+            differences: differences::told((a.account, one), (b.account, other)),
         })
         .collect();
     let paired = a.account.is_same_run(b.account);
@@ -352,7 +356,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         paired,
         margin: question.margin,
         metrics: question.metrics.clone(),
-        machines: differences::machines(&a.account.environment, &b.account.environment),
+        machines: machines(a, b),
         targets,
         workloads,
         missing,
@@ -362,6 +366,13 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     };
     compared.conclusions = words::conclusions(&compared);
     Ok(compared)
+}
+
+/// What differs between the machines; nothing where another tool says nothing of its own.
+fn machines(a: &Side<'_>, b: &Side<'_>) -> Vec<Difference> {
+    let is_known = |side: &Side<'_>| side.account.source.is_none();
+    let both = is_known(a) && is_known(b);
+    if both { differences::machines(&a.account.environment, &b.account.environment) } else { vec![] }
 }
 
 /// A cell that one side planned and never measured.
@@ -402,7 +413,9 @@ fn unknown(
         (true, _) => (Which::B, &b.account.label, &pair.b, &workload.b),
     };
     let word = metric.word();
+    let account = if side == Which::A { a.account } else { b.account };
     let reason = match (known(ours), known(theirs)) {
+        _ if account.source.is_some() => format!("{word} of {target} on {workload} is not stated in {label}"),
         (true, true) => format!("no block has {word} of both {} and {} on {workload}", pair.a, pair.b),
         _ if metric.is_percentile() => {
             format!("{word} of {target} on {workload} is not known in every block of {label}: too few I/Os")

@@ -1,12 +1,11 @@
 //! Tables for spreadsheets and scripts: one header line, units in the names, what is not known is empty.
 
-use iotax_model::IoEngine;
 use iotax_model::record::{Measurement, Tallies};
 
-use crate::compare::account::{Kinds, metrics};
+use super::rows::{self, Value};
 use crate::compare::{Account, Change, History};
-use crate::judge::figures::{engine_cpu_per_io, percentile};
-use crate::judge::{Comparison, Judgement, Metric};
+use crate::judge::figures::percentile;
+use crate::judge::{Comparison, Judgement};
 use crate::report::utc;
 use crate::stats::paired::Interval;
 use crate::store::Run;
@@ -21,36 +20,6 @@ pub struct Sheet {
     /// All of it.
     pub text: String,
 }
-
-/// One row per measurement.
-const MEASUREMENTS: &[&str] = &[
-    "run",
-    "target",
-    "workload",
-    "block",
-    "order",
-    "started_at",
-    "duration_s",
-    "iops",
-    "bytes_per_s",
-    "latency_mean_ns",
-    "latency_p50_ns",
-    "latency_p90_ns",
-    "latency_p99_ns",
-    "latency_p99_9_ns",
-    "host_cpu_ns_per_io",
-    "engine_cpu_ns_per_io",
-    "read_ios",
-    "write_ios",
-    "trim_ios",
-    "sync_ios",
-    "meta_ios",
-    "errors",
-    "ioengine",
-    "emulated",
-    "grade",
-    "warnings",
-];
 
 /// One row per comparison with the baseline and per step of the ladder, which has a name.
 const COMPARISONS: &[&str] = &[
@@ -93,6 +62,7 @@ const CELLS: &[&str] = &[
     "latency_max_ns",
     "host_cpu_ns_per_io",
     "emulated",
+    "source",
 ];
 
 /// One row per interval of a measurement.
@@ -161,7 +131,11 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
         runs.iter().flat_map(move |(run, judgement)| rows(run, judgement)).collect::<Vec<_>>()
     };
     vec![
-        sheet("measurements.csv", MEASUREMENTS, each(measurements)),
+        sheet(
+            "measurements.csv",
+            &rows::MEASUREMENTS.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            each(measurements),
+        ),
         sheet("comparisons.csv", COMPARISONS, each(comparisons)),
         sheet("cells.csv", CELLS, each(cells)),
         sheet("samples.csv", SAMPLES, each(|run, _| samples(run))),
@@ -235,32 +209,21 @@ fn place(run: &Run, m: &Measurement) -> Row {
     vec![run.id.to_string(), m.target.clone(), m.workload.clone(), m.block.to_string()]
 }
 
-/// Whether the target's CPU was emulated: its figures are then those of emulation. Empty if the target was never built.
+/// Whether the target's CPU was emulated; empty if the target was never built.
 fn emulated(run: &Run, target: &str) -> String {
-    known(run.targets.iter().find(|record| record.name == target).map(|record| record.emulated))
+    known(rows::emulated(run, target))
 }
 
 fn measurements(run: &Run, judgement: &Judgement) -> Vec<Row> {
-    let kinds = Kinds::of(judgement);
-    let row = |(i, m): (usize, &Measurement)| {
-        let figures = metrics(m);
-        let mut row = place(run, m);
-        row.extend([m.order.to_string(), utc(m.started_at_ms), seconds(m.outcome.duration_ns)]);
-        row.extend(Metric::ALL.map(|metric| {
-            known(figures.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value))
-        }));
-        row.push(known(engine_cpu_per_io(m)));
-        row.extend(by_direction(&m.outcome.tallies));
-        row.extend([
-            m.outcome.errors.iter().map(|error| error.count).sum::<u64>().to_string(),
-            known(m.outcome.ioengine.map(IoEngine::word)),
-            emulated(run, &m.target),
-            known(judgement.grades.get(i).map(|grade| grade.word())),
-            kinds.about(m).join(" "),
-        ]);
-        row
+    let text = |value: Value| match value {
+        Value::Unknown => String::new(),
+        Value::Text(text) => text,
+        Value::Whole(value) => value.to_string(),
+        Value::Number(value) => value.to_string(),
+        Value::Flag(value) => value.to_string(),
+        Value::Instant(ms) => utc(ms),
     };
-    run.measurements.iter().enumerate().map(row).collect()
+    rows::measurements(run, judgement).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
 }
 
 fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
@@ -303,10 +266,11 @@ fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
             s.blocks.to_string(),
             known(s.iops),
             known(s.bytes_per_s),
-            known(s.latency.mean()),
+            known(s.mean()),
         ];
         row.extend([0.5, 0.9, 0.99, 0.999].map(|q| known(s.percentile(q))));
         row.extend([known(s.latency.max()), known(s.host_cpu_per_io), emulated(run, &s.target)]);
+        row.push(known(run.source.as_ref().map(ToString::to_string)));
         row
     };
     judgement.summaries.iter().map(row).collect()

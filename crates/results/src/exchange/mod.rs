@@ -1,5 +1,11 @@
 //! Documents for programs: iotax's own JSON and CSV, and the formats of others.
 
 pub mod csv;
+pub mod export;
+pub mod fio;
 pub mod import;
 pub mod json;
+pub mod parquet;
+pub mod prometheus;
+mod rows;
+pub mod vdbench;

@@ -8,23 +8,34 @@ use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};
 
-/// A target's guests under one workload, over all blocks.
+/// Who shares a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Guests that do the same.
+    Guests,
+    /// Jobs beside one another, which do not: how evenly they were served says nothing.
+    Jobs,
+}
+
+/// A target's guests or jobs under one workload, over all blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crowd {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
+    /// What its members are.
+    pub of: Of,
     /// In the order in which they were recorded.
     pub members: Vec<Member>,
-    /// How evenly they were served, by I/Os per second.
+    /// How evenly guests were served, by I/Os per second.
     pub fairness: Option<Fairness>,
 }
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// `1`, `2`, ...
+    /// `1`, `2`, ... or a job's name.
     pub name: String,
     /// Median over the blocks of I/Os per second.
     pub iops: Option<f64>,
@@ -113,9 +124,12 @@ fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) ->
 }
 
 impl Crowd {
-    /// Of one cell's measurements; absent if none was of several guests.
-    pub(super) fn of(workload: &str, target: &str, measurements: &[&Measurement]) -> Option<Self> {
-        let shares = measurements.iter().flat_map(|m| &m.shares);
+    /// Of one cell's measurements; absent if none was of several.
+    pub(super) fn new(of: Of, workload: &str, target: &str, measurements: &[&Measurement]) -> Option<Self> {
+        let shares = measurements.iter().flat_map(|m| match of {
+            Of::Guests => &m.shares,
+            Of::Jobs => &m.outcome.jobs,
+        });
         let mut names: Vec<&str> = Vec::new();
         for share in shares.clone() {
             if !names.contains(&share.name.as_str()) {
@@ -126,12 +140,14 @@ impl Crowd {
             return None;
         }
         let least = 1.0 / names.len() as f64;
-        let found = Differences::new(measurements.iter().filter_map(|m| fairness(m)).collect());
+        let evenly = measurements.iter().filter(|_| of == Of::Guests).filter_map(|m| fairness(m));
+        let found = Differences::new(evenly.collect());
         let members =
             names.iter().map(|name| member(name, &shares.clone().filter(|share| share.name == *name)));
         Some(Self {
             workload: workload.into(),
             target: target.into(),
+            of,
             members: members.collect(),
             fairness: found.map(|found| Fairness {
                 mean: found.mean(),

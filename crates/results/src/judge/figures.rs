@@ -107,6 +107,18 @@ impl Metric {
         matches!(self, Self::LatencyP50 | Self::LatencyP90 | Self::LatencyP99 | Self::LatencyP999)
     }
 
+    /// The quantile that it is, if it is one.
+    #[must_use]
+    pub const fn quantile(self) -> Option<f64> {
+        match self {
+            Self::LatencyP50 => Some(0.5),
+            Self::LatencyP90 => Some(0.9),
+            Self::LatencyP99 => Some(0.99),
+            Self::LatencyP999 => Some(0.999),
+            _ => None,
+        }
+    }
+
     /// How far the logarithm of a ratio of two of its figures can be off, noise apart: percentiles are read off histograms.
     #[must_use]
     pub fn coarseness(self) -> f64 {
@@ -154,13 +166,28 @@ fn stated(measurement: &Measurement, metric: Metric) -> Option<f64> {
 /// I/Os per second over the window by the agent's clock, both directions; absent without a window.
 #[must_use]
 pub fn iops(measurement: &Measurement) -> Option<f64> {
-    per_second(measurement, measurement.outcome.tallies.ios())
+    rate(measurement, Metric::Iops, measurement.outcome.tallies.ios())
 }
 
 /// Bytes per second over the window by the agent's clock, both directions; absent without a window.
 #[must_use]
 pub fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
-    per_second(measurement, measurement.outcome.tallies.bytes())
+    rate(measurement, Metric::BytesPerS, measurement.outcome.tallies.bytes())
+}
+
+/// What the source states, of an imported measurement: whose counts may be unknown, which is not nothing.
+fn rate(measurement: &Measurement, metric: Metric, count: u64) -> Option<f64> {
+    if measurement.stated.is_some() { stated(measurement, metric) } else { per_second(measurement, count) }
+}
+
+/// When the window began, in milliseconds since 1970-01-01 UTC; absent where the source of an import does not tell.
+pub(crate) fn began(measurement: &Measurement) -> Option<u64> {
+    Some(measurement.started_at_ms).filter(|ms| *ms > 0 || measurement.stated.is_none())
+}
+
+/// The length of the window in nanoseconds, absent as [`began`] is.
+pub(crate) fn lasted(measurement: &Measurement) -> Option<u64> {
+    Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
 }
 
 /// A count per second of the measured window.
@@ -180,7 +207,8 @@ pub fn host_cpu_per_io(measurement: &Measurement) -> Option<f64> {
 /// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
 #[must_use]
 pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
-    per_io(measurement, measurement.outcome.cpu.total_ns())
+    // What another tool used was not observed.
+    measurement.stated.is_none().then(|| per_io(measurement, measurement.outcome.cpu.total_ns()))?
 }
 
 pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
@@ -235,6 +263,8 @@ pub struct Summary {
     pub bytes_per_s: Option<f64>,
     /// Median over the blocks of the host's busy CPU nanoseconds per I/O.
     pub host_cpu_per_io: Option<f64>,
+    /// Of an imported run: medians over the blocks of what its source states of latencies.
+    pub stated: Vec<(Metric, f64)>,
     /// Service times of all blocks and directions together.
     pub latency: Histogram,
     /// [`QUANTILES`] of them with their intervals; those with too few I/Os say so.
@@ -254,6 +284,10 @@ impl Summary {
         let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
         };
+        let times = Metric::ALL.into_iter().filter(|metric| metric.is_time());
+        let stated = times
+            .filter_map(|metric| Some((metric, over_blocks(&|m: &Measurement| stated(m, metric))?)))
+            .collect();
         let mut tallies = Tallies::default();
         measurements.iter().for_each(|m| tallies.merge(&m.outcome.tallies));
         let latency = tallies.latency();
@@ -264,6 +298,7 @@ impl Summary {
             iops: over_blocks(&iops),
             bytes_per_s: over_blocks(&bytes_per_s),
             host_cpu_per_io: over_blocks(&host_cpu_per_io),
+            stated,
             percentiles: QUANTILES.iter().map(|q| Percentile::of(*q, &latency, measurements)).collect(),
             latency,
             tallies,
@@ -272,10 +307,21 @@ impl Summary {
     }
 
     /// A percentile of the pooled service times in nanoseconds, `q` from 0 to 1; absent if fewer than ten values lie
-    /// beyond it.
+    /// beyond it. What a source states goes first.
     #[must_use]
     pub fn percentile(&self, q: f64) -> Option<f64> {
-        percentile(&self.latency, q)
+        let of = |metric: Metric| metric.quantile() == Some(q);
+        self.stated_by(of).or_else(|| percentile(&self.latency, q))
+    }
+
+    /// The mean service time in nanoseconds: what a source states, or that of all blocks together.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        self.stated_by(|metric| metric == Metric::LatencyMean).or_else(|| self.latency.mean())
+    }
+
+    fn stated_by(&self, is_it: impl Fn(Metric) -> bool) -> Option<f64> {
+        self.stated.iter().find(|(metric, _)| is_it(*metric)).map(|(_, ns)| *ns)
     }
 }
 

@@ -12,6 +12,8 @@ use crate::store::Run;
 /// What the checks say of one measurement, taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grade {
+    /// Another tool measured it, and nothing was there to be checked.
+    Unchecked,
     /// Nothing was found.
     Clean,
     /// Something is to be known before its figures are read.
@@ -22,12 +24,13 @@ pub enum Grade {
 
 impl Grade {
     /// All of them, the best first.
-    pub const ALL: [Self; 3] = [Self::Clean, Self::Remarks, Self::Unusable];
+    pub const ALL: [Self; 4] = [Self::Unchecked, Self::Clean, Self::Remarks, Self::Unusable];
 
     /// The word for it in reports and documents.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Unchecked => "unchecked",
             Self::Clean => "clean",
             Self::Remarks => "remarks",
             Self::Unusable => "unusable",
@@ -38,6 +41,9 @@ impl Grade {
 /// The grade of each measurement, in their order: of what was found in it, and of what `others` say of its target, its workload
 /// or the run.
 pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
+    if run.source.is_some() {
+        return vec![Grade::Unchecked; run.measurements.len()];
+    }
     let mut said: HashMap<_, Grade> = HashMap::new();
     // What is missing elsewhere takes nothing from what is here.
     let counts = |w: &Warning| w.kind != WarningKind::Incomplete || w.block.is_some();

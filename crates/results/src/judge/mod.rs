@@ -28,7 +28,7 @@ use std::collections::{HashMap, HashSet};
 use iotax_model::record::Measurement;
 use iotax_model::{Plan, TargetSpec, Warning};
 
-pub use crowd::{Crowd, Noise};
+pub use crowd::{Crowd, Noise, Of};
 pub use edges::{Edge, edges};
 pub use effects::{Drift, Effects};
 pub use figures::{Metric, Summary};
@@ -123,7 +123,7 @@ pub struct Judgement {
     pub standing: Option<Standing>,
     /// One per cell that was measured, in the plan's order of workloads and targets.
     pub summaries: Vec<Summary>,
-    /// One per cell of several guests, in that order.
+    /// One per cell of several guests or jobs, in that order.
     pub crowds: Vec<Crowd>,
     /// One per cell that had a neighbour.
     pub noises: Vec<Noise>,
@@ -198,7 +198,11 @@ pub fn judge(run: &Run) -> Judgement {
     let record = |name: &str| run.targets.iter().find(|record| record.name == name);
     let mut judgement = Judgement {
         summaries: cells.iter().filter_map(|(w, spec, m)| Summary::of(w, &spec.name, m)).collect(),
-        crowds: cells.iter().filter_map(|(w, spec, m)| Crowd::of(w, &spec.name, m)).collect(),
+        crowds: cells
+            .iter()
+            .flat_map(|(w, spec, m)| [Of::Guests, Of::Jobs].map(|of| Crowd::new(of, w, &spec.name, m)))
+            .flatten()
+            .collect(),
         noises: cells.iter().filter_map(|(w, spec, m)| Noise::of(w, &spec.name, m)).collect(),
         insides: cells.iter().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
@@ -206,7 +210,14 @@ pub fn judge(run: &Run) -> Judgement {
             .iter()
             .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
             .collect(),
-        effects: run.plan.workloads.iter().filter_map(|w| Effects::of(run, &w.name)).collect(),
+        // The order of files is not that of a run's blocks.
+        effects: run
+            .plan
+            .workloads
+            .iter()
+            .filter(|_| run.source.is_none())
+            .filter_map(|w| Effects::of(run, &w.name))
+            .collect(),
         timing: Timing::of(&run.phases),
         grades: grade::grades(run, &findings, &warnings),
         comparisons,

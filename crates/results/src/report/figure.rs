@@ -1,6 +1,7 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
+use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::Distribution;
 
@@ -113,8 +114,13 @@ fn hundredths(percent: f64) -> String {
     }
 }
 
-/// What a workload does: `4k random read, queue depth 1`.
+/// What a workload does: `4k random read, queue depth 1`; of several jobs at once, each.
 pub(super) fn title(workload: &Workload) -> String {
+    let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
+    jobs.join(" + ")
+}
+
+fn title_of_one(workload: &Workload) -> String {
     use std::fmt::Write as _;
     let order = if workload.rw.is_random() { "random" } else { "sequential" };
     let what = match (workload.rw.reads(), workload.rw.writes()) {
@@ -139,6 +145,19 @@ pub(super) fn title(workload: &Workload) -> String {
         text.push_str(", through the page cache");
     }
     text
+}
+
+/// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
+pub(crate) fn title_in(source: Option<&Source>, workload: &Workload) -> String {
+    let Some(source) = source else { return title(workload) };
+    let tree = serde_json::to_value(workload).unwrap_or_default();
+    let known = source.known.get(&workload.name).into_iter().flatten();
+    let told = known.filter(|key| *key != "test").filter_map(|key| {
+        let value = tree.get(key)?;
+        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
 }
 
 /// `1,234,567`.

@@ -24,6 +24,14 @@ pub fn utc(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
 }
 
+/// The month of what [`utc`] gives, in three letters.
+pub(crate) fn month(utc: &str) -> &'static str {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let number = utc.get(5..7).and_then(|month| month.parse::<usize>().ok());
+    number.and_then(|month| MONTHS.get(month.checked_sub(1)?)).copied().unwrap_or_default()
+}
+
 /// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers
 /// (2^63 - 1) is left out.
 pub fn plan_toml(run: &Run) -> Result<String, toml::ser::Error> {

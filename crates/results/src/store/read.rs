@@ -36,17 +36,18 @@ pub(super) fn phases(connection: &Connection, run: i64) -> Result<Vec<Phase>, Fa
 
 pub(super) fn summaries(connection: &Connection) -> Result<Vec<RunSummary>, Fault> {
     let mut query = connection.prepare(
-        "SELECT id, name, state, started_at_ms, plan,
+        "SELECT id, name, state, started_at_ms, plan, source IS NOT NULL,
              (SELECT count(*) FROM measurement WHERE measurement.run = run.id) FROM run ORDER BY id",
     )?;
     let mut rows = query.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let plan: Plan = parsed("plan", &row.get::<_, String>(4)?)?;
-        let (state, measured) = (state(&row.get::<_, String>(2)?)?, row.get(5)?);
-        // What is complete and adds blocks until all is decided has all that it was to have.
+        let (state, measured) = (state(&row.get::<_, String>(2)?)?, row.get(6)?);
+        // What is complete and adds blocks until all is decided has all that it was to have, and so has what was imported.
         let all = u64::from(plan.most_blocks()) * plan.cells() as u64;
-        let ended = plan.until_decided.is_some() && state == RunState::Complete;
+        let is_open = plan.until_decided.is_some() || row.get(5)?;
+        let ended = is_open && state == RunState::Complete;
         found.push(RunSummary {
             id: row.get(0)?,
             name: row.get(1)?,

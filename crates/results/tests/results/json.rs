@@ -61,6 +61,20 @@ fn every_kind_of_run_holds_to_the_schema() {
     outcome.tallies.write.clone_from(&outcome.tallies.read);
     let mut damaged = bench();
     damaged.measurements[0].outcome.verify = Some(crate::synthetic::damaged());
+    let mut jobs = bench();
+    jobs.plan.workloads[0].beside =
+        vec![iotax_model::Workload { name: "log".into(), ..jobs.plan.workloads[0].clone() }];
+    let outcome = &mut jobs.measurements[0].outcome;
+    outcome.jobs = [jobs.plan.workloads[0].name.as_str(), "log"]
+        .map(|name| iotax_model::record::Share {
+            name: name.into(),
+            duration_ns: outcome.duration_ns,
+            tallies: outcome.tallies.clone(),
+        })
+        .to_vec();
+    let told = checked(&jobs);
+    assert_eq!(told["cells"][0]["jobs"]["members"][1]["name"], "log");
+    assert!(told["cells"][0]["jobs"].get("fairness").is_none());
     for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged, both_ladders(), crowd()]
     {
         checked(&run);

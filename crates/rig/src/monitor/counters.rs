@@ -69,11 +69,9 @@ impl DiskCounters {
     pub(super) fn until(&self, later: &Self, duration_ns: u64) -> Option<DiskActivity> {
         let reads = since(self.reads, later.reads, 1)?;
         let writes = since(self.writes, later.writes, 1)?;
-        let waited = since(self.read_ms, later.read_ms, NS_PER_MS)?.checked_add(since(
-            self.write_ms,
-            later.write_ms,
-            NS_PER_MS,
-        )?)?;
+        let read_wait_ns = since(self.read_ms, later.read_ms, NS_PER_MS)?;
+        let write_wait_ns = since(self.write_ms, later.write_ms, NS_PER_MS)?;
+        let waited = read_wait_ns.checked_add(write_wait_ns)?;
         let busy_ns = since(self.busy_ms, later.busy_ms, NS_PER_MS)?;
         if duration_ns == 0 {
             return None;
@@ -88,6 +86,8 @@ impl DiskCounters {
             // The kernel books busy time by its clock tick: it may come to a little more than the window.
             busy: (busy_ns as f64 / duration_ns as f64).min(1.0),
             mean_wait_ns: (reads + writes > 0).then(|| waited as f64 / (reads + writes) as f64),
+            read_wait_ns: Some(read_wait_ns),
+            write_wait_ns: Some(write_wait_ns),
         })
     }
 }

@@ -90,7 +90,7 @@ fn role(name: &str, time: CpuTime) -> (String, CpuTime) {
 
 #[test]
 fn known_counters_give_exact_figures() {
-    let idle = DiskActivity::default();
+    let idle = DiskActivity { read_wait_ns: Some(0), write_wait_ns: Some(0), ..DiskActivity::default() };
     let vda = DiskActivity {
         reads: 300,
         read_bytes: 2400 * 512,
@@ -100,6 +100,8 @@ fn known_counters_give_exact_figures() {
         write_merges: 5,
         busy: 0.25,
         mean_wait_ns: Some(1e6),
+        read_wait_ns: Some(300_000_000),
+        write_wait_ns: Some(100_000_000),
     };
     assert_eq!(
         watch(&["vda", "sda", "vda1", "sdx"], AFTER),

@@ -1,9 +1,85 @@
 //! What other tools wrote, read as far as it can be understood.
 //!
-//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text is not that tool's.
+//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
+//! The text is clean ([`clean`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
+//! to be its tool's.
 
-use iotax_model::record::{Stated, Tallies};
+mod atop;
+mod bonnie;
+mod clean;
+mod columns;
+mod dd;
+mod fio;
+mod hyperfine;
+mod iostat;
+mod iozone;
+mod iperf;
+mod iperf2;
+mod iperf3;
+mod pieces;
+mod ping;
+mod quantity;
+mod run;
+mod unixbench;
+mod vdbench;
+
+use iotax_model::record::{Figure, Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
+
+use crate::judge::Metric;
+
+pub use clean::{clean, decode};
+pub use run::{Imported, runs};
+
+/// Finds one tool's results in a clean text.
+pub type Reader = fn(&str) -> Option<Found>;
+
+/// The tools that can be read, each with its reader, and how its output is known.
+pub const READERS: &[(&str, Reader, &str)] = &[
+    ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
+    (
+        "fio",
+        fio::read,
+        "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
+    ),
+    (
+        "iozone",
+        iozone::read,
+        "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode",
+    ),
+    ("vdbench", vdbench::read, "avg_ lines beneath their heads, or flatfile"),
+    ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
+    (
+        "ping",
+        ping::read,
+        "\"min/avg/max = N/N/N ms\", or the lines of Windows with \"Minimum = Nms\" in any language",
+    ),
+    (
+        "iperf3",
+        iperf3::read,
+        "JSON with \"iperf 3\" in its start, or rows that end in \"sender\" and \"receiver\"",
+    ),
+    (
+        "iostat",
+        iostat::read,
+        "two reports or more whose header begins with \"Device\", or JSON with \"sysstat\"",
+    ),
+    (
+        "iperf",
+        iperf2::read,
+        "rows below \"Client connecting to\" or \"Server listening on\", or lines of -y C",
+    ),
+    ("atop", atop::read, "screens with lines \"DSK |\" below \"ATOP -\", or lines of atop -P DSK"),
+    ("UnixBench", unixbench::read, "scores with \"(N s, N samples)\", or the table of \"Index Values\""),
+    ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
+];
+
+/// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
+#[must_use]
+pub fn recognise(text: &str) -> Vec<Found> {
+    let text = clean(text);
+    READERS.iter().filter_map(|(_, read, _)| read(&text)).filter(|found| !found.entries.is_empty()).collect()
+}
 
 /// What was found of one tool in a text.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -39,6 +115,32 @@ pub struct Entry {
     pub notes: Vec<String>,
     /// Where it stands in the text, from 1.
     pub line: usize,
+}
+
+impl Entry {
+    /// Keeps a figure that is one of our metrics, in its unit; what is not known, not above 0 or no number is left out.
+    fn state(&mut self, metric: Metric, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) {
+            self.stated.metrics.insert(metric.word().to_owned(), value);
+        }
+    }
+
+    /// Keeps another figure; what is not known is left out.
+    fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.stated.others.push(Figure { name: name.into(), value, unit: unit.to_owned() });
+        }
+    }
+
+    /// Sets a key of a workload from its text; one that is not in iotax's terms stays unknown.
+    fn set(&mut self, key: &str, text: &str) -> bool {
+        self.keys.set(key, text).is_ok()
+    }
+
+    /// Whether the text has any figure of it.
+    fn has_figures(&self) -> bool {
+        !self.stated.metrics.is_empty() || !self.stated.others.is_empty()
+    }
 }
 
 /// A line that was not understood.

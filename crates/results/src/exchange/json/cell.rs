@@ -6,12 +6,15 @@ use super::certainty::percentile;
 use super::parts::latency;
 use super::{any, filled, number, object};
 use crate::judge::flow::{Level, Passed};
-use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Noise, Summary, Timing};
+use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Noise, Of, Summary, Timing};
 
 /// Of one cell that was measured.
 pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
     let (workload, target) = (&summary.workload, &summary.target);
-    let crowd = judgement.crowds.iter().find(|crowd| crowd.workload == *workload && crowd.target == *target);
+    let crowd = |of| {
+        let here = |crowd: &&Crowd| crowd.workload == *workload && crowd.target == *target && crowd.of == of;
+        judgement.crowds.iter().find(here).map(members)
+    };
     let noise = judgement.noises.iter().find(|noise| noise.workload == *workload && noise.target == *target);
     let inside =
         judgement.insides.iter().find(|inside| inside.workload == *workload && inside.target == *target);
@@ -24,14 +27,22 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("iops", number(summary.iops)),
         ("bytes_per_s", number(summary.bytes_per_s)),
         ("latency_ns", latency(&summary.latency)),
+        ("stated_ns", (!summary.stated.is_empty()).then(|| stated(summary))),
         ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
         ("host_cpu_ns_per_io", number(summary.host_cpu_per_io)),
         ("cpu", cpu.map(by_role)),
         ("inside", inside.map(taken_apart)),
         ("levels", flow.map(|flow| flow.levels.iter().map(level).collect())),
-        ("guests", crowd.map(guests)),
+        ("guests", crowd(Of::Guests)),
+        ("jobs", crowd(Of::Jobs)),
         ("neighbour", noise.map(neighbour)),
     ])
+}
+
+/// Medians of what the source of an import states of latencies.
+fn stated(summary: &Summary) -> Value {
+    let figure = |(metric, ns): &(Metric, f64)| Some((metric.word().to_owned(), number(Some(*ns))?));
+    Value::Object(summary.stated.iter().filter_map(figure).collect())
 }
 
 fn by_role(cpu: &CpuByRole) -> Value {
@@ -77,7 +88,7 @@ fn passed(passed: &Passed) -> Value {
     ])
 }
 
-fn guests(crowd: &Crowd) -> Value {
+fn members(crowd: &Crowd) -> Value {
     let fairness = crowd.fairness.map(|fairness| {
         object([
             ("mean", number(Some(fairness.mean))),

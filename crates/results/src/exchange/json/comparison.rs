@@ -37,13 +37,14 @@ pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
 }
 
 fn side(side: &Side<'_>) -> Value {
-    let Account { label, id, name, started_at, .. } = side.account;
+    let Account { label, id, name, started_at, source, .. } = side.account;
     object([
         ("label", Some(label.as_str().into())),
         ("run", Some((*id).into())),
         ("name", Some(name.as_str().into())),
         ("started_at", Some(started_at.as_str().into())),
         ("target", side.target.map(Value::from)),
+        ("source", source.as_ref().and_then(any)),
     ])
 }
 

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::crowd::fairness;
-use crate::judge::figures::{engine_cpu_per_io, host_cpu_per_io};
+use crate::judge::figures::{began, engine_cpu_per_io, host_cpu_per_io, lasted};
 use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
 use crate::report::utc;
 use crate::stats::paired::Interval;
@@ -64,6 +64,7 @@ fn head(run: &Run, judgement: &Judgement) -> Value {
         ("design", Some(design(&run.plan, judgement.standing.as_ref()))),
         ("baseline", Some(run.plan.baseline.as_str().into())),
         ("environment", any(&run.environment)),
+        ("source", run.source.as_ref().and_then(any)),
     ])
 }
 
@@ -99,7 +100,7 @@ fn measurements(run: &Run, judgement: &Judgement) -> Value {
 }
 
 fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Value {
-    let duration_s = m.outcome.duration_ns as f64 / 1e9;
+    let duration_s = lasted(m).map(|ns| ns as f64 / 1e9);
     let figure = |(metric, value): (Metric, f64)| Some((metric.word().to_owned(), number(Some(value))?));
     let host = m.host.as_ref();
     let mut told = object([
@@ -107,8 +108,8 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Valu
         ("workload", Some(m.workload.as_str().into())),
         ("block", Some(m.block.into())),
         ("order", Some(m.order.into())),
-        ("started_at", Some(utc(m.started_at_ms).into())),
-        ("duration_s", number(Some(duration_s))),
+        ("started_at", began(m).map(|ms| utc(ms).into())),
+        ("duration_s", number(duration_s)),
         ("ioengine", m.outcome.ioengine.map(|engine| engine.word().into())),
         ("pacing", m.outcome.pacing.as_ref().and_then(any)),
         ("verify", m.outcome.verify.as_ref().and_then(any)),
@@ -130,7 +131,9 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Valu
         ("pace", host.and_then(|host| any(host.pace.as_ref()?))),
         ("warnings", Some(kinds.into())),
         ("metrics", Some(Value::Object(metrics(m).into_iter().filter_map(figure).collect()))),
+        ("stated", m.stated.as_ref().and_then(any)),
         ("shares", filled(m.shares.iter().map(parts::share).collect())),
+        ("jobs", filled(m.outcome.jobs.iter().map(parts::share).collect())),
         ("fairness", number(fairness(m))),
         ("neighbour", m.neighbour.as_ref().map(parts::share)),
         ("qemu", m.qemu.as_ref().map(parts::block_stats)),

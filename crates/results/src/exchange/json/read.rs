@@ -2,7 +2,7 @@
 
 use iotax_model::Workload;
 use iotax_model::plan::Neighbour;
-use iotax_model::record::{Environment, TargetRecord};
+use iotax_model::record::{Environment, Source, TargetRecord};
 use iotax_model::target::TargetSpec;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -54,6 +54,8 @@ struct Head {
     started_at: String,
     repeat: u32,
     environment: Environment,
+    #[serde(default)]
+    source: Option<Source>,
 }
 
 /// What was planned.
@@ -104,6 +106,7 @@ pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
         subjects: subjects(&planned.targets, &planned.neighbours, &records),
         figures: measured.into_iter().map(figures).collect::<Result<_, _>>()?,
         name: head.name,
+        source: head.source,
         workloads,
     })
 }

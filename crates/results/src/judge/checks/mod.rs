@@ -73,7 +73,12 @@ impl Finding {
 }
 
 /// What the records of single measurements show, in their order.
+///
+/// What another tool measured is not judged: nothing was observed that a check could rest on.
 pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
+    if run.source.is_some() {
+        return Vec::new();
+    }
     run.measurements.iter().flat_map(|m| of_measurement(run, m)).collect()
 }
 
@@ -108,7 +113,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     checks.into_iter().flatten().collect()
 }
 
-/// What the run as a whole and its targets show.
+/// What the run as a whole and its targets show; nothing of an imported one.
 ///
 /// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds blocks.
 pub(super) fn of_run(
@@ -117,6 +122,9 @@ pub(super) fn of_run(
     broken: &[Edge],
     standing: Option<&Standing>,
 ) -> Vec<Warning> {
+    if run.source.is_some() {
+        return Vec::new();
+    }
     let mut found: Vec<Warning> = missing::measurements(run, standing).into_iter().collect();
     found.extend(missing::comparisons(run, comparisons));
     found.extend(broken.iter().filter_map(|edge| missing::not_one_layer(run, edge)));

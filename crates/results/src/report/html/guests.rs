@@ -1,4 +1,4 @@
-//! Several guests at once: what each got, the tail against their number, and what a neighbour did.
+//! Several guests or jobs at once: what each got, the tail against their number, and what a neighbour did.
 
 use iotax_model::units::human;
 use maud::{Markup, html};
@@ -7,7 +7,7 @@ use super::chart::{Across, Cell, Chart, Panel, Place, Plot, file_name};
 use super::colour;
 use super::latency::logarithmic;
 use crate::judge::crowd::{Member, by_count};
-use crate::judge::{Crowd, Judgement};
+use crate::judge::{Crowd, Judgement, Of};
 use crate::report::figure::{UNKNOWN, evenness, megabytes, or_unknown};
 use crate::store::Run;
 
@@ -17,7 +17,10 @@ const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
 /// Everything there is of it; nothing if every target was one guest alone.
 pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Markup {
     let workload = here.workload;
-    let crowds: Vec<&Crowd> = judgement.crowds.iter().filter(|crowd| crowd.workload == workload).collect();
+    let all_of =
+        |of| judgement.crowds.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);
+    let crowds: Vec<&Crowd> = all_of(Of::Guests).collect();
+    let jobs: Vec<&Crowd> = all_of(Of::Jobs).collect();
     html! {
         @for noise in judgement.noises.iter().filter(|noise| noise.workload == workload) {
             p.note {
@@ -32,6 +35,10 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Mark
                  over the blocks with its 95% interval."
             }
         }
+        @if !jobs.is_empty() {
+            div.wide { (parts(run, judgement, &jobs)) }
+            p.note { "Each job's rates are over the time in which it ran; the totals are over the whole window." }
+        }
         div.pair {
             @for group in by_count(&run.plan.targets) { (tail(judgement, workload, &group).figure(here)) }
         }
@@ -39,14 +46,19 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Mark
 }
 
 fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd]) -> Markup {
+    let is_of_guests = crowds.iter().all(|crowd| crowd.of == Of::Guests);
     html! {
         table.steps {
             thead {
-                tr { th { "guests at once" } th { "IOPS" } th { "MB/s" } th { "p50" } th { "p99" } th { "fairness" } }
+                tr {
+                    th { (if is_of_guests { "guests at once" } else { "jobs at once" }) }
+                    th { "IOPS" } th { "MB/s" } th { "p50" } th { "p99" }
+                    @if is_of_guests { th { "fairness" } }
+                }
             }
             tbody {
                 @for crowd in crowds {
-                    @for member in &crowd.members { (one(member)) }
+                    @for member in &crowd.members { (one(member, crowd.of)) }
                     tr {
                         td class=(colour(run, &crowd.target)) { span.swatch {} (crowd.target) ", all" }
                         @if let Some(all) = judgement.summary(&crowd.workload, &crowd.target) {
@@ -57,7 +69,7 @@ fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd]) -> Markup {
                         } @else {
                             @for _ in 0..4 { td { (UNKNOWN) } }
                         }
-                        td { (evenness(crowd.fairness)) }
+                        @if is_of_guests { td { (evenness(crowd.fairness)) } }
                     }
                 }
             }
@@ -65,15 +77,15 @@ fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd]) -> Markup {
     }
 }
 
-fn one(member: &Member) -> Markup {
+fn one(member: &Member, of: Of) -> Markup {
     html! {
         tr.member {
-            td { "guest " (member.name) }
+            td { @if of == Of::Guests { "guest " } (member.name) }
             td { (or_unknown(member.iops, human::count)) }
             td { (or_unknown(member.bytes_per_s, megabytes)) }
             td { (or_unknown(member.percentile(0.5), human::time)) }
             td { (or_unknown(member.percentile(0.99), human::time)) }
-            td {}
+            @if of == Of::Guests { td {} }
         }
     }
 }

@@ -66,8 +66,8 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                     (remark_list(run, judgement))
                     (targets(run))
                     (timing(judgement))
-                    (environment(run))
-                    (reproduce(run))
+                    @if run.source.is_none() { (environment(run)) }
+                    @if run.source.is_none() { (reproduce(run)) }
                 }
                 (script::scripts())
             }
@@ -115,7 +115,11 @@ fn head(run: &Run) -> Markup {
             h1 { (run.plan.name) }
             p.about {
                 "iotax run " (run.id) " \u{b7} " (utc(run.started_at_ms)) " \u{b7} " (run.state) " \u{b7} "
-                (blocks(run)) " \u{b7} seed " (run.seed)
+                (blocks(run))
+                @if run.source.is_none() { " \u{b7} seed " (run.seed) }
+            }
+            @if let Some(source) = &run.source {
+                p.about { (source) ": its own figures, which iotax has not measured or checked" }
             }
             ul.legend {
                 @for target in &run.plan.targets {
@@ -141,8 +145,8 @@ fn contents(run: &Run, judgement: &Judgement) -> Markup {
                 a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
             }
             a href="#remarks" { "Remarks" }
-            a href="#environment" { "Environment" }
-            a href="#reproduce" { "How to reproduce" }
+            @if run.source.is_none() { a href="#environment" { "Environment" } }
+            @if run.source.is_none() { a href="#reproduce" { "How to reproduce" } }
         }
     }
 }
@@ -175,7 +179,10 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                 }
                 @for note in &noted { li { (note) } }
                 @if let Some(trust) = trust(judgement) { li { (trust) } }
-                @if found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
+                @if let Some(source) = &run.source {
+                    @for line in &source.not_understood { li { "not understood: " (line) } }
+                }
+                @if run.source.is_none() && found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
                     li { "Clean: the checks of caches, clocks, the load generator, steadiness and errors found nothing." }
                 }
                 @if let Some(engine) = engine(run) { li { (engine) } }

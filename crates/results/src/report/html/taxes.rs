@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{colour, is_emulated};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
-use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title};
+use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title_in};
 use crate::report::words::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
@@ -31,7 +31,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
                         thead { (head(compares)) }
                         @for (workload, summaries) in &all {
                             tbody {
-                                tr.workload { th scope="rowgroup" colspan="10" { (title(workload)) small { (workload.name) } } }
+                                tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
                                 @for summary in summaries { (row(run, judgement, summary, compares)) }
                             }
                         }
@@ -62,7 +62,7 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
             td class=(colour(run, &s.target)) { span.swatch {} (s.target) }
             td { (or_unknown(s.iops, human::count)) }
             td { (or_unknown(s.bytes_per_s, megabytes)) }
-            td { (time(s.latency.mean())) }
+            td { (time(s.mean())) }
             td { (time(s.percentile(0.5))) }
             td { (time(s.percentile(0.99))) }
             td { (time(s.percentile(0.999))) }

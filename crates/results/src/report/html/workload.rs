@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::clock::Clock;
 use super::{guests, heat, latency, passed, place, timeline, within};
 use crate::judge::{Judgement, Summary};
-use crate::report::figure::title;
+use crate::report::figure::title_in;
 use crate::report::page::certainty::over_the_run;
 use crate::store::Run;
 
@@ -31,7 +31,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     html! {
         @if !summaries.is_empty() {
             section id=(format!("w{}", here.number)) {
-                h2 { (title(workload)) small { (workload.name) } }
+                h2 { (title_in(run.source.as_ref(), workload)) small { (workload.name) } }
                 div.pair {
                     (latency::percentiles(run, &summaries).figure(here))
                     (latency::distribution(run, &summaries).figure(here))

@@ -4,7 +4,7 @@ use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::compare::words::percent;
 use crate::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
 use crate::judge::Metric;
-use crate::report::figure::{change_with, counted, listed, title};
+use crate::report::figure::{change_with, counted, listed};
 
 /// What is shown when no metric is asked for.
 pub const SHOWN: [Metric; 4] = [Metric::LatencyMean, Metric::LatencyP99, Metric::Iops, Metric::CpuPerIo];
@@ -29,7 +29,7 @@ pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metr
         if grid.rows.is_empty() {
             continue;
         }
-        page.add(Part::Head(format!("{} ({})", title(&workload.a), workload.name())));
+        page.add(Part::Head(format!("{} ({})", workload.title, workload.name())));
         page.add(Part::Table(grid));
     }
     page.add(Part::Sentence(rule(compared)));
@@ -53,7 +53,8 @@ fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
     let account = side.account;
     let role = if compared.baseline == which { " (baseline)" } else { "" };
     let run = if account.label.starts_with("run ") { String::new() } else { format!("run {}, ", account.id) };
-    format!("{which}: {}, {run}{}, {}{role}", side.called(), account.name, account.started_at)
+    let source = account.source.as_ref().map(|source| format!(", {source}")).unwrap_or_default();
+    format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
 }
 
 /// `kernel: 6.1 in A, 6.2 in B`; what holds for all targets is said once.

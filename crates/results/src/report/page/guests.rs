@@ -1,15 +1,16 @@
-//! What each of several guests got, and what a neighbour did.
+//! What each of several guests or jobs got, and what a neighbour did.
 
 use iotax_model::units::human;
 
 use super::{Field, Grid, figure, words};
-use crate::judge::Judgement;
+use crate::judge::{Judgement, Of};
 use crate::report::figure::{evenness, megabytes, or_unknown};
 
-/// One row per guest of targets with several, and one for all of them together; absent if there are none.
-pub(super) fn crowds(judgement: &Judgement, workload: &str) -> Option<Grid> {
-    let mut grid = Grid::new(&["", "guest", "IOPS", "MB/s", "p50", "p99", "fairness"]);
-    for crowd in judgement.crowds.iter().filter(|crowd| crowd.workload == workload) {
+/// One row per guest or job of targets with several, and one for all of them together; absent if there are none.
+pub(super) fn crowds(judgement: &Judgement, workload: &str, of: Of) -> Option<Grid> {
+    let member = if of == Of::Guests { "guest" } else { "job" };
+    let mut grid = Grid::new(&["", member, "IOPS", "MB/s", "p50", "p99", "fairness"]);
+    for crowd in judgement.crowds.iter().filter(|crowd| crowd.workload == workload && crowd.of == of) {
         let mut add = |figures: [String; 6]| {
             let fields = [words(&crowd.target)].into_iter().chain(figures.map(figure));
             grid.rows.push(fields.collect::<Vec<Field>>());
@@ -31,7 +32,7 @@ pub(super) fn crowds(judgement: &Judgement, workload: &str) -> Option<Grid> {
             or_unknown(all.bytes_per_s, megabytes),
             or_unknown(all.percentile(0.5), human::time),
             or_unknown(all.percentile(0.99), human::time),
-            evenness(crowd.fairness),
+            if of == Of::Guests { evenness(crowd.fairness) } else { String::new() },
         ]);
     }
     // The last column holds figures here.

@@ -4,6 +4,7 @@ pub(super) mod certainty;
 mod compared;
 mod guests;
 mod history;
+mod imported;
 mod layers;
 mod run;
 mod timing;

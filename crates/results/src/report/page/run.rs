@@ -4,9 +4,9 @@ use iotax_model::record::Tally;
 use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
-use super::{Field, Grid, Page, Part, certainty, figure, guests, layers, verdict, words};
+use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, verdict, words};
 use crate::judge::figures::percentile;
-use crate::judge::{Comparison, Judgement, Metric};
+use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
 use crate::report::remarks::{engine, notes, remarks};
 use crate::store::Run;
@@ -18,6 +18,12 @@ use crate::store::Run;
 #[must_use]
 pub fn run(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
+    if let Some(source) = &run.source {
+        imported::add(&mut page, run, judgement, source);
+        page.add_list("What it means", judgement.conclusions.clone());
+        page.add_list("Remarks", notes(run));
+        return page;
+    }
     for workload in &run.plan.workloads {
         let grid = if run.plan.targets.len() > 1 {
             comparison_table(run, judgement, workload)
@@ -27,7 +33,11 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         let Some(grid) = grid else { continue };
         page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
         page.add(Part::Table(grid));
-        let more = [layers::steps(judgement, &workload.name), guests::crowds(judgement, &workload.name)];
+        let more = [
+            layers::steps(judgement, &workload.name),
+            guests::crowds(judgement, &workload.name, Of::Guests),
+            guests::crowds(judgement, &workload.name, Of::Jobs),
+        ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
         let lines = [guests::noises, layers::insides, layers::flows];
         let mut lines: Vec<String> =
@@ -46,7 +56,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
 }
 
 /// One row per target; absent if none was measured.
-fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
     for target in &run.plan.targets {
         let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };

@@ -1,0 +1,120 @@
+//! `iotax import`: runs of what other tools wrote.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_results::exchange::import::{self, Found, Imported};
+use iotax_results::store::{NewRun, RunState, Store};
+
+use super::output::Output;
+use super::say::say;
+use super::screen::Form;
+use super::{Failure, OrExit, usage};
+use crate::conduct;
+
+/// A file is results and no disk image.
+const LARGEST: u64 = 256 << 20;
+
+/// Lines that were not understood, shown before the rest is counted.
+const SHOWN: usize = 20;
+
+/// Flags of `iotax import`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// Files with what other tools wrote, whatever else is in them; - is stdin. Results of one tool become one run; what is there
+    /// several times, its blocks
+    #[arg(value_name = "FILE|-", required = true)]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    form: Form,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    args.output.check()?;
+    let files = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let runs = import::runs(&files);
+    if runs.is_empty() {
+        return Err(usage(nothing(&files)));
+    }
+    let named = args.output.json.is_some() || args.output.html.is_some();
+    if named && runs.len() > 1 {
+        let tools: Vec<&str> = runs.iter().map(|run| run.source.tool.as_str()).collect();
+        return Err(usage(format!(
+            "--json and --html take one run, but there are results of {}; accepted: files of one tool",
+            tools.join(" and ")
+        )));
+    }
+    let mut store = args.output.store()?;
+    for run in &runs {
+        let id = keep(&mut store, run).or_exit(Exit::Environment)?;
+        args.output.report(&store, id, args.output.html.as_deref(), args.form)?;
+        not_understood(run);
+        say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
+    }
+    Ok(Exit::Fine)
+}
+
+/// A file's name and what was found in it.
+fn read(path: &Path) -> Result<(String, Vec<Found>), Failure> {
+    let mut bytes = Vec::new();
+    let name = if path == Path::new("-") { "stdin".into() } else { shown(path) };
+    let source: Box<dyn std::io::Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        let about = || format!("cannot read {name}");
+        let file = fs::File::open(path).with_context(about).or_exit(Exit::Usage)?;
+        if file.metadata().with_context(about).or_exit(Exit::Environment)?.is_dir() {
+            return Err(usage(format!(
+                "{name} is a directory; accepted: files with what another tool wrote"
+            )));
+        }
+        Box::new(file)
+    };
+    let about = || format!("cannot read {name}");
+    source.take(LARGEST + 1).read_to_end(&mut bytes).with_context(about).or_exit(Exit::Environment)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(usage(format!("{name} is larger than 256 MiB; accepted: what another tool wrote")));
+    }
+    Ok((name, import::recognise(&import::decode(&bytes))))
+}
+
+/// The name alone: where the file lay is of no use to who reads the report elsewhere.
+fn shown(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn nothing(files: &[(String, Vec<Found>)]) -> String {
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let known: String = import::READERS.iter().map(|(tool, _, how)| format!("\n  {tool}: {how}")).collect();
+    format!("{}: no result of a tool that iotax knows; accepted:{known}", names.join(", "))
+}
+
+fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
+    let started_at_ms = run.started_at_ms.unwrap_or_else(conduct::now_ms);
+    let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms })?;
+    store.set_source(id, &run.source)?;
+    for measurement in &run.measurements {
+        store.put_measurement(id, measurement)?;
+    }
+    store.set_state(id, RunState::Complete)?;
+    Ok(id)
+}
+
+/// What was not understood, on stderr.
+fn not_understood(run: &Imported) {
+    let lines = &run.source.not_understood;
+    if lines.is_empty() {
+        return;
+    }
+    say!("Not understood:");
+    lines.iter().take(SHOWN).for_each(|line| say!("  {line}"));
+    if lines.len() > SHOWN {
+        say!("  and {} more, kept with the run", lines.len() - SHOWN);
+    }
+}

@@ -1,0 +1,121 @@
+//! Job files of fio on the command line: what they become, and on which targets.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use iotax_model::exit::Exit;
+use iotax_model::jobs::{self, Jobs, Machine, Surroundings};
+use iotax_model::plan::{Margin, Plan};
+use iotax_model::target::{FileSpec, TargetSpec};
+use iotax_rig::target::device::Permission;
+
+use super::say::say;
+use super::{Failure, OrExit, place, usage};
+
+/// How many blocks a job file is measured in when nothing is said.
+const REPEAT: u32 = 3;
+
+/// What a job file leaves to the command line.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct JobFlags {
+    /// Do a job file's work here, instead of where it says: a file, directory or block device, ssh://user@host/path, RUNG:DIR
+    /// for a rung of the ladder, or PLAN.toml for its targets (several: repeat; the first is the baseline)
+    #[arg(long, value_name = "TARGET")]
+    target: Vec<String>,
+    /// Of a job file, only this section (several: repeat)
+    #[arg(long, value_name = "NAME")]
+    section: Vec<String>,
+}
+
+/// Whether a file is meant as a job file: by its name, or by what is in it.
+pub(super) fn is_meant(path: &Path, text: &str) -> bool {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("fio" | "job") => true,
+        Some("toml") => false,
+        _ => jobs::is_job_file(text),
+    }
+}
+
+/// Reads a job file, and says what it means here.
+pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs, Failure> {
+    let around =
+        Surroundings { include: &included, variable: &|name| std::env::var(name).ok(), machine: machine() };
+    let jobs = jobs::read(&path.display().to_string(), text, sections, &around).or_exit(Exit::Usage)?;
+    for note in &jobs.notes {
+        say!("note: {note}");
+    }
+    Ok(jobs)
+}
+
+impl JobFlags {
+    /// The plan that a job file stands for.
+    pub(super) fn plan(&self, path: &Path, text: &str, permission: &Permission) -> Result<Plan, Failure> {
+        let jobs = read(path, text, &self.section)?;
+        let targets = if self.target.is_empty() {
+            vec![target_of(&jobs, permission)?]
+        } else {
+            place::targets(&self.target, false, permission)?
+        };
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Plan {
+            name,
+            repeat: REPEAT,
+            until_decided: None,
+            margin: Margin::default(),
+            baseline: targets.first().map_or_else(String::new, |target| target.name.clone()),
+            seed: jobs.seed,
+            targets,
+            workloads: jobs.workloads,
+            neighbours: Vec::new(),
+        })
+    }
+
+    /// Refuses flags that a plan file has no use for.
+    pub(super) fn refuse_for_plan(&self, path: &Path) -> Result<(), Failure> {
+        let given = [("--target", &self.target), ("--section", &self.section)];
+        match given.iter().find_map(|(flag, values)| Some((flag, values.first()?))) {
+            Some((flag, value)) => Err(usage(format!(
+                "{flag} {value}: it is for job files of fio, and {} is a plan, which says so itself",
+                path.display()
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a job file has its work done: the one file that all of it names, else a new file in its directory, or here.
+fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure> {
+    let directory = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
+    let path = |name: &str| directory.join(name);
+    if let ([(_, name)], false) = (jobs.filenames.as_slice(), jobs.own_files) {
+        return place::target(&path(name), false, false, permission);
+    }
+    if let Some((line, name)) = jobs.filenames.iter().find(|(_, name)| path(name).exists()) {
+        return Err(usage(format!(
+            "{line}: filename = {name}: it exists, and not all jobs are about it; a plan measures them on one target: give it \
+             with --target, or take one section with --section"
+        )));
+    }
+    let file = FileSpec { dir: Some(directory), ..FileSpec::default() };
+    Ok(TargetSpec { name: "file".into(), file: Some(file), ..TargetSpec::default() })
+}
+
+/// A file that another one includes: as it is named, or beside that one.
+fn included(including: &str, name: &str) -> Result<(String, String), String> {
+    let beside = Path::new(including).parent().map(|directory| directory.join(name));
+    let named = Path::new(name).to_path_buf();
+    let path = if named.exists() { named } else { beside.unwrap_or(named) };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok((path.display().to_string(), text)),
+        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+fn machine() -> Machine {
+    let memory = rustix::system::sysinfo();
+    Machine {
+        pagesize: rustix::param::page_size() as u64,
+        mb_memory: (memory.totalram as u64).saturating_mul(memory.mem_unit.into()) >> 20,
+        ncpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+    }
+}

@@ -1,0 +1,217 @@
+//! Formats of other tools: what reads theirs reads ours.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::lab::{Lab, needs, text};
+
+const SIZE: usize = 32 << 20;
+/// What one has and the other has not: fio prints `desc` only where a job has one.
+const ACCEPTED: [&str; 1] = ["ours: /jobs/desc"];
+/// How far the machine may stray between one second and the next.
+const FACTOR: f64 = 8.0;
+
+/// Reads and writes of a file that fio may write to.
+const JOB: [&str; 9] = [
+    "--rw=randrw",
+    "--bs=4k",
+    "--iodepth=4",
+    "--ioengine=libaio",
+    "--direct=1",
+    "--fdatasync=64",
+    "--runtime=1s",
+    "--ramp_time=200ms",
+    "--size=32m",
+];
+
+fn data(path: &Path) {
+    let mut file = File::create(path).expect("created");
+    let chunk: Vec<u8> = (0..1_u32 << 16).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();
+    (0..SIZE / chunk.len()).for_each(|_| file.write_all(&chunk).expect("written"));
+    file.sync_all().expect("synced");
+}
+
+fn fio(file: &Path, format: &str) -> String {
+    let output = Command::new("fio")
+        .args(["--name=job", "--time_based", &format!("--output-format={format}")])
+        .arg(format!("--filename={}", file.display()))
+        .args(JOB)
+        .output()
+        .expect("fio runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn iotax(lab: &Lab, format: &str) -> String {
+    let target = lab.work().join("ours");
+    let output = lab
+        .iotax()
+        .args(["bench", target.to_str().expect("utf-8"), &format!("--output-format={format}")])
+        .args(JOB)
+        .output()
+        .expect("iotax runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("IOPS"), "the page is on stderr then");
+    text(&output.stdout)
+}
+
+/// Every key with its type, by its way from the top; what stands in a list is one, and what has names of its own is left out.
+fn keys(value: &Value, way: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) if way.ends_with("options") || way.ends_with("/bins") => drop(members),
+        Value::Object(members) => members.iter().for_each(|(key, value)| {
+            let way = format!("{way}/{key}");
+            found.insert(way.clone());
+            keys(value, &way, found);
+        }),
+        Value::Array(values) => values.iter().for_each(|value| keys(value, way, found)),
+        Value::String(_) => drop(found.insert(format!("{way} is a text"))),
+        Value::Number(number) => {
+            drop(found.insert(format!("{way} is {}", if number.is_f64() { "a fraction" } else { "whole" })))
+        }
+        Value::Bool(_) | Value::Null => drop(found.insert(format!("{way} is {value}"))),
+    }
+}
+
+/// Whether one figure is near another, as far as a machine with others on it lets them be.
+fn near(ours: &Value, theirs: &Value, pointer: &str) {
+    let figure = |value: &Value| value.pointer(pointer).and_then(Value::as_f64).expect("a figure");
+    let (ours, theirs) = (figure(ours), figure(theirs));
+    assert!(theirs / FACTOR < ours && ours < theirs * FACTOR, "{pointer}: ours {ours}, theirs {theirs}");
+}
+
+#[test]
+fn fios_json_has_the_same_keys_types_and_sizes() {
+    if !needs(&["fio", "fio_jsonplus_clat2csv"]) {
+        return;
+    }
+    let lab = Lab::alone();
+    let file = lab.path("data");
+    data(&file);
+    let read = |text: &str| -> Value {
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let (theirs, printed) = (read(&fio(&file, "json+")), iotax(&lab, "json+"));
+    let ours = read(&printed);
+    let (mut our_keys, mut their_keys) = (BTreeSet::new(), BTreeSet::new());
+    keys(&ours, "", &mut our_keys);
+    keys(&theirs, "", &mut their_keys);
+    let only_ours = our_keys.difference(&their_keys).map(|key| format!("ours: {key}"));
+    let only_theirs = their_keys.difference(&our_keys).map(|key| format!("theirs: {key}"));
+    let differences: Vec<String> = only_ours
+        .chain(only_theirs)
+        .filter(|line| !ACCEPTED.iter().any(|accepted| line.starts_with(accepted)))
+        .collect();
+    assert_eq!(differences, Vec::<String>::new());
+    for direction in ["read", "write"] {
+        for key in ["iops", "bw", "bw_bytes", "total_ios", "runtime", "lat_ns/mean", "iops_mean", "bw_mean"] {
+            near(&ours, &theirs, &format!("/jobs/0/{direction}/{key}"));
+        }
+    }
+    near(&ours, &theirs, "/jobs/0/sync/total_ios");
+    near(&ours, &theirs, "/jobs/0/sync/lat_ns/mean");
+    near(&ours, &theirs, "/jobs/0/ctx");
+    let (source, sheet) = (lab.path("ours.json"), lab.path("ours.csv"));
+    fs::write(&source, &printed).expect("written");
+    for more in [&[][..], &["--validate"]] {
+        let output =
+            Command::new("fio_jsonplus_clat2csv").args([&source, &sheet]).args(more).output().expect("runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(!text(&output.stdout).contains("mismatch"), "{}", text(&output.stdout));
+    }
+    let rows = fs::read_to_string(lab.path("ours_job0.csv")).expect("converted");
+    assert!(rows.lines().count() > 10, "{rows}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn fios_lines_have_the_same_shape() {
+    if !needs(&["fio"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let file = lab.path("data");
+    data(&file);
+    let (theirs, ours) = (fio(&file, "terse,normal"), iotax(&lab, "normal,terse"));
+    let fields =
+        |text: &str| text.lines().find(|line| line.starts_with("3;")).map(|line| line.split(';').count());
+    assert!(ours.starts_with("3;"), "terse comes first, as in fio: {ours}");
+    // A description comes last.
+    assert_eq!(fields(&ours), fields(&theirs).map(|count| count + 1), "{ours}\n{theirs}");
+    // What a line begins with, without figures, units and names.
+    let shape = |text: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter(|line| !line.starts_with("3;") && !line.starts_with("     |"));
+        let begins = lines.map(|line| line.split([':', '=']).next().unwrap_or_default());
+        begins.map(|begin| begin.split(" (").next().unwrap_or_default().to_owned()).collect()
+    };
+    let (ours, theirs) = (shape(&ours), shape(&theirs));
+    let missing: Vec<&String> = theirs
+        .difference(&ours)
+        // What submitting takes is not measured; fio starts processes and iotax threads; the names are not the same.
+        .filter(|line| !line.ends_with("slat") && !line.starts_with("Starting") && !line.starts_with("job"))
+        .filter(|line| !line.starts_with("fio-") && !line.starts_with("  lat"))
+        .collect();
+    assert_eq!(missing, Vec::<&String>::new(), "{ours:?}");
+}
+
+#[test]
+fn a_run_is_exported_in_every_format() {
+    let lab = Lab::new();
+    let target = lab.work().join("new");
+    let target = target.to_str().expect("utf-8");
+    let place = lab.path("out.txt");
+    let place = place.to_str().expect("utf-8");
+    let bench = ["bench", target, "--size=8m", "--runtime=500ms", "--ramp-time=0s", "--output", place];
+    let measured = lab.run(&bench);
+    assert!(measured.status.success(), "{}", text(&measured.stderr));
+    assert!(text(&measured.stdout).contains("IOPS"), "the page is on stdout as ever");
+    assert!(fs::read_to_string(place).expect("written").contains("Run status group 0"), "fio's normal form");
+    for (format, words) in [
+        ("fio-json", "\"jobs\""),
+        ("fio-json+", "\"bins\""),
+        ("fio-terse", "3;fio-3."),
+        ("fio-normal", "READ: bw="),
+        ("vdbench", "avg_2-"),
+    ] {
+        let shown = lab.run(&["export", "1", "--format", format]);
+        assert!(
+            text(&shown.stdout).contains(words),
+            "{format}: {}{}",
+            text(&shown.stdout),
+            text(&shown.stderr)
+        );
+        let written = lab.run(&["export", "1", "--format", format, "--output", place]);
+        assert!(written.status.success(), "one of ours is written over: {}", text(&written.stderr));
+    }
+    let sheets = lab.path("sheets");
+    let sheets = sheets.to_str().expect("utf-8");
+    assert!(lab.run(&["export", "1", "--format", "csv", "--output", sheets]).status.success());
+    assert!(lab.path("sheets/samples.csv").is_file());
+    let mine = lab.path("mine");
+    fs::write(&mine, "precious").expect("written");
+    let mine = mine.to_str().expect("utf-8");
+    for (arguments, words) in [
+        (&["export", "1", "--format", "csv"][..], "name a directory for them with --output DIR"),
+        (&["export", "1", "--format", "fio-jsn"], "did you mean \"fio-json\""),
+        (&["export", "1", "--format", "fio-json", "--output", mine], "iotax did not write it"),
+        (&["export", "9", "--format", "fio-json"], "there is no run 9"),
+        (&["bench", target, "--output-format=xml"], "\"xml\" is not a known output format"),
+        (
+            &["bench", target, "--output-format=json", "--json"],
+            "--json and --output-format both go to stdout",
+        ),
+        (&["bench", target, "--output-format=json", "--output", mine], "iotax did not write it"),
+    ] {
+        let refused = lab.run(arguments);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+    assert_eq!(fs::read_to_string(mine).expect("there"), "precious");
+    lab.assert_nothing_left();
+}

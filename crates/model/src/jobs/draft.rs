@@ -1,0 +1,142 @@
+//! A job while its options are read one after the other.
+
+use super::value::Value;
+use crate::units::{Bytes, Nanos};
+use crate::workload::{Distribution, IoEngine, Rw, Verify, WordError, WorkloadKeys};
+
+/// What the options of a section have said so far. What is in `keys` is done as the key says; the rest needs others to be known.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draft {
+    pub(super) keys: WorkloadKeys,
+    pub(super) name: Option<String>,
+    /// What stands behind the colon of `rw`.
+    pub(super) step: Option<Step>,
+    pub(super) is_identical: bool,
+    pub(super) bs: [Option<Bytes>; 3],
+    pub(super) bsrange: [Option<(Bytes, Bytes)>; 3],
+    pub(super) bssplit: Option<String>,
+    pub(super) percentage_random: [Option<u8>; 3],
+    pub(super) rate: [Option<u64>; 3],
+    pub(super) rate_iops: [Option<u64>; 3],
+    pub(super) is_strided: bool,
+    pub(super) zonesize: Option<Bytes>,
+    pub(super) zonerange: Option<Bytes>,
+    pub(super) zoneskip: Option<Bytes>,
+    pub(super) filename: Option<String>,
+    pub(super) directory: Option<String>,
+    pub(super) nrfiles: Option<u64>,
+    pub(super) filesize: Option<Bytes>,
+    pub(super) offset_increment: Option<Bytes>,
+    pub(super) size: Option<Bytes>,
+    pub(super) io_size: Option<Bytes>,
+    pub(super) number_ios: Option<u64>,
+    pub(super) loops: Option<u64>,
+    pub(super) runtime: Option<Nanos>,
+    pub(super) time_based: Option<bool>,
+    pub(super) startdelay: Option<Nanos>,
+    pub(super) stonewall: Option<bool>,
+    pub(super) end_fsync: Option<bool>,
+    pub(super) goes_on: bool,
+    pub(super) seed: Option<u64>,
+    /// What a value means here that fio takes otherwise.
+    pub(super) notes: Vec<String>,
+}
+
+/// A number behind `rw`, with and without a suffix one and the same: what it means follows from the pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Step(pub(super) i64);
+
+impl Draft {
+    pub(super) fn rw(&mut self, value: Value<'_>) -> Result<(), String> {
+        let (word, step) =
+            value.text.split_once(':').map_or((value.text, None), |(word, step)| (word, Some(step)));
+        if matches!(word, "trimwrite" | "randtrimwrite") {
+            return Err(
+                "trims cannot be mixed with writes; use rw = trim or randtrim in a job of its own".into()
+            );
+        }
+        self.keys.rw = Some(word.parse::<Rw>().map_err(|error| error.to_string())?);
+        self.step = step.map(|step| Self::step(Value { text: step, ..value })).transpose()?;
+        Ok(())
+    }
+
+    fn step(value: Value<'_>) -> Result<Step, String> {
+        let (sign, text) = value.text.strip_prefix('-').map_or((1, value.text), |text| (-1, text));
+        let bytes = Value { text, ..value }.bytes()?;
+        i64::try_from(bytes.0).map(|bytes| Step(sign * bytes)).map_err(|_| "the step is too large".into())
+    }
+
+    pub(super) fn sequencer(&mut self, value: Value<'_>) -> Result<(), String> {
+        self.is_identical = match value.text {
+            "sequential" => false,
+            "identical" => true,
+            _ => return Err("accepted: sequential or identical".into()),
+        };
+        Ok(())
+    }
+
+    /// Two ranges may have a slash between them.
+    pub(super) fn bsrange(&mut self, value: Value<'_>) -> Result<(), String> {
+        let text = value.text.replace('/', ",");
+        self.bsrange = Value { text: &text, ..value }.triple(Value::range)?;
+        Ok(())
+    }
+
+    /// fio's defaults for the parameters that may be left out.
+    pub(super) fn distribution(&mut self, value: Value<'_>) -> Result<(), String> {
+        let text = match value.text {
+            "zipf" => "zipf:1.1",
+            "pareto" => "pareto:0.2",
+            text => text,
+        };
+        self.keys.random_distribution =
+            Some(text.parse::<Distribution>().map_err(|error| error.to_string())?);
+        Ok(())
+    }
+
+    pub(super) fn zonemode(&mut self, value: Value<'_>) -> Result<(), String> {
+        self.is_strided = match value.text {
+            "none" => false,
+            "strided" => true,
+            "zbd" => return Err("zones of a zoned device are not managed; accepted: none or strided".into()),
+            _ => return Err("accepted: none or strided".into()),
+        };
+        Ok(())
+    }
+
+    pub(super) fn engine(&mut self, value: Value<'_>) -> Result<(), String> {
+        let (engine, note) = match value.text {
+            "sync" => (IoEngine::Psync, Some("sync: pread and pwrite instead of lseek, read and write")),
+            "pvsync" => (
+                IoEngine::Pvsync2,
+                Some("pvsync: preadv2 and pwritev2, without flags, instead of preadv and pwritev"),
+            ),
+            text => (text.parse().map_err(|error: WordError| error.to_string())?, None),
+        };
+        self.keys.ioengine = Some(engine);
+        self.notes.extend(note.map(Into::into));
+        Ok(())
+    }
+
+    pub(super) fn verify(&mut self, value: Value<'_>) -> Result<(), String> {
+        self.keys.verify = Some(match value.text {
+            "0" => Verify::None,
+            "crc32c" | "crc32c-intel" => Verify::Crc32c,
+            "xxhash" => {
+                self.notes.push("verify = xxhash: 64 bits of XXH3 instead of 32 of XXH32".into());
+                Verify::Xxh3
+            }
+            _ => return Err("accepted: crc32c, xxhash or 0".into()),
+        });
+        Ok(())
+    }
+
+    pub(super) fn continue_on_error(&mut self, value: Value<'_>) -> Result<(), String> {
+        self.goes_on = match value.text {
+            "none" | "0" => false,
+            "all" | "1" | "io" => true,
+            _ => return Err("errors of all directions count alike; accepted: none, io or all".into()),
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! From a section's options to a job.
+
+use std::collections::HashMap;
+
+use super::draft::{Draft, Step};
+use super::ini::{Section, Setting};
+use super::layout::{Job, Notes};
+use super::options::{Known, Standing, find, names};
+use super::value::Value;
+use super::{Place, Trouble};
+use crate::units::{Bytes, Nanos};
+use crate::workload::{IoEngine, Rw, Stride, WorkloadKeys, nearest};
+
+/// The longest that a job takes that ends when its I/O is done.
+pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
+
+/// What is wrong with an option that others decide about: its name and why.
+type Wrong = (&'static str, String);
+
+/// The job that a section describes; absent if something is wrong with it.
+pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut Trouble) -> Option<Job> {
+    let before = trouble.0.len();
+    let mut draft = Draft::default();
+    let mut places: HashMap<&'static str, &Setting> = HashMap::new();
+    let kb_base = match last(section, "kb_base").and_then(|setting| setting.value.as_deref()) {
+        Some("1000") => 1000,
+        _ => 1024,
+    };
+    for (known, setting) in effective(section, trouble) {
+        places.insert(known.names[0], setting);
+        match read(&mut draft, known, setting, kb_base) {
+            Ok(Some(note)) => notes.add(setting, note),
+            Ok(None) => {}
+            Err(why) => trouble.add(&setting.place, setting.quoted.clone(), why),
+        }
+    }
+    let place = |option: &str| places.get(option).map_or(&section.place, |setting| &setting.place);
+    for note in std::mem::take(&mut draft.notes) {
+        notes.sentences.push(note);
+    }
+    if trouble.0.len() > before {
+        return None;
+    }
+    let finished = finish(&mut draft, notes);
+    for (option, why) in &finished {
+        let quoted = places
+            .get(option)
+            .map_or_else(|| format!("[{}]", section.name), |setting| setting.quoted.clone());
+        trouble.add(place(option), quoted, why.clone());
+    }
+    if !finished.is_empty() {
+        return None;
+    }
+    let places = places.into_iter().map(|(option, setting)| (option, setting.place.clone())).collect();
+    Some(assemble(draft, section, places))
+}
+
+fn last<'a>(section: &'a Section, name: &str) -> Option<&'a Setting> {
+    section.options.iter().rev().find(|setting| setting.name == name)
+}
+
+/// The options that hold: of several of one meaning the last, in the order in which they stand.
+fn effective<'a>(section: &'a Section, trouble: &mut Trouble) -> Vec<(&'static Known, &'a Setting)> {
+    let mut found: Vec<(&Known, &Setting)> = Vec::new();
+    for setting in &section.options {
+        let Some(known) = find(&setting.name) else {
+            let near = nearest(&setting.name, names()).map(|near| format!("; did you mean {near:?}?"));
+            let why =
+                format!("{:?} is not an option that is known{}", setting.name, near.unwrap_or_default());
+            trouble.add(&setting.place, setting.quoted.clone(), why);
+            continue;
+        };
+        found.retain(|(other, _)| other.names[0] != known.names[0]);
+        found.push((known, setting));
+    }
+    found
+}
+
+/// Reads one option; what comes back is the reason for a note.
+fn read(
+    draft: &mut Draft,
+    known: &Known,
+    setting: &Setting,
+    kb_base: u64,
+) -> Result<Option<&'static str>, String> {
+    let text = match &setting.value {
+        Some(text) => text.as_str(),
+        None if known.alone => "",
+        None => return Err(format!("it needs a value: {} = ...", setting.name)),
+    };
+    match known.standing {
+        Standing::Done(read) => read(draft, Value { text, kb_base }).map(|()| None),
+        Standing::Noted(why) => Ok(Some(why)),
+        Standing::Refused { unless, .. } if unless.contains(&text) => Ok(None),
+        Standing::Refused { why, .. } => Err(why.into()),
+    }
+}
+
+/// Decides what depends on several options.
+fn finish(draft: &mut Draft, notes: &mut Notes) -> Vec<Wrong> {
+    let keys = &mut draft.keys;
+    keys.rw.get_or_insert(Rw::Read);
+    keys.direct.get_or_insert(false);
+    keys.ioengine.get_or_insert(IoEngine::Psync);
+    keys.ramp_time.get_or_insert(Nanos(0));
+    if !draft.goes_on {
+        keys.max_errors = Some(1);
+    }
+    let steps: [fn(&mut Draft, &mut Notes) -> Result<(), Wrong>; 8] =
+        [depth, lengths, per_direction, sequence, zones, amount, files, ending];
+    steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
+}
+
+fn rw(draft: &Draft) -> Rw {
+    draft.keys.rw.unwrap_or(Rw::Read)
+}
+
+/// fio takes any depth for engines that do one I/O at a time, and does one at a time.
+fn depth(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+    let keys = &mut draft.keys;
+    if let (Some(engine), Some(depth @ 2..)) = (keys.ioengine, keys.iodepth)
+        && engine.is_synchronous()
+    {
+        notes.sentences.push(format!("iodepth = {depth}: {engine} does one I/O at a time, as in fio"));
+        keys.iodepth = Some(1);
+    }
+    Ok(())
+}
+
+/// One length for all directions, or a range or a split of them.
+fn lengths(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
+    let default = Bytes(4096);
+    let [read, write, trim] = draft.bs.map(|length| length.unwrap_or(default));
+    if draft.bsrange.iter().any(Option::is_some) {
+        if draft.bssplit.is_some() {
+            return Err(("bssplit", "bsrange is given too; use one of them".into()));
+        }
+        let ends = [read, write, trim].into_iter().zip(&draft.bsrange);
+        let text = ends.map(|(bs, range)| range.unwrap_or((bs, bs))).map(|(min, max)| format!("{min}-{max}"));
+        let text = text.collect::<Vec<_>>().join(",");
+        return draft.keys.set("bsrange", &text).map_err(|why| ("bsrange", why));
+    }
+    if let Some(split) = &draft.bssplit {
+        return draft.keys.set("bssplit", split).map_err(|why| ("bssplit", why));
+    }
+    let used = used(rw(draft), [read, write, trim]);
+    if used.iter().all(|length| *length == used[0]) {
+        draft.keys.bs = Some(used[0]);
+        return Ok(());
+    }
+    let text = format!("{read},{write},{trim}");
+    draft.keys.set("bssplit", &text).map_err(|why| ("bs", why))
+}
+
+/// What is said of the directions that a pattern has.
+fn used<T: Copy>(rw: Rw, [read, write, trim]: [T; 3]) -> Vec<T> {
+    let all = [(rw.reads(), read), (rw.writes(), write), (rw.trims(), trim)];
+    all.into_iter().filter(|(has, _)| *has).map(|(_, value)| value).collect()
+}
+
+/// Figures that fio has for each direction, and iotax for the whole.
+fn per_direction(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+    let rw = rw(draft);
+    let same = |option, values: [Option<u64>; 3]| {
+        let used = used(rw, values);
+        if used.iter().all(|value| *value == used[0]) {
+            return Ok(used[0]);
+        }
+        let why = "reads and writes of a job have one figure here; give each a job of its own";
+        Err((option, why.to_owned()))
+    };
+    let percent = same("percentage_random", draft.percentage_random.map(|percent| percent.map(u64::from)))?;
+    draft.keys.percentage_random = percent.and_then(|percent| u8::try_from(percent).ok());
+    // fio holds each direction to the rate, iotax the job: of a mix, twice as much.
+    let directions = used(rw, [(); 3]).len() as u64;
+    let rate = same("rate", draft.rate)?.filter(|rate| *rate > 0);
+    let rate_iops = same("rate_iops", draft.rate_iops)?.filter(|rate| *rate > 0);
+    for (option, given) in [("rate", rate), ("rate_iops", rate_iops)] {
+        if given.is_some() && directions > 1 {
+            let why = "fio holds reads and writes to it apart, which is done for a job of one direction; give each a job of its own";
+            return Err((option, why.into()));
+        }
+    }
+    draft.keys.rate = rate.map(Bytes);
+    draft.keys.rate_iops = rate_iops;
+    if rate.or(rate_iops).is_some() {
+        notes.sentences.push(
+            "rate: I/Os begin when they are due, whether or not earlier ones are done, and what waits counts as waiting".into(),
+        );
+    }
+    Ok(())
+}
+
+/// `rw = read:8k` leaves gaps. `rw = randread:8` draws a place only every eighth time.
+fn sequence(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
+    let Some(Step(step)) = draft.step else { return Ok(()) };
+    if rw(draft).is_random() {
+        return if step == 1 {
+            Ok(())
+        } else {
+            Err(("rw", "a place is drawn for each random I/O; use percentage_random to have some follow the one before".into()))
+        };
+    }
+    if draft.is_identical {
+        return Err(("rw_sequencer", "I/Os are not repeated in their place; accepted: sequential".into()));
+    }
+    let length = one_length(draft).ok_or(("rw", "a gap needs I/Os of one length; use bs".to_owned()))?;
+    let stride = i64::try_from(length.0).ok().and_then(|length| length.checked_add(step));
+    draft.keys.stride = stride.map(Stride);
+    Ok(())
+}
+
+fn one_length(draft: &Draft) -> Option<Bytes> {
+    draft.keys.bs.filter(|_| draft.keys.bsrange.is_none() && draft.keys.bssplit.is_none())
+}
+
+/// Zones of which each is one I/O are a stride.
+fn zones(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
+    if !draft.is_strided {
+        return Ok(());
+    }
+    let size = draft.zonesize.unwrap_or_default();
+    let range = draft.zonerange.filter(|range| range.0 > 0).unwrap_or(size);
+    if rw(draft).is_random() || one_length(draft) != Some(size) || range != size || draft.step.is_some() {
+        let why = "zones are done for sequential I/O with one I/O in each: zonesize = bs, and zonerange = bs or left out";
+        return Err(("zonemode", why.into()));
+    }
+    let skip = draft.zoneskip.unwrap_or_default();
+    let stride = size.0.checked_add(skip.0).and_then(|stride| i64::try_from(stride).ok());
+    let stride = stride.ok_or(("zoneskip", "it is too large".to_owned()))?;
+    draft.keys.stride = Some(Stride(stride));
+    Ok(())
+}
+
+/// How much is done, and how long.
+fn amount(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+    let keys = &mut draft.keys;
+    keys.runtime = draft.runtime.filter(|time| time.0 > 0);
+    if draft.time_based == Some(true) && keys.runtime.is_some() {
+        return Ok(());
+    }
+    if draft.time_based == Some(true) {
+        notes
+            .sentences
+            .push("time_based: without a runtime a job ends when its size is done, as in fio".into());
+    }
+    let number = draft.number_ios.filter(|number| *number > 0);
+    if number.is_some() && draft.io_size.is_some() {
+        return Err(("number_ios", "io_size is given too; use one of them".into()));
+    }
+    let loops = draft.loops.unwrap_or(1).max(1);
+    let length = one_length(draft);
+    let bytes = match number {
+        None => draft.io_size.filter(|bytes| bytes.0 > 0),
+        Some(number) => {
+            let length =
+                length.ok_or(("number_ios", "it needs I/Os of one length; use io_size".to_owned()))?;
+            Some(Bytes(number.checked_mul(length.0).ok_or(("number_ios", "it is too large".to_owned()))?))
+        }
+    };
+    let keys = &mut draft.keys;
+    keys.io_size = bytes;
+    keys.loops = Some(loops);
+    if keys.runtime.is_none() {
+        keys.runtime = Some(LONGEST);
+        notes.sentences.push(format!(
+            "without a runtime: a job ends when its size is done, or after {LONGEST} (--runtime); plans count with the latter"
+        ));
+    }
+    Ok(())
+}
+
+/// Several files of a job are one area, which random offsets visit alike.
+fn files(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+    let number = draft.nrfiles.unwrap_or(1).max(1);
+    if let (None, Some(size)) = (draft.size, draft.filesize) {
+        draft.size = size.0.checked_mul(number).map(Bytes);
+    } else if let (Some(size), Some(one)) = (draft.size, draft.filesize)
+        && one.0.checked_mul(number) != Some(size.0)
+    {
+        return Err((
+            "filesize",
+            format!("{number} files of {one} are not size = {size}; leave one of them out"),
+        ));
+    }
+    let named = draft.filename.as_deref().map_or(1, |names| names.split(':').count());
+    if named > 1 {
+        let why = "a job works on one target; give each file a section of its own, or use iotax run --target";
+        return Err(("filename", why.into()));
+    }
+    if number > 1 && !rw(draft).is_random() {
+        let why = "sequential I/O would go through one area instead of several files in turns; use nrfiles = 1, or numjobs";
+        return Err(("nrfiles", why.into()));
+    }
+    if number > 1 {
+        notes.sentences.push(format!("nrfiles = {number}: one area as long as all of them"));
+    }
+    Ok(())
+}
+
+/// The flush at the end is not part of what is measured.
+fn ending(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+    if draft.end_fsync != Some(true) || !rw(draft).writes() {
+        return Ok(());
+    }
+    let option = "end_fsync";
+    if draft.keys.direct != Some(true) {
+        let why = "what was written is flushed after the window, which does not count here; use fsync = N, sync = 1 or direct = 1";
+        return Err((option, why.into()));
+    }
+    notes.sentences.push(format!("{option}: what was written is flushed after the window"));
+    Ok(())
+}
+
+fn assemble(draft: Draft, section: &Section, places: HashMap<&'static str, Place>) -> Job {
+    let name = draft.name.unwrap_or_else(|| section.name.clone());
+    let keys = WorkloadKeys { name: Some(name.clone()), ..draft.keys };
+    Job {
+        workload: keys.complete(&WorkloadKeys::default()),
+        place: section.place.clone(),
+        places,
+        name,
+        filename: draft.filename,
+        directory: draft.directory,
+        size: draft.size,
+        increment: draft.offset_increment,
+        delay: draft.startdelay.filter(|delay| delay.0 > 0),
+        stonewall: draft.stonewall == Some(true),
+        seed: draft.seed,
+    }
+}

@@ -1,0 +1,113 @@
+//! Options that change nothing here.
+
+use super::options::{Known, Standing};
+
+const fn noted(names: &'static [&'static str], why: &'static str) -> Known {
+    Known { names, alone: false, standing: Standing::Noted(why) }
+}
+
+const fn alone(names: &'static [&'static str], why: &'static str) -> Known {
+    Known { names, alone: true, standing: Standing::Noted(why) }
+}
+
+const WORKERS: &str = "jobs are threads of one process";
+const REPORTS: &str = "reports have jobs one by one and together, with all directions and percentiles";
+const CLOCK: &str = "every I/O is timed, and what that costs is measured";
+const FILLED: &str = "what is created is filled before it is measured, and removed afterwards";
+const BUFFERS: &str = "buffers are page-aligned memory of the tool's own";
+const SEED: &str =
+    "offsets follow from the run's seed, which is recorded and which --seed sets; every block has its own";
+const LOGS: &str = "every interval is in the store and in the JSON";
+const FRESH: &str = "every write has new content";
+const VERIFIED: &str = "every sector is stamped, and a wrong one is reported with its place";
+
+/// Each with the reason why it changes nothing.
+pub(super) const NOTED: &[Known] = &[
+    noted(&["description"], "it is for readers"),
+    alone(&["thread"], WORKERS),
+    alone(&["group_reporting"], REPORTS),
+    alone(&["new_group"], REPORTS),
+    noted(&["unified_rw_reporting"], REPORTS),
+    noted(&["clat_percentiles"], REPORTS),
+    noted(&["lat_percentiles"], REPORTS),
+    noted(&["slat_percentiles"], REPORTS),
+    noted(&["percentile_list"], REPORTS),
+    noted(&["block_error_percentiles"], REPORTS),
+    noted(&["significant_figures"], REPORTS),
+    noted(&["unit_base"], REPORTS),
+    noted(&["stats"], REPORTS),
+    noted(&["error_dump"], REPORTS),
+    noted(&["disk_util"], "the layers beneath the target are always watched"),
+    noted(&["clocksource"], CLOCK),
+    noted(&["gtod_reduce"], CLOCK),
+    noted(&["gtod_cpu"], CLOCK),
+    noted(&["disable_lat"], CLOCK),
+    noted(&["disable_clat"], CLOCK),
+    noted(&["disable_slat"], CLOCK),
+    noted(&["disable_bw_measurement", "disable_bw"], CLOCK),
+    alone(&["write_bw_log"], LOGS),
+    alone(&["write_lat_log"], LOGS),
+    alone(&["write_iops_log"], LOGS),
+    alone(&["write_hist_log"], LOGS),
+    noted(&["per_job_logs"], LOGS),
+    noted(&["bwavgtime"], LOGS),
+    noted(&["iopsavgtime"], LOGS),
+    noted(&["log_avg_msec"], LOGS),
+    noted(&["log_entries"], LOGS),
+    noted(&["log_hist_msec"], LOGS),
+    noted(&["log_hist_coarseness"], LOGS),
+    noted(&["log_max_value"], LOGS),
+    noted(&["log_offset"], LOGS),
+    noted(&["log_prio"], LOGS),
+    noted(&["log_compression"], LOGS),
+    alone(&["log_compression_cpus"], LOGS),
+    noted(&["log_store_compressed"], LOGS),
+    noted(&["log_unix_epoch"], LOGS),
+    noted(&["log_alternate_epoch"], LOGS),
+    noted(&["log_alternate_epoch_clock_id"], LOGS),
+    noted(&["randrepeat"], SEED),
+    noted(&["allrandrepeat"], SEED),
+    noted(&["random_generator"], SEED),
+    noted(&["fallocate"], FILLED),
+    noted(&["overwrite"], FILLED),
+    noted(&["create_serialize"], FILLED),
+    noted(&["create_fsync"], FILLED),
+    noted(&["create_on_open"], FILLED),
+    noted(&["allow_file_create"], FILLED),
+    noted(&["unlink"], FILLED),
+    noted(&["filename_format"], "files are areas of one target"),
+    noted(&["unique_filename"], "files are areas of one target"),
+    noted(&["openfiles"], "files are areas of one target"),
+    noted(&["fadvise_hint"], "the kernel sees the pattern and is told nothing"),
+    noted(
+        &["allow_mounted_write"],
+        "a device is written if --overwrite names it too, and never while it is mounted",
+    ),
+    noted(&["mem", "iomem"], BUFFERS),
+    noted(&["iomem_align", "mem_align"], BUFFERS),
+    noted(&["hugepage-size"], BUFFERS),
+    noted(&["fixedbufs"], "io_uring has its buffers and files registered"),
+    noted(&["registerfiles"], "io_uring has its buffers and files registered"),
+    noted(&["nonvectored"], "io_uring has its buffers and files registered"),
+    alone(&["userspace_reap"], "completions are reaped as the engine does it"),
+    alone(&["refill_buffers"], FRESH),
+    noted(&["verify_interval"], VERIFIED),
+    noted(&["verify_offset"], VERIFIED),
+    noted(&["verify_dump"], VERIFIED),
+    noted(&["verify_fatal"], VERIFIED),
+    noted(&["verify_async"], VERIFIED),
+    noted(&["verify_async_cpus"], VERIFIED),
+    noted(&["verify_state_save"], VERIFIED),
+    noted(&["max_open_zones"], "there is no zonemode = zbd"),
+    noted(&["job_max_open_zones"], "there is no zonemode = zbd"),
+    noted(&["read_beyond_wp"], "there is no zonemode = zbd"),
+    noted(&["ignore_zone_limits"], "there is no zonemode = zbd"),
+    noted(&["zonecapacity"], "there is no zonemode = zbd"),
+    noted(&["zone_reset_threshold"], "there is no zonemode = zbd"),
+    noted(&["zone_reset_frequency"], "there is no zonemode = zbd"),
+    noted(&["exit_what"], "there is no exitall"),
+    noted(&["rate_cycle", "ratecycle"], "each I/O of a rate has a time of its own"),
+    noted(&["latency_window"], "there is no latency_target"),
+    noted(&["latency_percentile"], "there is no latency_target"),
+    noted(&["latency_run"], "there is no latency_target"),
+];

@@ -1,0 +1,163 @@
+//! The options of job files that say something here, and what becomes of all others.
+
+use super::draft::Draft;
+use super::noted::NOTED;
+use super::refused::REFUSED;
+use super::value::Value;
+
+/// What becomes of an option.
+#[derive(Clone, Copy)]
+pub(super) enum Standing {
+    /// It is done.
+    Done(fn(&mut Draft, Value<'_>) -> Result<(), String>),
+    /// It changes nothing here, or nothing but what the sentence says.
+    Noted(&'static str),
+    /// It would change the meaning and cannot be done; values that ask for nothing are taken.
+    Refused {
+        /// Values that ask for what is done anyway.
+        unless: &'static [&'static str],
+        /// Why, and what to do instead.
+        why: &'static str,
+    },
+}
+
+/// An option of fio.
+pub(super) struct Known {
+    /// Its name, and its other names.
+    pub(super) names: &'static [&'static str],
+    /// Whether it may stand alone.
+    pub(super) alone: bool,
+    /// What becomes of it.
+    pub(super) standing: Standing,
+}
+
+/// The tables of all options that are known.
+pub(super) const OPTIONS: [&[Known]; 3] = [DONE, NOTED, REFUSED];
+
+/// What is known of an option.
+pub(super) fn find(name: &str) -> Option<&'static Known> {
+    OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
+}
+
+/// Every name there is.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
+}
+
+const fn done(
+    names: &'static [&'static str],
+    read: fn(&mut Draft, Value<'_>) -> Result<(), String>,
+) -> Known {
+    Known { names, alone: false, standing: Standing::Done(read) }
+}
+
+const fn switch(
+    names: &'static [&'static str],
+    read: fn(&mut Draft, Value<'_>) -> Result<(), String>,
+) -> Known {
+    Known { names, alone: true, standing: Standing::Done(read) }
+}
+
+/// Where a value goes, and how it is read.
+macro_rules! into {
+    ($($field:ident).+ = $read:ident) => {
+        |draft, value| value.$read().map(|value| draft.$($field).+ = Some(value))
+    };
+}
+
+/// A text.
+macro_rules! text {
+    ($field:ident) => {
+        |draft, value| {
+            draft.$field = Some(value.text.to_owned());
+            Ok(())
+        }
+    };
+}
+
+/// Done as fio does it, or as a note says.
+const DONE: &[Known] = &[
+    // What is done.
+    done(&["rw", "readwrite"], Draft::rw),
+    done(&["rw_sequencer"], Draft::sequencer),
+    done(&["bs", "blocksize"], |draft, value| value.triple(Value::bytes).map(|lengths| draft.bs = lengths)),
+    done(&["bsrange", "blocksize_range"], Draft::bsrange),
+    done(&["bssplit"], text!(bssplit)),
+    done(&["rwmixread"], into!(keys.rwmixread = percent)),
+    done(&["rwmixwrite"], |draft, value| {
+        value.percent().map(|percent| draft.keys.rwmixread = Some(100 - percent))
+    }),
+    done(&["percentage_random"], |draft, value| {
+        value.triple(Value::percent).map(|percent| draft.percentage_random = percent)
+    }),
+    done(&["random_distribution"], Draft::distribution),
+    switch(&["norandommap"], into!(keys.norandommap = flag)),
+    done(&["randseed"], into!(seed = whole)),
+    done(&["zonemode"], Draft::zonemode),
+    done(&["zonesize"], into!(zonesize = bytes)),
+    done(&["zonerange"], into!(zonerange = bytes)),
+    done(&["zoneskip"], into!(zoneskip = bytes)),
+    // Where.
+    done(&["filename"], text!(filename)),
+    done(&["directory"], text!(directory)),
+    done(&["nrfiles", "nr_files"], into!(nrfiles = whole)),
+    done(&["filesize"], into!(filesize = bytes)),
+    done(&["offset", "fileoffset"], into!(keys.offset = bytes)),
+    done(&["offset_increment"], into!(offset_increment = bytes)),
+    // How much and how long.
+    done(&["size"], |draft, value| match value.text {
+        "100%" => Ok(draft.size = None),
+        _ => value.bytes().map(|bytes| draft.size = Some(bytes)),
+    }),
+    done(&["io_size", "io_limit"], into!(io_size = bytes)),
+    done(&["number_ios"], into!(number_ios = whole)),
+    done(&["loops"], into!(loops = whole)),
+    done(&["runtime", "timeout"], into!(runtime = seconds)),
+    switch(&["time_based"], into!(time_based = flag)),
+    done(&["ramp_time"], into!(keys.ramp_time = seconds)),
+    done(&["startdelay"], into!(startdelay = seconds)),
+    // By whom.
+    done(&["name"], text!(name)),
+    done(&["ioengine"], Draft::engine),
+    done(&["iodepth"], into!(keys.iodepth = number)),
+    done(&["numjobs"], into!(keys.numjobs = number)),
+    switch(&["stonewall", "wait_for_previous"], into!(stonewall = flag)),
+    switch(&["hipri"], into!(keys.hipri = flag)),
+    switch(&["nowait"], into!(keys.nowait = flag)),
+    switch(&["sqthread_poll"], into!(keys.sqthread_poll = flag)),
+    done(&["sqthread_poll_cpu"], into!(keys.sqthread_poll_cpu = number)),
+    // Through which caches, and until when a write is done.
+    done(&["direct"], into!(keys.direct = bool)),
+    done(&["buffered"], |draft, value| value.bool().map(|buffered| draft.keys.direct = Some(!buffered))),
+    done(&["invalidate"], into!(keys.invalidate = bool)),
+    done(&["sync"], into!(keys.sync = word)),
+    done(&["fsync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fsync = writes)),
+    done(&["fdatasync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fdatasync = writes)),
+    done(&["end_fsync"], into!(end_fsync = bool)),
+    done(&["fsync_on_close"], into!(end_fsync = bool)),
+    // At which pace.
+    done(&["rate"], |draft, value| value.triple(Value::whole).map(|rate| draft.rate = rate)),
+    done(&["rate_iops"], |draft, value| value.triple(Value::whole).map(|rate| draft.rate_iops = rate)),
+    done(&["rate_process"], into!(keys.rate_process = word)),
+    done(&["thinktime"], |draft, value| {
+        value.microseconds().map(|pause| draft.keys.thinktime = Some(pause).filter(|pause| pause.0 > 0))
+    }),
+    done(&["thinktime_blocks"], into!(keys.thinktime_blocks = whole)),
+    // With what content.
+    switch(&["zero_buffers"], into!(keys.zero_buffers = flag)),
+    done(&["buffer_pattern"], into!(keys.buffer_pattern = word)),
+    done(&["buffer_compress_percentage"], into!(keys.buffer_compress_percentage = percent)),
+    done(&["buffer_compress_chunk"], into!(keys.buffer_compress_chunk = bytes)),
+    done(&["dedupe_percentage"], into!(keys.dedupe_percentage = percent)),
+    done(&["verify"], Draft::verify),
+    // What ends it.
+    done(&["max_latency"], |draft, value| {
+        value.microseconds().map(|limit| draft.keys.stall_timeout = Some(limit).filter(|limit| limit.0 > 0))
+    }),
+    done(&["continue_on_error"], Draft::continue_on_error),
+    // How the numbers of all others are read.
+    done(&["kb_base"], |_, value| match value.text {
+        "1024" | "1000" => Ok(()),
+        _ => Err("accepted: 1024 or 1000".into()),
+    }),
+];

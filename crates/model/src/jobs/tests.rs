@@ -1,0 +1,356 @@
+use super::*;
+use crate::plan::{Margin, Plan};
+use crate::target::TargetSpec;
+use crate::units::{Bytes, Nanos};
+use proptest::prelude::*;
+
+const MACHINE: Machine = Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 };
+
+fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
+    let include = |_: &str, name: &str| match name {
+        "base" => Ok(("dir/base".to_owned(), "direct=1\nbs=8k\n".to_owned())),
+        "round" => Ok(("round".to_owned(), "include round\n".to_owned())),
+        "wide" => Ok(("wide".to_owned(), "include wide\n".repeat(50))),
+        "bad" => Ok(("bad".to_owned(), "rw=read\n\nbs=foo\n[section]".to_owned())),
+        _ => Err(format!("{name}: no such file")),
+    };
+    let variable = |name: &str| (name == "SIZE").then(|| "16".to_owned());
+    let around = Surroundings { include: &include, variable: &variable, machine: MACHINE };
+    let only: Vec<String> = only.iter().map(ToString::to_string).collect();
+    read("job.fio", text, &only, &around)
+}
+
+fn jobs(text: &str) -> Jobs {
+    read_with(text, &[]).unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+fn refused(text: &str) -> String {
+    read_with(text, &[]).expect_err(text).to_string()
+}
+
+fn keys(text: &str) -> Workload {
+    let mut jobs = jobs(&format!("[a]\nsize=64m\n{text}"));
+    assert_eq!(jobs.workloads.len(), 1);
+    jobs.workloads.remove(0)
+}
+
+#[test]
+fn what_is_not_said_is_what_fio_does() {
+    let expected = serde_json::json!({
+        "name": "a", "rw": "read", "bs": "4k", "iodepth": 1, "numjobs": 1, "direct": false, "ioengine": "psync",
+        "ramp_time": "0s", "runtime": "1h", "loops": 1, "size": "64m", "invalidate": true, "max_errors": 1,
+    });
+    let workload = serde_json::to_value(keys("")).expect("JSON");
+    for (key, value) in expected.as_object().expect("keys") {
+        let read = if key == "ramp_time" { &serde_json::json!("0ns") } else { value };
+        assert_eq!(&workload[key], read, "{key}");
+    }
+}
+
+#[test]
+fn sections_run_at_once_until_a_stonewall() {
+    let read = jobs(
+        "[global]\nsize=10m\nruntime=5\ntime_based\n[a]\nrw=read\n[b]\nrw=randwrite\nnumjobs=2\n\
+         [global]\nbs=64k\n[c]\nstonewall\n[a]\nwait_for_previous\nsize=1m\n",
+    );
+    let names: Vec<&str> = read.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["a+b", "c", "a"]);
+    let [first, c, a] = &read.workloads[..] else { panic!("three") };
+    let [b] = &first.beside[..] else { panic!("one beside") };
+    assert_eq!((first.bs.0, c.bs.0, b.name.as_str()), (4096, 65536, "b"));
+    // Files of their own lie side by side; each group has the target to itself.
+    assert_eq!((first.offset.0, b.offset.0, b.offset_increment), (0, 10 << 20, Some(Bytes(10 << 20))));
+    assert_eq!((c.offset.0, a.offset.0, a.size), (0, 0, Some(Bytes(1 << 20))));
+    assert_eq!((c.loops, c.runtime), (None, Nanos::from_secs(5)));
+    assert!(read.own_files && read.filenames.is_empty());
+    assert!(read.notes.iter().any(|note| note.starts_with("stonewall:")), "{:?}", read.notes);
+    assert!(read.notes.iter().any(|note| note.starts_with("files:")), "{:?}", read.notes);
+}
+
+#[test]
+fn options_become_keys() {
+    for (text, key, value) in OPTIONS_TO_KEYS {
+        let workload = serde_json::to_value(keys(text)).expect("JSON");
+        let found = workload.get(key).map_or_else(
+            || "absent".to_owned(),
+            |value| match value.as_str() {
+                Some(text) => text.to_owned(),
+                None => value.to_string(),
+            },
+        );
+        assert_eq!(&found, value, "{text}: {key}");
+    }
+}
+
+/// Options after a size of 64m, and what one key then is.
+const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
+    ("rw=randread", "rw", "randread"),
+    ("readwrite=readwrite", "rw", "rw"),
+    ("rw=randread:1", "percentage_random", "100"),
+    ("rw=read:8k\nbs=4k", "stride", "12k"),
+    ("rw=write:-8k\nblocksize=4k", "stride", "-4k"),
+    ("zonemode=strided\nzonesize=4k\nzoneskip=12k", "stride", "16k"),
+    ("bs=8k", "bs", "8k"),
+    ("bs=8k,16k", "bs", "8k"),
+    ("rw=write\nbs=8k,16k", "bs", "16k"),
+    ("rw=randrw\nbs=8k,16k", "bssplit", "8k,16k"),
+    ("rw=randrw\nbs=,16k", "bssplit", "4k,16k"),
+    ("bsrange=4k-16k", "bsrange", "4k-16k"),
+    ("blocksize_range=16k-4k/8k:8k", "bsrange", "4k-16k,8k-8k"),
+    ("bssplit=4k/10:64k/50:32k/40", "bssplit", "4k/10:64k/50:32k/40"),
+    ("size=(4*8m)", "size", "32m"),
+    ("size=2*$pagesize", "size", "8k"),
+    ("size=${SIZE}m", "size", "16m"),
+    ("kb_base=1000\nsize=512k", "size", "500k"),
+    ("size=512kib", "size", "500k"),
+    ("io_size=1g", "io_size", "1GiB"),
+    ("number_ios=10\nbs=8k", "io_size", "80k"),
+    ("loops=3", "loops", "3"),
+    ("loops=3\nruntime=9", "runtime", "9s"),
+    ("time_based\nruntime=300ms", "loops", "absent"),
+    ("timeout=2m", "runtime", "2m"),
+    ("ramp_time=500ms", "ramp_time", "500ms"),
+    ("startdelay=3", "startdelay", "3s"),
+    ("startdelay=0", "startdelay", "absent"),
+    ("offset=1m", "offset", "1m"),
+    ("numjobs=4", "offset_increment", "64m"),
+    ("numjobs=4\noffset=512k", "offset_increment", "65m"),
+    ("numjobs=4\noffset_increment=1m", "offset_increment", "68m"),
+    ("numjobs=4\nfilename=x", "offset_increment", "0"),
+    ("numjobs=4\nfilename=x\nrw=randread", "offset_increment", "absent"),
+    ("numjobs=4\nfilename=x\noffset_increment=1m", "offset_increment", "1m"),
+    ("nrfiles=4\nrw=randread\nfilesize=1m\nsize=4m", "size", "4m"),
+    ("ioengine=io_uring\niodepth=32", "iodepth", "32"),
+    ("ioengine=libaio", "ioengine", "libaio"),
+    ("iodepth=32", "iodepth", "1"),
+    ("ioengine=sync", "ioengine", "psync"),
+    ("ioengine=pvsync", "ioengine", "pvsync2"),
+    ("ioengine=io_uring\nsqthread_poll\nsqthread_poll_cpu=1", "sqthread_poll_cpu", "1"),
+    ("buffered=0", "direct", "true"),
+    ("direct=1\nbuffered=1", "direct", "false"),
+    ("sync=dsync", "sync", "dsync"),
+    ("sync=1", "sync", "sync"),
+    ("fsync=8", "fsync", "8"),
+    ("fsync=0", "fsync", "absent"),
+    ("rw=rw\nrwmixread=70", "rwmixread", "70"),
+    ("rw=rw\nrwmixread=70\nrwmixwrite=90", "rwmixread", "10"),
+    ("rw=randread\npercentage_random=40", "percentage_random", "40"),
+    ("rw=randwrite\npercentage_random=40,60", "percentage_random", "60"),
+    ("rw=randread\nrandom_distribution=zipf", "random_distribution", "zipf:1.1"),
+    ("rw=randread\nrandom_distribution=zoned:50/5:50/95", "random_distribution", "zoned:50/5:50/95"),
+    ("norandommap", "norandommap", "true"),
+    ("norandommap=0", "norandommap", "false"),
+    ("rate=1m,9m", "rate", "1m"),
+    ("rate_iops=500\nrate_process=poisson", "rate_iops", "500"),
+    ("rate=0", "rate", "absent"),
+    ("thinktime=500", "thinktime", "500us"),
+    ("thinktime=5ms\nthinktime_blocks=4", "thinktime_blocks", "4"),
+    ("zero_buffers", "zero_buffers", "true"),
+    ("buffer_compress_percentage=50\nbuffer_compress_chunk=4k", "buffer_compress_chunk", "4k"),
+    ("dedupe_percentage=30", "dedupe_percentage", "30"),
+    ("buffer_pattern=\"abc\"", "buffer_pattern", "\"abc\""),
+    ("verify=crc32c-intel", "verify", "crc32c"),
+    ("verify=xxhash", "verify", "xxh3"),
+    ("invalidate=0", "invalidate", "false"),
+    ("continue_on_error=all", "max_errors", "absent"),
+    ("max_latency=2s", "stall_timeout", "2s"),
+    ("include base", "bs", "8k"),
+    ("name=other", "name", "other"),
+];
+
+#[test]
+fn everything_that_cannot_be_taken_is_said_at_once() {
+    let error =
+        refused("[global]\nzonemode=zbd\nprio=1\n[a]\nsize=1x\nbogus=1\nrate_iop=5\n[b]\nthread\nrw=raed\n");
+    let lines: Vec<&str> = error.lines().collect();
+    for (line, begins) in lines.iter().zip([
+        "job.fio:2: zonemode=zbd: zones of a zoned device",
+        "job.fio:3: prio=1: use ionice(1)",
+        "job.fio:5: size=1x: accepted: a whole number",
+        "job.fio:6: bogus=1: \"bogus\" is not an option",
+        "job.fio:7: rate_iop=5: \"rate_iop\" is not an option that is known; did you mean \"rate_iops\"?",
+        "job.fio:10: rw=raed: \"raed\" is not a known rw; accepted: read",
+    ]) {
+        assert!(line.starts_with(begins), "{line:?} instead of {begins:?}");
+    }
+    assert_eq!(lines.len(), 6, "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_quoted_with_its_line() {
+    for (text, said) in [
+        ("", "job.fio:1: the file: no section"),
+        ("[global]\nrw=read", "job.fio:1: the file: no section"),
+        ("rw=read\n[a]", "job.fio:1: rw=read: it stands before the first section"),
+        ("[a", "job.fio:1: [a: accepted: a name in brackets"),
+        ("[]", "job.fio:1: []: accepted: a name"),
+        ("[a]\nsize", "job.fio:2: size: it needs a value: size = ..."),
+        ("[a]\ndirect=yes", "job.fio:2: direct=yes: accepted: 1 or 0"),
+        ("[a]\nsize=${NONE}m", "job.fio:2: size=${NONE}m: the environment has no variable \"NONE\""),
+        ("[a]\nsize=${SIZE", "\"${\" is not closed"),
+        ("[a]\nsize=2k*$pagesize", "\"2k*4096\" has a suffix; accepted beside a keyword"),
+        ("[a]\nfilename=x$ncpus", "\"x4\" is not a number"),
+        ("[a]\ninclude none", "job.fio:2: include none: none: no such file"),
+        ("[a]\ninclude round", "round:1: include round: files include one another"),
+        ("[a]\ninclude wide", "wide:50: include wide: more than 100 files are included"),
+        ("[a]\ninclude bad", "bad:3: bs=foo: accepted"),
+        ("[a]\ninclude bad", "bad:4: [section]: an included file has no sections"),
+        ("[a]\nrw=read", "job.fio:1: [a]: size is not given, and is needed"),
+        ("[a]\nsize=1m\nrw=randread:8", "job.fio:3: rw=randread:8: a place is drawn for each"),
+        ("[a]\nsize=1m\nrw=trimwrite", "trims cannot be mixed"),
+        ("[a]\nsize=1m\nnrfiles=4", "job.fio:3: nrfiles=4: sequential I/O"),
+        ("[a]\nsize=1m\nfilename=x:y", "job.fio:3: filename=x:y: a job works on one target"),
+        ("[a]\nsize=1m\nrw=write\nend_fsync=1", "job.fio:4: end_fsync=1: what was written is flushed after"),
+        ("[a]\nsize=1m\nrw=rw\nrate=1m", "job.fio:4: rate=1m: fio holds reads and writes to it apart"),
+        ("[a]\nsize=1m\nrw=randrw\nrate_iops=1,2", "job.fio:4: rate_iops=1,2: reads and writes of a job"),
+        ("[a]\nsize=1m\nzonemode=strided\nzonesize=64k", "job.fio:3: zonemode=strided: zones are done for"),
+        ("[a]\nsize=1m\nverify=md5", "job.fio:3: verify=md5: accepted: crc32c"),
+        ("[a]\nsize=1m\nioengine=posixaio", "\"posixaio\" is not a known ioengine; accepted: auto, io_uring"),
+        ("[a]\nsize=1m\nbs=100", "job.fio:3: bs of [a]: accepted: a multiple of 512"),
+        ("[a]\nsize=1k", "job.fio:2: size of [a]: at least one block of 4k"),
+        (
+            "[a]\nsize=1m\nfilesize=1m\nnrfiles=2\nrw=randread",
+            "job.fio:3: filesize=1m: 2 files of 1m are not size = 1m",
+        ),
+        ("[a]\nsize=1m\n[b]\nsize=1m\nramp_time=2", "job.fio:5: ramp_time of [b]: [a] has 0ns"),
+        ("[a]\nsize=9000000p", "job.fio:2: size"),
+        ("[a]\nsize=8000p\nnumjobs=9", "beyond"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(said), "{text:?}\n{error}\ninstead of {said}");
+    }
+    let error = read_with("[a]\nsize=1m", &["b"]).expect_err("no such section").to_string();
+    assert_eq!(error, "job.fio:1: --section b: there is no such section; accepted: a");
+    assert_eq!(read_with("[a]\nsize=1m\n[b]\nrw=wrong", &["a"]).expect("a is right").workloads.len(), 1);
+}
+
+#[test]
+fn what_changes_nothing_is_said_in_one_line_a_reason() {
+    let read = jobs("[global]\nthread\ngroup_reporting=1\n[a]\nsize=1m\nnew_group\n[b]\nsize=1m\n");
+    let line = "group_reporting (line 3), new_group (line 6): changes nothing here: reports have jobs";
+    assert!(read.notes.iter().any(|note| note.starts_with(line)), "{:?}", read.notes);
+    assert_eq!(read.notes.iter().filter(|note| note.contains("thread (line 2)")).count(), 1);
+}
+
+#[test]
+fn a_job_file_is_told_from_a_plan() {
+    for text in ["[global]\nbs=4k\n[a]", "; first\n\n[a]\nrw=read"] {
+        assert!(is_job_file(text), "{text}");
+    }
+    for text in
+        ["", "name = 'x'\n[[target]]", "[defaults]\nbs = '4k'\n[[target]]\n", "[[workload]]\nrw = 'read'"]
+    {
+        assert!(!is_job_file(text), "{text}");
+    }
+}
+
+#[test]
+fn no_option_is_known_twice() {
+    let mut seen = std::collections::HashSet::new();
+    for name in options::names() {
+        assert!(seen.insert(name), "{name}");
+    }
+    assert!(seen.len() > 200, "{}", seen.len());
+}
+
+#[test]
+fn clones_that_verify_have_a_job_each() {
+    let read = jobs("[a]\nsize=4m\nrw=write\nverify=crc32c\nnumjobs=3\n");
+    let [workload] = &read.workloads[..] else { panic!("one") };
+    let offsets: Vec<_> =
+        workload.jobs().map(|job| (job.own_name(), job.offset.0 >> 20, job.numjobs)).collect();
+    assert_eq!(offsets, [("a", 0, 1), ("a-2", 4, 1), ("a-3", 8, 1)]);
+    let shared = refused(
+        "[a]\nsize=4m\nrw=randwrite\nverify=crc32c\n[b]\nrw=randwrite\nfilename=x\nsize=4m\n[c]\nrw=read\nverify=crc32c\nfilename=x\nsize=4m\n",
+    );
+    assert!(shared.contains("writes to the same area"), "{shared}");
+}
+
+#[test]
+fn a_shared_file_is_one_area_and_may_be_as_long_as_it_is() {
+    let read = jobs("[global]\nfilename=x\nsize=8m\n[a]\n[b]\noffset=4m\n[c]\nfilename=y\n");
+    let offsets: Vec<u64> = read.workloads[0].jobs().map(|job| job.offset.0 >> 20).collect();
+    assert_eq!(offsets, [0, 4, 12]);
+    let names: Vec<String> = read.filenames.iter().map(|(place, name)| format!("{place} {name}")).collect();
+    assert_eq!((names, read.own_files), (vec!["job.fio:2 x".into(), "job.fio:8 y".into()], false));
+    let whole = jobs("[a]\nfilename=/dev/x\nnumjobs=2\nrw=randread\nsize=100%");
+    assert_eq!((whole.workloads[0].size, whole.workloads[0].offset_increment), (None, None));
+    assert!(refused("[a]\nfilename=x\n[b]\nfilename=x\n").contains("job.fio:1: [a]: size is not given"));
+    assert!(refused("[a]\nfilename=x\nnumjobs=2").contains("size is not given"));
+}
+
+/// A line of a job file: any option with a value that may be one of it.
+fn line() -> impl Strategy<Value = String> {
+    let names = prop::sample::select(options::names().collect::<Vec<_>>());
+    let value = "[0-9]{1,4}[kmg%]?|[a-z_0-9]{0,8}:?[0-9./]{0,6}|(read|randread|rw|write)(:[0-9]k)?|\\([0-9k+*/^ ()-]{0,9}\\)|\\$pagesize\\*[0-9]|.{0,9}";
+    prop_oneof![
+        8 => (names, value).prop_map(|(name, value)| format!("{name}={value}")),
+        2 => "size=[1-9]{1,3}[kmg]|numjobs=[1-4]|offset=[1-9]m|filename=[xy]|stonewall|runtime=[1-9]",
+        1 => "\\[[a-c]\\]|\\[global\\]|include (base|bad|round)|; .{0,8}",
+        1 => ".{0,16}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4000))]
+
+    /// As the fuzz target of that name.
+    #[test]
+    fn any_text_is_read_into_a_plan_or_refused_with_its_lines(
+        sound in any::<bool>(),
+        lines in prop::collection::vec(line(), 0..8),
+    ) {
+        let text = format!("{}{}", if sound { "[a]\nsize=64m\n" } else { "" }, lines.join("\n"));
+        match read_with(&text, &[]) {
+            Err(JobsError(complaints)) => {
+                prop_assert!(!complaints.is_empty());
+                for complaint in complaints.iter().filter(|complaint| &*complaint.place.file == "job.fio") {
+                    let line = text.lines().nth(complaint.place.line - 1).unwrap_or_default();
+                    let quoted = line.contains(&complaint.quoted)
+                        || complaint.quoted == "the file"
+                        || complaint.quoted.starts_with(|c: char| c == '[' || c.is_ascii_lowercase())
+                            && complaint.quoted.ends_with(']');
+                    prop_assert!(quoted && !complaint.why.is_empty(), "{complaint} of {text}");
+                }
+            }
+            Ok(jobs) => {
+                let target = TargetSpec { name: "t".into(), path: Some("/t".into()), ..TargetSpec::default() };
+                let plan = Plan {
+                    name: "job.fio".into(),
+                    repeat: 1,
+                    until_decided: None,
+                    margin: Margin::default(),
+                    baseline: "t".into(),
+                    seed: None,
+                    targets: vec![target],
+                    workloads: jobs.workloads,
+                    neighbours: Vec::new(),
+                };
+                prop_assert!(plan.check().is_ok(), "{:?} of {text}", plan.check());
+                if let Ok(toml) = plan.to_toml() {
+                    prop_assert_eq!(&Plan::from_toml(&toml).expect(&toml), &plan, "{}", toml);
+                }
+            }
+        }
+    }
+}
+
+/// The table in the documentation says of every option what becomes of it.
+#[test]
+fn the_documentation_has_every_option_where_it_belongs() {
+    let documentation = include_str!("../../../../docs/jobs.md");
+    let listed = |heading: &str| -> Vec<&str> {
+        let (_, rest) = documentation.split_once(&format!("\n## {heading}\n")).expect(heading);
+        let section = rest.split("\n## ").next().unwrap_or_default();
+        let mut names: Vec<&str> =
+            section.split('`').skip(1).step_by(2).filter(|name| options::find(name).is_some()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    for (heading, table) in ["Done", "Changes nothing here", "Refused"].into_iter().zip(options::OPTIONS) {
+        let mut names: Vec<&str> = table.iter().map(|known| known.names[0]).collect();
+        names.sort_unstable();
+        assert_eq!(listed(heading), names, "{heading}");
+    }
+}

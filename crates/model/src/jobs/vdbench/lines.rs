@@ -1,0 +1,157 @@
+//! The text of a vdbench parameter file: definitions with their keys.
+
+use super::super::{Place, Trouble};
+
+/// What can be defined; everything else is refused with a reason.
+const KINDS: [&str; 3] = ["sd", "wd", "rd"];
+
+/// `sd=NAME,key=value,...`.
+#[derive(Debug, Clone)]
+pub(super) struct Definition {
+    /// `sd`, `wd` or `rd`.
+    pub(super) kind: &'static str,
+    pub(super) name: String,
+    pub(super) place: Place,
+    /// In the order of the file; those of the `default` of its kind come first.
+    pub(super) keys: Vec<Key>,
+}
+
+/// `key=value`, `key=(value,value)` or `key=value,value`.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) name: String,
+    pub(super) values: Vec<String>,
+    pub(super) place: Place,
+}
+
+impl Key {
+    /// As it stands in the file.
+    pub(super) fn quoted(&self) -> String {
+        match self.values.as_slice() {
+            [one] => format!("{}={one}", self.name),
+            more => format!("{}=({})", self.name, more.join(",")),
+        }
+    }
+}
+
+impl Definition {
+    /// The last key of a name, which is the one that holds.
+    pub(super) fn key(&self, name: &str) -> Option<&Key> {
+        self.keys.iter().rev().find(|key| key.name == name)
+    }
+}
+
+/// The definitions of a file, in its order. A `default` is not among them; it goes before the keys of those below it.
+pub(super) fn definitions(file: &str, text: &str, trouble: &mut Trouble) -> Vec<Definition> {
+    let mut defaults: Vec<Definition> = Vec::new();
+    let mut found: Vec<Definition> = Vec::new();
+    for (line, statement) in statements(text) {
+        let place = Place { file: file.into(), line };
+        let Some(mut definition) = definition(&place, &statement, trouble) else { continue };
+        if definition.name == "default" {
+            defaults.push(definition);
+            continue;
+        }
+        let before = defaults.iter().filter(|default| default.kind == definition.kind);
+        let own = std::mem::take(&mut definition.keys);
+        definition.keys = before.flat_map(|default| default.keys.clone()).chain(own).collect();
+        let same = |other: &&Definition| other.kind == definition.kind && other.name == definition.name;
+        if let Some(other) = found.iter().find(same) {
+            let why = format!("it is defined in line {} already", other.place.line);
+            trouble.add(&place, format!("{}={}", definition.kind, definition.name), why);
+            continue;
+        }
+        found.push(definition);
+    }
+    found
+}
+
+/// What is said, line by line, with the number of the line on which it begins. A line that ends in a comma goes on in the next;
+/// what stands after a blank is a remark.
+fn statements(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with(['*', '#', '/']) {
+            continue;
+        }
+        let said = line.split_whitespace().next().unwrap_or_default();
+        match found.last_mut() {
+            Some((_, before)) if before.ends_with(',') => before.push_str(said),
+            _ => found.push((number, said.to_owned())),
+        }
+    }
+    found
+}
+
+fn definition(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<Definition> {
+    let keys = keys(place, statement, trouble)?;
+    let (first, keys) = keys.split_first()?;
+    let Some(kind) = KINDS.into_iter().find(|kind| *kind == first.name) else {
+        let why = match first.name.as_str() {
+            "fsd" | "fwd" => {
+                "files as such are not measured by parameter files here; see iotax suite for suites that do"
+            }
+            "hd" => "hosts are targets here: leave it out and give --target ssh://user@host/path",
+            _ => "accepted at the start of a line: sd=, wd= or rd=",
+        };
+        trouble.add(place, first.quoted(), why.to_owned());
+        return None;
+    };
+    let [name] = first.values.as_slice() else {
+        trouble.add(place, first.quoted(), format!("accepted: one name, {kind}=NAME"));
+        return None;
+    };
+    Some(Definition { kind, name: name.clone(), place: place.clone(), keys: keys.to_vec() })
+}
+
+/// Splits at the commas that no brackets hold. A part without `=` is one more value of the key before it.
+fn keys(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<Vec<Key>> {
+    let mut keys: Vec<Key> = Vec::new();
+    let (mut depth, mut start) = (0_u32, 0);
+    let ends = statement.char_indices().chain([(statement.len(), ',')]);
+    for (at, c) in ends {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                let part = &statement[start..at];
+                start = at + 1;
+                match (part.split_once('='), keys.last_mut()) {
+                    (Some((name, value)), _) => keys.push(Key {
+                        name: usual(name.trim()),
+                        values: values(value),
+                        place: place.clone(),
+                    }),
+                    (None, _) if part.is_empty() => {}
+                    (None, Some(before)) => before.values.extend(values(part)),
+                    (None, None) => {
+                        trouble.add(place, part.to_owned(), "accepted: key=value,key=value".to_owned());
+                        return None;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    if depth > 0 {
+        trouble.add(place, statement.to_owned(), "a bracket is not closed".to_owned());
+        return None;
+    }
+    Some(keys)
+}
+
+/// The name by which a key is known here.
+fn usual(name: &str) -> String {
+    match name.to_lowercase().as_str() {
+        "thread" => "threads".to_owned(),
+        "readpct" => "rdpct".to_owned(),
+        "forreadpct" => "forrdpct".to_owned(),
+        "forthread" => "forthreads".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn values(text: &str) -> Vec<String> {
+    text.trim_matches(['(', ')']).split(',').map(|value| value.trim_matches('"').to_owned()).collect()
+}

@@ -1,0 +1,87 @@
+//! Values of keys: numbers, sizes, times and lists of them.
+
+use super::lines::Key;
+use crate::units::{Bytes, Nanos};
+
+/// The most values that one list may stand for.
+const MOST: usize = 1000;
+
+/// A key with one value.
+pub(super) fn one(key: &Key) -> Result<&str, String> {
+    match key.values.as_slice() {
+        [one] => Ok(one),
+        _ => Err("accepted: one value".to_owned()),
+    }
+}
+
+/// A whole number up to a bound.
+pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
+    match text.parse() {
+        Ok(number) if number <= most => Ok(number),
+        _ => Err(format!("{text:?} is not a whole number from 0 to {most}")),
+    }
+}
+
+/// A size: bytes, or with k, m, g or t powers of 1024.
+pub(super) fn size(text: &str) -> Result<Bytes, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a size such as 4k, 1m or 10g"))
+}
+
+/// Seconds, or with m or h minutes or hours.
+pub(super) fn time(text: &str) -> Result<Nanos, String> {
+    let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(digits) => (digits, &text[digits.len()..]),
+        None => (text, "s"),
+    };
+    let scale = match unit {
+        "h" => 3600,
+        "m" => 60,
+        _ => 1,
+    };
+    let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(scale));
+    let ns = seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000));
+    ns.map(Nanos).ok_or_else(|| format!("{text:?} is not a time: seconds, or 5m, 2h"))
+}
+
+/// A list: `1,2,4`, `1-10,1` (from, to, step) or `1-64,d` (doubling).
+pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
+    let range = values.first().and_then(|first| first.split_once('-'));
+    let (Some((from, to)), [_, step]) = (range, values) else { return Ok(values.to_vec()) };
+    let (from, to) = (size(from)?.0, size(to)?.0);
+    let next: Box<dyn Fn(u64) -> u64> = match step.as_str() {
+        "d" if from > 0 => Box::new(|value| value.saturating_mul(2)),
+        step => {
+            let step = size(step)?.0;
+            if step == 0 {
+                return Err("a step of 0 leads nowhere".to_owned());
+            }
+            Box::new(move |value: u64| value.saturating_add(step))
+        }
+    };
+    let all: Vec<u64> = std::iter::successors(Some(from), |value| Some(next(*value)))
+        .take_while(|value| *value <= to && *value < u64::MAX)
+        .take(MOST + 1)
+        .collect();
+    if all.len() > MOST || all.is_empty() {
+        return Err(format!("accepted: from 1 to {MOST} values, from the lower to the higher"));
+    }
+    Ok(all.iter().map(ToString::to_string).collect())
+}
+
+/// The names that a pattern stands for: a name, or its beginning and `*`.
+pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    let mut found: Vec<&str> = Vec::new();
+    for pattern in patterns {
+        let before = found.len();
+        let matching = known.iter().filter(|name| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => *name == pattern,
+        });
+        let new: Vec<&str> = matching.copied().filter(|name| !found.contains(name)).collect();
+        found.extend(new);
+        if found.len() == before {
+            return Err(format!("{pattern:?} is none that is defined above; accepted: {}", known.join(", ")));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,227 @@
+//! `wd=`: what is done, and how it becomes a workload's keys.
+
+use super::super::Trouble;
+use super::lines::{Definition, Key};
+use super::storage::Storage;
+use super::values::{names, number, one, size};
+use super::{refuse_unknown, take};
+use crate::units::Bytes;
+use crate::workload::{Distribution, Rw, Stride, WorkloadKeys, Zone};
+
+const KEYS: [&str; 11] = [
+    "sd", "xfersize", "rdpct", "seekpct", "skew", "iorate", "rhpct", "whpct", "hotband", "stride", "threads",
+];
+
+/// How long I/Os are.
+#[derive(Debug, Clone)]
+pub(super) enum Lengths {
+    One(Bytes),
+    Split(String),
+    Range(String),
+}
+
+/// Where I/Os are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seeks {
+    /// So many percent at random.
+    Random(u8),
+    /// One after the other, from the start to the end and no further.
+    ToTheEnd,
+}
+
+/// A workload definition.
+#[derive(Debug, Clone)]
+pub(super) struct Work {
+    pub(super) name: String,
+    /// Indices of storage definitions.
+    pub(super) storages: Vec<usize>,
+    pub(super) lengths: Lengths,
+    /// Reads in percent.
+    pub(super) reads: u8,
+    pub(super) seeks: Seeks,
+    /// Its share of the rate, in percent.
+    pub(super) skew: Option<u64>,
+    /// Its own rate.
+    pub(super) rate: Option<u64>,
+    /// Reads and writes that go to the hit area, in percent.
+    pub(super) hits: u8,
+    pub(super) stride: Option<Stride>,
+    pub(super) threads: Option<u64>,
+}
+
+pub(super) fn work(definition: &Definition, storages: &[Storage], trouble: &mut Trouble) -> Work {
+    refuse_unknown(definition, &KEYS, trouble);
+    let known: Vec<&str> = storages.iter().map(|storage| storage.name.as_str()).collect();
+    let all = definition.key("sd").is_none();
+    let named = take(definition, "sd", trouble, |key| names(&key.values, &known));
+    let named = named.unwrap_or_else(|| if all { known.clone() } else { Vec::new() });
+    take(definition, "hotband", trouble, |_| -> Result<(), String> {
+        Err("bands that are hot by turns are not known here; in a plan, random_distribution = \"zoned:...\" says how much of the \
+             I/O goes to which part"
+            .to_owned())
+    });
+    let reads = take(definition, "rdpct", trouble, |key| percent(one(key)?)).unwrap_or(100);
+    let read_hits = take(definition, "rhpct", trouble, |key| percent(one(key)?)).unwrap_or(0);
+    let hits = take(definition, "whpct", trouble, |key| {
+        let hits = percent(one(key)?)?;
+        if hits == read_hits || reads == 100 { Ok(hits) } else { Err(OTHER_HITS.to_owned()) }
+    });
+    if let (Some(key), None, true) = (definition.key("rhpct"), hits, read_hits > 0 && reads < 100) {
+        trouble.add(&key.place, key.quoted(), OTHER_HITS.to_owned());
+    }
+    Work {
+        name: definition.name.clone(),
+        storages: known.iter().enumerate().filter(|(_, name)| named.contains(name)).map(|(i, _)| i).collect(),
+        lengths: take(definition, "xfersize", trouble, |key| lengths(&key.values))
+            .unwrap_or(Lengths::One(Bytes(4096))),
+        reads,
+        seeks: take(definition, "seekpct", trouble, |key| seeks(one(key)?)).unwrap_or(Seeks::Random(100)),
+        skew: take(definition, "skew", trouble, |key| number(one(key)?, 100)),
+        rate: take(definition, "iorate", trouble, |key| rate(one(key)?)),
+        hits: if reads == 0 { hits.unwrap_or(0) } else { read_hits },
+        stride: take(definition, "stride", trouble, stride),
+        threads: take(definition, "threads", trouble, |key| super::storage::threads(one(key)?)),
+    }
+}
+
+const OTHER_HITS: &str = "rhpct and whpct are one figure here; give both the same";
+
+pub(super) fn percent(text: &str) -> Result<u8, String> {
+    number(text, 100).map(|percent| u8::try_from(percent).unwrap_or(100))
+}
+
+/// I/Os a second.
+pub(super) fn rate(text: &str) -> Result<u64, String> {
+    match number(text, u64::from(u32::MAX)) {
+        Ok(0) | Err(_) => Err(format!("{text:?} is not a number of I/Os a second from 1 on")),
+        rate => rate,
+    }
+}
+
+pub(super) fn seeks(text: &str) -> Result<Seeks, String> {
+    match text {
+        "eof" | "-1" => Ok(Seeks::ToTheEnd),
+        "seq" | "sequential" => Ok(Seeks::Random(0)),
+        "random" | "rand" => Ok(Seeks::Random(100)),
+        text => percent(text).map(Seeks::Random).map_err(|why| format!("{why}, nor eof")),
+    }
+}
+
+/// `4k`, `(4k,30,8k,70)` or `(MIN,MAX,ALIGN)`.
+pub(super) fn lengths(values: &[String]) -> Result<Lengths, String> {
+    match values {
+        [one] => size(one).map(Lengths::One),
+        [min, max, align] => {
+            let (min, max, align) = (size(min)?, size(max)?, size(align)?);
+            if align == min && max.0.is_multiple_of(min.0.max(1)) {
+                Ok(Lengths::Range(format!("{min}-{max}")))
+            } else {
+                Err("lengths go in steps of the shortest here: accepted: (min,max,align) with align = min and max a multiple of \
+                     it"
+                    .to_owned())
+            }
+        }
+        pairs if pairs.len().is_multiple_of(2) => {
+            let parts = pairs.chunks(2).map(|pair| Ok(format!("{}/{}", size(&pair[0])?, percent(&pair[1])?)));
+            Ok(Lengths::Split(parts.collect::<Result<Vec<String>, String>>()?.join(":")))
+        }
+        _ => {
+            Err("accepted: 4k, (4k,30,8k,70) with percents that add up to 100, or (min,max,align)".to_owned())
+        }
+    }
+}
+
+fn stride(key: &Key) -> Result<Stride, String> {
+    let bytes = |text: &String| size(text).map(|bytes| bytes.0);
+    let same = match key.values.as_slice() {
+        [one] => Some(bytes(one)?),
+        [min, max] => Some(bytes(min)?).filter(|min| bytes(max).as_ref() == Ok(min)),
+        _ => None,
+    };
+    let whole = same.filter(|bytes| bytes.is_multiple_of(512)).and_then(|bytes| i64::try_from(bytes).ok());
+    whole
+        .map(Stride)
+        .ok_or_else(|| "a stride is always the same here: accepted: (64k,64k), a multiple of 512".to_owned())
+}
+
+impl Work {
+    /// Keys of its work on one storage, rate and times aside.
+    pub(super) fn keys(&self, storage: &Storage, base: u64) -> Result<WorkloadKeys, String> {
+        let random = self.seeks != Seeks::ToTheEnd && self.seeks != Seeks::Random(0);
+        let mut keys = WorkloadKeys {
+            rw: Some(match (random, self.reads) {
+                (true, 100) => Rw::RandRead,
+                (true, 0) => Rw::RandWrite,
+                (true, _) => Rw::RandRw,
+                (false, 100) => Rw::Read,
+                (false, 0) => Rw::Write,
+                (false, _) => Rw::ReadWrite,
+            }),
+            rwmixread: Some(self.reads).filter(|reads| (1..100).contains(reads)),
+            offset: Some(Bytes(base + storage.offset)),
+            size: storage.size,
+            direct: Some(storage.direct),
+            sync: Some(storage.sync),
+            loops: (self.seeks == Seeks::ToTheEnd).then_some(1),
+            norandommap: random.then_some(true),
+            ..WorkloadKeys::default()
+        };
+        if let Seeks::Random(share @ 1..100) = self.seeks {
+            keys.percentage_random = Some(share);
+        }
+        match &self.lengths {
+            Lengths::One(bs) => keys.bs = Some(*bs),
+            Lengths::Split(split) => keys.set("bssplit", split)?,
+            Lengths::Range(range) => keys.set("bsrange", range)?,
+        }
+        if let (Some(align), Lengths::One(bs)) = (storage.align, &self.lengths)
+            && align != *bs
+        {
+            return Err(format!(
+                "align={align} of {}: I/Os lie on multiples of their length, {bs}, here",
+                storage.name
+            ));
+        }
+        if self.hits > 0 {
+            keys.random_distribution = Some(self.hot(storage)?);
+        }
+        match self.stride {
+            Some(_) if random => return Err("stride: it is for seekpct=0 here".to_owned()),
+            stride => keys.stride = stride,
+        }
+        Ok(keys)
+    }
+
+    /// The hit area at the start gets its share, the rest the rest.
+    fn hot(&self, storage: &Storage) -> Result<Distribution, String> {
+        let whole = storage.size.map(|size| size.0).filter(|size| *size > storage.hitarea.0);
+        let Some(whole) = whole else {
+            return Err(format!("rhpct and whpct need a size of {} larger than its hitarea", storage.name));
+        };
+        let percent = u8::try_from((storage.hitarea.0 * 100).div_ceil(whole).clamp(1, 99)).unwrap_or(99);
+        Ok(Distribution::Zoned(vec![
+            Zone { access: self.hits, size: percent },
+            Zone { access: 100 - self.hits, size: 100 - percent },
+        ]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_one_or_shares_or_a_range() {
+        let of = |text: &str| lengths(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
+        assert!(matches!(of("8k"), Ok(Lengths::One(Bytes(8192)))));
+        assert!(
+            matches!(of("4k,30,8k,70"), Ok(Lengths::Split(split)) if split.parse::<LengthSplitKey>().is_ok())
+        );
+        assert!(matches!(of("4k,64k,4k"), Ok(Lengths::Range(range)) if range == "4k-64k"));
+        for wrong in ["4k,64k,8k", "x", "4k,200,8k,10"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    type LengthSplitKey = crate::workload::ByDirection<crate::workload::LengthSplit>;
+}

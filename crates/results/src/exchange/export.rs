@@ -1,0 +1,81 @@
+//! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
+
+use super::{csv, fio, vdbench};
+use crate::judge::Judgement;
+use crate::store::Run;
+
+/// Why a run has no form in a format, in words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unfit(pub String);
+
+/// A run in some format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Document {
+    /// One text.
+    Text(String),
+    /// Several files.
+    Sheets(Vec<csv::Sheet>),
+}
+
+/// A format.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Its name in `iotax export --format`.
+    pub name: &'static str,
+    /// Its name in `--output-format`, if it has one: fio's, where it is one of fio's.
+    pub output_format: Option<&'static str>,
+    /// What it is.
+    pub help: &'static str,
+    /// The run in it; an error where it has no form in it.
+    pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
+    /// What each text in it has near its start, by which a file is known as one of ours; absent for [`Document::Sheets`], which
+    /// are known by their headers.
+    pub mark: Option<&'static str>,
+}
+
+/// All of them. Of several at once, texts come in this order: fio's.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "fio-terse",
+        output_format: Some("terse"),
+        help: "fio's line of figures, version 3",
+        write: |(run, _)| fio::terse(run).map(Document::Text),
+        mark: Some(fio::MARK),
+    },
+    Format {
+        name: "fio-json",
+        output_format: Some("json"),
+        help: "fio's JSON",
+        write: |(run, _)| fio::json(run).map(Document::Text),
+        mark: Some(fio::MARK),
+    },
+    Format {
+        name: "fio-json+",
+        output_format: Some("json+"),
+        help: "fio's JSON with its histograms",
+        write: |(run, _)| fio::json_plus(run).map(Document::Text),
+        mark: Some(fio::MARK),
+    },
+    Format {
+        name: "fio-normal",
+        output_format: Some("normal"),
+        help: "what fio prints for people",
+        write: |(run, _)| fio::normal(run).map(Document::Text),
+        mark: Some(fio::MARK),
+    },
+    Format {
+        name: "vdbench",
+        output_format: Some("vdbench"),
+        help: "vdbench's lines, one for each interval",
+        write: |(run, _)| vdbench::text(run).map(Document::Text),
+        mark: Some(vdbench::MARK),
+    },
+    Format {
+        name: "csv",
+        output_format: None,
+        help: "tables of measurements, comparisons, cells, samples and disks, as CSV files in a directory",
+        write: |judged| Ok(Document::Sheets(csv::sheets(std::slice::from_ref(judged)))),
+        mark: None,
+    },
+];

@@ -1,0 +1,193 @@
+//! Latencies as fio has them: in its buckets, percentiles and classes.
+
+use std::collections::BTreeMap;
+
+use iotax_model::Histogram;
+
+/// The percentiles that fio gives when nothing else is said.
+pub(super) const PERCENTILES: [f64; 17] =
+    [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
+
+/// fio divides each power of two into `2^BITS` buckets, half as many as iotax: each of its buckets is two of ours.
+const BITS: u32 = 6;
+/// The middle of fio's last bucket, where it counts what takes longer; its own tools take nothing beyond.
+const LAST: u64 = 17_112_760_320;
+
+/// Upper ends of the classes within a unit, themselves excluded.
+pub(super) const CLASSES: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
+/// Milliseconds go on to this one.
+pub(super) const LAST_CLASS: u64 = 2000;
+
+/// What fio gives of any set of values, in nanoseconds. Without a value all are 0, as fio has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Spread {
+    pub(super) min: u64,
+    pub(super) max: u64,
+    pub(super) mean: f64,
+    pub(super) stddev: f64,
+    pub(super) count: u64,
+}
+
+impl Spread {
+    pub(super) fn of(histogram: Option<&Histogram>) -> Self {
+        let Some(histogram) = histogram else { return Self::default() };
+        Self {
+            min: histogram.min().unwrap_or_default(),
+            max: histogram.max().unwrap_or_default(),
+            mean: histogram.mean().unwrap_or_default(),
+            stddev: histogram.stddev().unwrap_or_default(),
+            count: histogram.count(),
+        }
+    }
+
+    /// In a unit of so many nanoseconds; the ends are cut off as fio does.
+    pub(super) fn scaled(self, unit: u64) -> Self {
+        let mean = self.mean / unit as f64;
+        let stddev = self.stddev / unit as f64;
+        Self { min: self.min / unit, max: self.max / unit, mean, stddev, count: self.count }
+    }
+}
+
+/// Counts by the middle of fio's buckets, in nanoseconds.
+pub(super) fn bins(histogram: &Histogram) -> BTreeMap<u64, u64> {
+    let mut bins = BTreeMap::new();
+    for (edge, _, count) in histogram.bars() {
+        *bins.entry(middle_of_bucket(edge)).or_default() += count;
+    }
+    bins
+}
+
+/// The middle of the bucket of fio in which a value lies.
+fn middle_of_bucket(value: u64) -> u64 {
+    if value < 2 << BITS {
+        return value;
+    }
+    let shift = value.ilog2() - BITS;
+    ((value >> shift << shift) + (1 << (shift - 1))).min(LAST)
+}
+
+/// fio's percentiles of these values, in whole nanoseconds; nothing without a value.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "latencies are small and positive"
+)]
+pub(super) fn percentiles(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let known = |p: f64| Some((p, histogram.quantile(p / 100.0)?.round() as u64));
+    PERCENTILES.into_iter().filter_map(known).collect()
+}
+
+/// Shares of I/Os by latency, in percent; all 0 without an I/O.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Shares {
+    /// Below a microsecond, by [`CLASSES`] in nanoseconds.
+    pub(super) ns: [f64; 10],
+    /// Below a millisecond, by [`CLASSES`] in microseconds.
+    pub(super) us: [f64; 10],
+    /// The others, by [`CLASSES`] in milliseconds, then up to [`LAST_CLASS`], then those beyond.
+    pub(super) ms: [f64; 12],
+}
+
+impl Shares {
+    /// Of all these values together. A bucket that straddles two classes counts where its middle is.
+    pub(super) fn of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Self {
+        let mut shares = Self::default();
+        let mut total = 0;
+        for histogram in histograms {
+            for (edge, width, count) in histogram.bars() {
+                *shares.class(edge + width / 2) += count as f64;
+                total += count;
+            }
+        }
+        if total > 0 {
+            let all = shares.ns.iter_mut().chain(&mut shares.us).chain(&mut shares.ms);
+            all.for_each(|share| *share *= 100.0 / total as f64);
+        }
+        shares
+    }
+
+    fn class(&mut self, ns: u64) -> &mut f64 {
+        let below = |value: u64| CLASSES.iter().position(|bound| value < *bound);
+        if let Some(class) = below(ns) {
+            return &mut self.ns[class];
+        }
+        if let Some(class) = below(ns / 1_000) {
+            return &mut self.us[class];
+        }
+        let ms = ns / 1_000_000;
+        let class = below(ms).unwrap_or(if ms < LAST_CLASS { 10 } else { 11 });
+        &mut self.ms[class]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn histogram(values: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new();
+        values.iter().for_each(|value| histogram.add(*value));
+        histogram
+    }
+
+    #[test]
+    fn buckets_are_those_that_fio_prints() {
+        // Keys of bins as fio 3.33 prints them, and values that it counts there.
+        for (key, values) in [
+            (110, &[110][..]),
+            (171, &[170, 171]),
+            (231, &[230, 231]),
+            (262, &[260, 263]),
+            (8896, &[8832, 8896, 8959]),
+            (9408, &[9344, 9471]),
+            (366_592, &[364_683, 368_000]),
+            (LAST, &[17_100_000_000, 30_000_000_000]),
+        ] {
+            for value in values {
+                let bins: Vec<_> = bins(&histogram(&[*value])).into_iter().collect();
+                assert_eq!(bins, [(key, 1)], "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn classes_are_fios() {
+        let us = 1_000;
+        let ms = 1_000 * us;
+        let shares = Shares::of(
+            [histogram(&[1, 3, 999, us, 1999, 200 * us]), histogram(&[ms, 1500 * ms, 2500 * ms, 2500 * ms])]
+                .iter(),
+        );
+        let at = |places: &[(usize, f64)], of: &[f64]| {
+            (0..of.len()).all(|i| {
+                let share = places.iter().find(|(place, _)| *place == i).map_or(0.0, |(_, share)| *share);
+                (of[i] - share).abs() < 1e-9
+            })
+        };
+        assert!(at(&[(0, 10.0), (1, 10.0), (9, 10.0)], &shares.ns), "{shares:?}");
+        assert!(at(&[(0, 20.0), (6, 10.0)], &shares.us), "{shares:?}");
+        assert!(at(&[(0, 10.0), (10, 10.0), (11, 20.0)], &shares.ms), "{shares:?}");
+        assert_eq!(Shares::of([].into_iter()), Shares::default());
+    }
+
+    proptest! {
+        #[test]
+        fn a_percentile_lies_in_the_bin_in_which_its_share_is_reached(
+            values in prop::collection::vec((0_u32..33, any::<u64>()).prop_map(|(bits, v)| v >> (63 - bits)), 1..300),
+        ) {
+            let histogram = histogram(&values);
+            let bins = bins(&histogram);
+            prop_assert_eq!(bins.values().sum::<u64>(), values.len() as u64);
+            for (p, value) in percentiles(&histogram) {
+                let mut seen = 0;
+                let reached = bins.iter().find(|(_, count)| {
+                    seen += **count;
+                    seen as f64 >= p / 100.0 * values.len() as f64
+                });
+                let (key, _) = reached.expect("all are reached at 100%");
+                prop_assert_eq!(middle_of_bucket(value), *key, "{} at {}", value, p);
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `atop -P DSK,LVM,MDD`: label, host, time since 1970, date, time, seconds, device, milliseconds busy, reads, sectors read,
+//! writes, sectors written; newer versions go on with discards and queues.
+
+use super::super::Line;
+use super::super::pieces::not_understood;
+use super::Devices;
+
+/// Fields of a line of the oldest version that has all of these.
+const FIELDS: usize = 12;
+
+/// Adds the lines of a text.
+pub(super) fn read(text: &str, devices: &mut Devices, problems: &mut Vec<Line>) {
+    let mut since_boot = false;
+    let lines: Vec<&str> = text.lines().collect();
+    for (i, line) in lines.iter().enumerate() {
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        if words.len() < FIELDS
+            && let Some(next) = lines.get(i + 1)
+        {
+            let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit() || c == '.');
+            words.extend(next.split_whitespace().take_while(|word| is_number(word)));
+        }
+        match words[..] {
+            // The sample that follows is since boot; SEP ends every sample.
+            ["RESET"] => since_boot = true,
+            ["SEP"] => since_boot = false,
+            ["DSK" | "LVM" | "MDD", _, stamp, date, ..] if is_stamp(stamp) && date.contains('/') => {
+                match sample(&words) {
+                    Some(_) if since_boot => {}
+                    Some((device, numbers)) => add(devices, device, numbers, i + 1),
+                    None => problems.push(not_understood(i + 1, line, "fewer fields than atop -P writes")),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_stamp(word: &str) -> bool {
+    word.len() >= 9 && word.chars().all(|c| c.is_ascii_digit())
+}
+
+/// The device and its numbers: time since 1970, seconds, milliseconds busy, reads, sectors, writes, sectors.
+fn sample<'a>(words: &[&'a str]) -> Option<(&'a str, [u64; 7])> {
+    let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+    let numbers = [number(2)?, number(5)?, number(7)?, number(8)?, number(9)?, number(10)?, number(11)?];
+    (numbers[1] > 0).then_some((words[6], numbers))
+}
+
+fn add(devices: &mut Devices, device: &str, numbers: [u64; 7], line: usize) {
+    let [stamp, seconds, busy_ms, reads, sectors_read, writes, sectors_written] = numbers;
+    let sums = devices.of(device, line);
+    let began = stamp.saturating_sub(seconds).saturating_mul(1000);
+    sums.began_at_ms = Some(sums.began_at_ms.map_or(began, |known| known.min(began)));
+    sums.seconds += seconds as f64;
+    sums.reads += reads as f64;
+    sums.writes += writes as f64;
+    sums.bytes += (sectors_read as f64 + sectors_written as f64) * 512.0;
+    sums.busy_seconds += busy_ms as f64 / 1e3;
+}

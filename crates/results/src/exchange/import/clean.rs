@@ -1,0 +1,138 @@
+//! Text as a tool wrote it, out of text as it comes: from files, terminals, mails and web pages.
+//!
+//! Nothing here changes a figure. A line stays the line of its number, so that what is said of a line is found in the file.
+
+/// The text of a file: UTF-8, or UTF-16 where a byte order mark says so. What is no text becomes a replacement character.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> String {
+    let units = |of: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> = bytes[2..].chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect();
+        String::from_utf16_lossy(&units)
+    };
+    match bytes {
+        [0xff, 0xfe, ..] => units(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => units(u16::from_be_bytes),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// The text without what its way here added: marks of quoting and of web pages, invisible characters, typographic quotes and dashes,
+/// and commas for points where the text shows that they are that.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let text = text.trim_start_matches('\u{feff}');
+    let is_page = text.contains("</");
+    let mut clean = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let plain: String = line.chars().filter_map(plain).collect();
+        let plain = if is_page { unmarked(&plain) } else { plain };
+        clean.push_str(unquoted(&plain));
+    }
+    if has_decimal_commas(&clean) { with_points(&clean) } else { clean }
+}
+
+/// A line without the marks of a mail's quoting.
+fn unquoted(line: &str) -> &str {
+    let mut rest = line;
+    while let Some(inner) = rest.trim_start().strip_prefix('>') {
+        rest = inner.strip_prefix(' ').unwrap_or(inner);
+    }
+    rest
+}
+
+/// A line of a web page as it is read: without tags, and with the characters that entities stand for.
+fn unmarked(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('<') {
+        text.push_str(before);
+        let is_tag = after.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!'));
+        match after.split_once('>').filter(|_| is_tag) {
+            Some((_, next)) => rest = next,
+            None => {
+                text.push('<');
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    let entities = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#34;", "\""),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ];
+    entities.into_iter().fold(text, |text, (entity, character)| text.replace(entity, character))
+}
+
+/// Whether numbers that stand alone have commas for points: some is `0,12` or `391,5`, which no thousand is, and none has a point.
+fn has_decimal_commas(text: &str) -> bool {
+    let mut found = false;
+    for word in text.split_whitespace() {
+        if is_decimal(word, '.') {
+            return false;
+        }
+        let is_no_thousand = |(whole, part): (&str, &str)| whole == "0" || part.len() != 3;
+        found |= is_decimal(word, ',') && word.split_once(',').is_some_and(is_no_thousand);
+    }
+    found
+}
+
+/// Whether it is digits, this sign once, and digits.
+fn is_decimal(word: &str, sign: char) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    word.split_once(sign).is_some_and(|(whole, part)| digits(whole) && digits(part))
+}
+
+fn with_points(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for piece in text.split_inclusive(char::is_whitespace) {
+        let word = piece.trim_end();
+        if is_decimal(word, ',') {
+            clean.push_str(&piece.replacen(',', ".", 1));
+        } else {
+            clean.push_str(piece);
+        }
+    }
+    clean
+}
+
+/// A character as a tool would have written it; absent for one that is not seen.
+fn plain(c: char) -> Option<char> {
+    Some(match c {
+        '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' | '\r' => return None,
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{3000}' => ' ',
+        '\u{2018}' | '\u{2019}' | '\u{201b}' => '\'',
+        '\u{201c}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
+        '\u{b5}' | '\u{3bc}' => 'u',
+        other => other,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_way_added_goes_and_lines_stay() {
+        for (text, cleaned) in [
+            ("\u{feff}\u{201c}iops\u{201d}\u{a0}: 1\r\n", "\"iops\" : 1\n"),
+            ("> > a  b\n>c\n\nd", "a  b\nc\n\nd"),
+            ("<pre>x &lt;y&gt; <b style=\"color:red\">1</b></pre>\n", "x <y> 1\n"),
+            ("1 < 2 > 1\n", "1 < 2 > 1\n"),
+            ("rate 391,5 0,118 5.250\n", "rate 391,5 0,118 5.250\n"),
+            ("rate 391,5 0,118\n", "rate 391.5 0.118\n"),
+            ("1,234 5,678\n", "1,234 5,678\n"),
+            ("10 \u{b5}s \u{2212}5\n", "10 us -5\n"),
+        ] {
+            assert_eq!(clean(text), cleaned);
+        }
+        assert_eq!(decode(b"\xff\xfea\0b\0"), "ab");
+        assert_eq!(decode(b"\xfe\xff\0a\0b"), "ab");
+        assert_eq!(decode(b"a\xffb"), "a\u{fffd}b");
+    }
+}

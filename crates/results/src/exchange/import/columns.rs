@@ -1,0 +1,38 @@
+//! Tables as tools print them, whose empty fields are blanks: a figure belongs to the head that ends where it ends.
+
+/// How far a figure may end from the end of its column's head.
+const ASIDE: usize = 3;
+
+/// The words of a line, each with the column that it ends at, counted in characters.
+pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
+    let mut at = 0;
+    let mut found = Vec::new();
+    let mut rest = line;
+    while let Some(begin) = rest.find(|c: char| !c.is_whitespace()) {
+        let (blank, after) = rest.split_at(begin);
+        let length = after.find(char::is_whitespace).unwrap_or(after.len());
+        let (word, next) = after.split_at(length);
+        at += blank.chars().count() + word.chars().count();
+        found.push((at, word));
+        rest = next;
+    }
+    found
+}
+
+/// The word of each column, by where the columns end. Absent if some word has no column of its own: the blanks are not those that the
+/// tool printed.
+pub(super) fn placed<'a>(words: &[(usize, &'a str)], ends: &[usize]) -> Option<Vec<Option<&'a str>>> {
+    let mut row = vec![None; ends.len()];
+    if words.len() == ends.len() {
+        return Some(words.iter().map(|(_, word)| Some(*word)).collect());
+    }
+    for (end, word) in words {
+        let (column, aside) =
+            ends.iter().enumerate().map(|(i, at)| (i, at.abs_diff(*end))).min_by_key(|(_, aside)| *aside)?;
+        if aside > ASIDE || row[column].is_some() {
+            return None;
+        }
+        row[column] = Some(*word);
+    }
+    Some(row)
+}

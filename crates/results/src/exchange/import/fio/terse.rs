@@ -1,0 +1,147 @@
+//! fio's terse lines, versions 2 to 5: fields apart by semicolons, times in microseconds, rates in KiB/s.
+
+use super::super::Line;
+use super::super::quantity::number;
+use super::Read;
+use super::job::{Direction, Job};
+use super::json::plain_version;
+
+/// What a version of the format has.
+struct Layout {
+    /// Fields before the first direction.
+    head: usize,
+    /// Fields of one direction.
+    direction: usize,
+    directions: usize,
+}
+
+impl Layout {
+    fn of(version: &str) -> Option<Self> {
+        Some(match version {
+            "2" => Self { head: 4, direction: 41, directions: 3 },
+            "3" => Self { head: 5, direction: 41, directions: 2 },
+            "4" => Self { head: 5, direction: 41, directions: 3 },
+            // With the number of bandwidth samples and five figures of the rate.
+            "5" => Self { head: 5, direction: 47, directions: 3 },
+            _ => return None,
+        })
+    }
+
+    /// Up to the CPU's two shares.
+    fn fields(&self) -> usize {
+        self.head + self.directions * self.direction + 2
+    }
+}
+
+/// Percentiles of a direction: 20 fields such as `99.000000%=872`.
+const PERCENTILES: usize = 20;
+
+pub(super) fn read(text: &str) -> Read {
+    let mut read = Read::default();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut next = 0;
+    while next < lines.len() {
+        let at = next;
+        next += 1;
+        let line = lines[at].trim();
+        let Some(layout) = layout(line) else { continue };
+        // A terminal's line may be broken anywhere; it goes on as long as fields are missing.
+        let mut whole = line.to_owned();
+        while whole.split(';').count() <= layout.fields()
+            && lines.get(next).is_some_and(|more| more.contains(';') && self::layout(more.trim()).is_none())
+        {
+            whole.push_str(lines[next].trim());
+            next += 1;
+        }
+        let fields: Vec<&str> = whole.split(';').collect();
+        match job(&fields, &layout, at + 1) {
+            Some(job) => {
+                if layout.head == 5 {
+                    read.version = Some(plain_version(fields[1]));
+                }
+                read.jobs.push(job);
+            }
+            None => read.not_understood.push(Line {
+                number: at + 1,
+                text: line.chars().take(80).collect(),
+                reason: format!("a terse line that has not the {} fields of its version", layout.fields()),
+            }),
+        }
+    }
+    read
+}
+
+/// Of a line that begins as a terse one does.
+fn layout(line: &str) -> Option<Layout> {
+    let mut fields = line.split(';');
+    let layout = Layout::of(fields.next()?)?;
+    let second = fields.next()?;
+    let is_number = |text: Option<&str>| {
+        text.is_some_and(|text| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()))
+    };
+    let known = if layout.head == 4 {
+        !second.is_empty() && is_number(fields.next()) && is_number(fields.next())
+    } else {
+        second.starts_with("fio-")
+    };
+    known.then_some(layout)
+}
+
+fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
+    // The last one that is read must have its end.
+    if fields.len() <= layout.fields() {
+        return None;
+    }
+    let head = &fields[layout.head - 3..layout.head];
+    let cpu = |field: &str| number(field.strip_suffix('%')?);
+    let at = layout.fields() - 2;
+    let cpu = (cpu(fields[at])?, cpu(fields[at + 1])?);
+    let mut directions = [None, None, None];
+    for (i, place) in directions.iter_mut().enumerate().take(layout.directions) {
+        let start = layout.head + i * layout.direction;
+        *place = direction(&fields[start..start + layout.direction])?;
+    }
+    Some(Job {
+        name: head[0].to_owned(),
+        group: Some(head[1].to_owned()),
+        // Nothing tells whether two lines of a job are clones or repetitions, so nothing is added up.
+        document: line.to_string(),
+        error: Some(head[2]).filter(|error| *error != "0").map(|error| format!("error {error}")),
+        directions,
+        is_whole: true,
+        cpu: Some(cpu),
+        line,
+        ..Job::default()
+    })
+}
+
+/// Absent if the fields are not those of a direction; empty if nothing was done in it.
+#[expect(clippy::option_option, reason = "what is none and what is no direction are two answers")]
+fn direction(fields: &[&str]) -> Option<Option<Direction>> {
+    let figures: Vec<f64> = fields[..12].iter().map(|field| number(field)).collect::<Option<_>>()?;
+    let [kib, kib_per_s, iops, runtime_ms] = figures[..4] else { return None };
+    let percentiles: Vec<(f64, f64)> = fields[12..12 + PERCENTILES]
+        .iter()
+        .map(|field| {
+            let (q, value) = field.split_once("%=")?;
+            Some((number(q)?, number(value)? * 1e3))
+        })
+        .collect::<Option<_>>()?;
+    let lat: Vec<f64> = fields[12 + PERCENTILES..16 + PERCENTILES]
+        .iter()
+        .map(|field| number(field))
+        .collect::<Option<_>>()?;
+    if kib == 0.0 && iops == 0.0 {
+        return Some(None);
+    }
+    let above = |value: f64| Some(value).filter(|value| *value > 0.0);
+    Some(Some(Direction {
+        iops: above(iops),
+        bytes_per_s: above(kib_per_s * 1024.0),
+        runtime_ms: above(runtime_ms),
+        mean_ns: above(lat[2] * 1e3),
+        max_ns: above(lat[1] * 1e3),
+        percentiles: percentiles.into_iter().filter(|(q, ns)| *q > 0.0 && *ns > 0.0).collect(),
+        ..Direction::default()
+    }))
+}

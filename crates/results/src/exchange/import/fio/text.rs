@@ -1,0 +1,308 @@
+//! fio's text for people, of versions 2 and 3.
+//!
+//! A value counts only if the sign that ends it stands on the same line: one that a terminal broke in two would be another
+//! number. What is there twice in one job is of two jobs whose head is missing, so neither is taken.
+
+use std::collections::BTreeMap;
+
+use super::super::Line;
+use super::super::quantity::{bytes_in, nanos_in, number, number_and_unit};
+use super::Read;
+use super::job::{DIRECTIONS, Direction, Job};
+
+#[derive(Default)]
+struct Reader {
+    read: Read,
+    /// What the lines before the jobs say of each: `NAME: (g=0): rw=...`.
+    asked: Vec<(String, BTreeMap<String, String>)>,
+    job: Option<Job>,
+    direction: Option<usize>,
+    /// Nanoseconds in the unit of the percentiles that follow.
+    percentiles_in: Option<f64>,
+    /// Whether the job's directions are over.
+    is_past: bool,
+    /// Directions of which two were found.
+    twice: [bool; 3],
+    issued: Option<Vec<u64>>,
+}
+
+pub(super) fn read(text: &str) -> Read {
+    let mut reader = Reader::default();
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((i, line)) = lines.next() {
+        let next = lines.peek().map(|(_, next)| next.trim());
+        reader.line(line, next, i + 1);
+    }
+    reader.end_job();
+    reader.read
+}
+
+impl Reader {
+    fn line(&mut self, line: &str, next: Option<&str>, at: usize) {
+        let line = line.trim();
+        if let Some(head) = head(line) {
+            self.end_job();
+            let Head { name, group, clones, error, document } = head;
+            self.job = Some(Job {
+                options: self
+                    .asked
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, options)| options.clone()),
+                name,
+                group: Some(group),
+                document,
+                clones: Some(clones),
+                error,
+                line: at,
+                ..Job::default()
+            });
+            return;
+        }
+        if let Some((name, options)) = asked(line, next) {
+            self.end_job();
+            self.asked.push((name, options));
+            return;
+        }
+        if line.starts_with("fio-") && !line.contains(' ') {
+            self.read.version = Some(super::json::plain_version(line));
+            return;
+        }
+        if line.starts_with("Run status group") || line.starts_with("Disk stats") {
+            self.end_job();
+            return;
+        }
+        if self.job.is_some() {
+            self.of_job(line, at);
+        }
+    }
+
+    fn of_job(&mut self, line: &str, at: usize) {
+        let word = line.split(':').next().unwrap_or_default().trim();
+        if let Some(which) = DIRECTIONS.iter().position(|known| *known == word) {
+            self.begin_direction(which, line, at);
+        } else if line.starts_with('|') {
+            self.percentiles(line);
+        } else if word.starts_with("clat percentiles") || word.starts_with("lat percentiles") {
+            self.percentiles_in = in_brackets(word).and_then(nanos_in);
+        } else if (word.starts_with("lat (") || word.starts_with("clat (")) && line.contains("avg=") {
+            self.percentiles_in = None;
+            self.times(word, line);
+        } else {
+            self.percentiles_in = None;
+            match word {
+                "cpu" => self.cpu(line),
+                "issued" | "issued rwts" | "issued rwt" => self.issued = issued(line),
+                _ => {}
+            }
+            self.is_past |=
+                matches!(word, "cpu" | "IO depths" | "submit" | "complete" | "issued" | "issued rwts");
+        }
+    }
+
+    fn begin_direction(&mut self, which: usize, line: &str, at: usize) {
+        self.percentiles_in = None;
+        let Some(job) = &mut self.job else { return };
+        if self.is_past {
+            let reason = "a direction after the end of its job: a job's head is missing".to_owned();
+            self.read.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            self.direction = None;
+            self.end_job();
+            return;
+        }
+        self.twice[which] |= job.directions[which].is_some();
+        let found = direction(line);
+        if found == Direction::default() {
+            let reason = "no rate was found in it".to_owned();
+            self.read.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+        }
+        job.directions[which] = Some(found);
+        self.direction = Some(which);
+    }
+
+    fn now(&mut self) -> Option<&mut Direction> {
+        self.job.as_mut()?.directions[self.direction?].as_mut()
+    }
+
+    /// `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`; `lat` is issue to completion and takes the place of `clat`.
+    fn times(&mut self, word: &str, line: &str) {
+        let Some(unit) = in_brackets(word).and_then(nanos_in) else { return };
+        let is_clat = word.starts_with("clat");
+        let (mean, max) = (value(line, "avg"), value(line, "max"));
+        if let Some(direction) = self.now() {
+            if is_clat && direction.mean_ns.is_some() {
+                return;
+            }
+            direction.mean_ns = mean.and_then(scaled).map(|mean| mean * unit).filter(|ns| *ns > 0.0);
+            direction.max_ns = max.and_then(scaled).map(|max| max * unit).filter(|ns| *ns > 0.0);
+        }
+    }
+
+    /// `| 99.00th=[ 1663], 99.50th=[ 3982],`
+    fn percentiles(&mut self, line: &str) {
+        let Some(unit) = self.percentiles_in else { return };
+        let Some(direction) = self.now() else { return };
+        for part in line.split(']') {
+            let Some((q, ns)) = part.split_once("th=[") else { continue };
+            let q = q.trim_start_matches(['|', ',', ' ']);
+            // The bracket that ends it must have been there.
+            if !line.contains(&format!("{part}]")) {
+                continue;
+            }
+            if let (Some(q), Some(ns)) = (number(q), number(ns.trim())) {
+                direction.percentiles.push((q, ns * unit));
+            }
+        }
+    }
+
+    fn cpu(&mut self, line: &str) {
+        let share = |key| value(line, key).and_then(|text| number(text.strip_suffix('%')?));
+        if let Some(job) = &mut self.job {
+            job.cpu = share("usr").zip(share("sys"));
+        }
+    }
+
+    fn end_job(&mut self) {
+        let (issued, twice) = (self.issued.take(), std::mem::take(&mut self.twice));
+        (self.direction, self.percentiles_in, self.is_past) = (None, None, false);
+        let Some(mut job) = self.job.take() else { return };
+        let there: Vec<bool> = job.directions.iter().map(Option::is_some).collect();
+        if twice.contains(&true) {
+            let text = job.name.clone();
+            let reason = "one direction twice in one job: a job's head is missing".to_owned();
+            self.read.not_understood.push(Line { number: job.line, text, reason });
+            return;
+        }
+        // Only what was issued tells that no direction is missing.
+        job.is_whole = issued
+            .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
+        self.read.jobs.push(job);
+    }
+}
+
+/// What the first line of a job tells.
+struct Head {
+    name: String,
+    group: String,
+    clones: u32,
+    error: Option<String>,
+    /// When the output was written: the same for all jobs of a run.
+    document: String,
+}
+
+/// `NAME: (groupid=0, jobs=1): err= 0: pid=25370: Sun Nov 22 03:53:55 2026`
+fn head(line: &str) -> Option<Head> {
+    let (name, rest) = line.split_once(": (groupid=")?;
+    let (group, rest) = rest.split_once(',')?;
+    let (jobs, rest) = rest.trim().strip_prefix("jobs=")?.split_once(')')?;
+    let (error, rest) = rest.split_once("err=")?.1.split_once(": pid")?;
+    let error = error.trim();
+    Some(Head {
+        name: name.to_owned(),
+        group: group.to_owned(),
+        clones: jobs.trim().parse().ok()?,
+        error: (error != "0").then(|| error.to_owned()),
+        document: rest.split_once(": ").map(|(_, date)| date.trim().to_owned()).unwrap_or_default(),
+    })
+}
+
+/// `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`
+fn asked(line: &str, next: Option<&str>) -> Option<(String, BTreeMap<String, String>)> {
+    let (name, rest) = line.split_once(": (g=")?;
+    let rest = rest.split_once("): ")?.1;
+    let mut options = BTreeMap::new();
+    for key in ["rw", "ioengine"] {
+        options.insert(key.to_owned(), value(&format!("{rest},"), key)?.to_owned());
+    }
+    // The last word of the line is whole if what follows is no rest of it.
+    let is_end = next.is_some_and(|next| {
+        next.contains(": (g=") || next.starts_with("fio-") || next == "..." || next.is_empty()
+    });
+    let depth = rest.rsplit_once("iodepth=")?.1.to_owned();
+    options.insert("iodepth".to_owned(), if is_end { depth } else { String::new() });
+    options.insert("bs".to_owned(), block_size(rest).unwrap_or_default());
+    // What else was asked is not told, so that fio's default is not known to hold.
+    options.insert("direct".to_owned(), String::new());
+    options.insert("numjobs".to_owned(), String::new());
+    Some((name.to_owned(), options))
+}
+
+/// `4096B` of `(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B` or `4K-4K/4K-4K/4K-4K`, if it is one for all.
+fn block_size(text: &str) -> Option<String> {
+    let list = text.split_once("bs=")?.1.split_once(", ioengine")?.0;
+    let is_mark = |part: &&str| part.starts_with('(') || part.is_empty();
+    let mut sizes = list.split([' ', ',', '/', '-']).filter(|part| !is_mark(part));
+    let first = sizes.next()?;
+    sizes.all(|size| size == first).then(|| first.to_owned())
+}
+
+/// `usec` of `clat (usec)`.
+fn in_brackets(text: &str) -> Option<&str> {
+    Some(text.split_once('(')?.1.split_once(')')?.0)
+}
+
+/// The value of `key=`, which a comma, a bracket or a space ends.
+fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let mut from = 0;
+    loop {
+        let found = from + line[from..].find(key)?;
+        let (before, after) = (&line[..found], &line[found + key.len()..]);
+        from = found + key.len();
+        let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let Some(rest) = after.strip_prefix('=').filter(|_| is_word) else { continue };
+        let rest = rest.trim_start();
+        let end = rest.find([',', '(', ' ', ';'])?;
+        // A comma within a number is another country's point.
+        let is_within =
+            rest[end..].starts_with(',') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit());
+        return (!is_within).then(|| &rest[..end]);
+    }
+}
+
+/// `8571.1k` is 8571100: fio's counts and times have suffixes of 1000.
+fn scaled(text: &str) -> Option<f64> {
+    let (value, suffix) = number_and_unit(text)?;
+    let factor = match suffix {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "m" | "M" => 1e6,
+        "g" | "G" => 1e9,
+        _ => return None,
+    };
+    Some(value * factor)
+}
+
+/// `read: IOPS=8473, BW=33.1MiB/s (34.7MB/s)(33.1MiB/1001msec)`, and before version 3
+/// `read : io=1024.0MB, bw=98765KB/s, iops=24691, runtime= 10618msec`, whose KB are 1024 bytes.
+fn direction(line: &str) -> Direction {
+    let above = |value: Option<f64>| value.filter(|value| *value > 0.0);
+    if let Some(old) = value(line, "bw").and_then(number_and_unit) {
+        let per_second =
+            old.1.strip_suffix("/s").and_then(|unit| bytes_in(&unit.replace('B', "iB").replace("iiB", "iB")));
+        let bytes_per_s = if old.1 == "B/s" { Some(old.0) } else { per_second.map(|unit| old.0 * unit) };
+        let runtime =
+            value(&format!("{line} "), "runtime").and_then(|text| number(text.strip_suffix("msec")?));
+        return Direction {
+            iops: above(value(line, "iops").and_then(scaled)),
+            bytes_per_s: above(bytes_per_s),
+            runtime_ms: above(runtime),
+            ..Direction::default()
+        };
+    }
+    let rate = value(line, "BW").and_then(number_and_unit);
+    let runtime = line.rsplit_once('/').and_then(|(_, text)| number(text.split_once("msec)")?.0));
+    Direction {
+        iops: above(value(line, "IOPS").and_then(scaled)),
+        bytes_per_s: above(rate.and_then(|(value, unit)| Some(value * bytes_in(unit.strip_suffix("/s")?)?))),
+        runtime_ms: above(runtime),
+        ..Direction::default()
+    }
+}
+
+/// `issued rwts: total=8482,0,0,0 short=0,0,0,0`, before version 3 `issued : total=r=8482/w=0/d=0, short=...`.
+fn issued(line: &str) -> Option<Vec<u64>> {
+    let list = line.split_once("total=")?.1.split_once(" short=")?.0.trim_end_matches(',');
+    let count = |part: &str| part.trim_start_matches(['r', 'w', 'd', '=']).parse().ok();
+    let counts: Vec<u64> = list.split([',', '/']).map(count).collect::<Option<_>>()?;
+    (counts.len() >= 3).then_some(counts)
+}

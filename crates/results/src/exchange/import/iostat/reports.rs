@@ -1,0 +1,260 @@
+//! iostat's reports: devices and their columns, from text and from JSON.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::Line;
+use super::super::pieces::{decimal, json_objects, not_understood};
+
+/// What one call of iostat wrote.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) reports: Vec<Report>,
+    /// Whether its command says that the first report is left out (`-y`).
+    pub(super) without_first: bool,
+}
+
+/// What iostat says of one interval.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    /// Where it stands in the text.
+    pub(super) line: usize,
+    /// Seconds of the day at its end, where `-t` told them.
+    pub(super) at: Option<u32>,
+    /// The devices in the text's order, each with its columns.
+    pub(super) rows: Vec<(String, BTreeMap<String, f64>)>,
+}
+
+/// Columns as they are named.
+struct Header {
+    columns: Vec<String>,
+    /// Whether the device is the last column: in reports for people.
+    device_last: bool,
+}
+
+/// Every session of a text.
+pub(super) fn of_text(text: &str, problems: &mut Vec<Line>) -> Vec<Session> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut sessions: Vec<Session> = Vec::new();
+    let mut state = State::default();
+    let mut i = 0;
+    while i < lines.len() {
+        let line = lines[i];
+        i += 1;
+        if is_banner(line) {
+            state.end(&mut sessions);
+        } else if let Some(leaves_out) = command(line) {
+            state.end(&mut sessions);
+            state.session.without_first = leaves_out;
+        } else if let Some(at) = time_of_day(line) {
+            state.at = Some(at);
+        } else if let Some((header, used)) = Header::of(&lines[i - 1..]) {
+            state.head(header, i);
+            i += used - 1;
+        } else if line.trim().is_empty() || line.contains("avg-cpu") {
+            state.inside &= !line.contains("avg-cpu");
+        } else if state.inside {
+            i += state.row(&lines[i - 1..], i, problems) - 1;
+        }
+    }
+    state.end(&mut sessions);
+    sessions
+}
+
+#[derive(Default)]
+struct State {
+    session: Session,
+    header: Option<Header>,
+    at: Option<u32>,
+    /// Whether rows are expected.
+    inside: bool,
+}
+
+impl State {
+    fn end(&mut self, sessions: &mut Vec<Session>) {
+        // The banner stands below the command.
+        if !self.session.reports.is_empty() {
+            sessions.push(std::mem::take(&mut self.session));
+        }
+        (self.header, self.at, self.inside) = (None, None, false);
+    }
+
+    /// A header begins a report, unless it has other columns of the report that is being read.
+    fn head(&mut self, header: Header, line: usize) {
+        let more = self.session.reports.last().is_some_and(|report| {
+            header.device_last
+                && report
+                    .rows
+                    .iter()
+                    .all(|(_, row)| header.columns.iter().all(|name| !row.contains_key(name)))
+        });
+        if !more {
+            self.begin(line);
+        }
+        (self.header, self.inside) = (Some(header), true);
+    }
+
+    fn begin(&mut self, line: usize) {
+        self.session.reports.push(Report { line, at: self.at.take(), rows: Vec::new() });
+    }
+
+    /// Reads a row, which may go on in the lines below; how many lines it takes.
+    fn row(&mut self, lines: &[&str], number: usize, problems: &mut Vec<Line>) -> usize {
+        let Some(header) = &self.header else { return 1 };
+        let wanted = header.columns.len() + 1;
+        let mut words: Vec<&str> = lines[0].split_whitespace().collect();
+        let mut used = 1;
+        while words.len() < wanted
+            && let Some(next) = lines.get(used)
+            && next.split_whitespace().count() > 0
+            && next.split_whitespace().all(|word| value(word, "").is_some())
+        {
+            words.extend(next.split_whitespace());
+            used += 1;
+        }
+        let device =
+            if header.device_last { words.pop() } else { (!words.is_empty()).then(|| words.remove(0)) };
+        let values: Option<Vec<f64>> =
+            words.iter().zip(&header.columns).map(|(word, column)| value(word, column)).collect();
+        match (device, values) {
+            (Some(device), Some(values)) if values.len() == words.len() && words.len() + 1 == wanted => {
+                let columns = header.columns.iter().cloned().zip(values).collect();
+                self.add(device, columns, number);
+                used
+            }
+            _ => {
+                // Words that are no numbers at all are of something else.
+                if words.iter().any(|word| value(word, "").is_some()) {
+                    let reason = "it does not fit the columns above it";
+                    problems.push(not_understood(number, lines[0], reason));
+                }
+                1
+            }
+        }
+    }
+
+    fn add(&mut self, device: &str, columns: BTreeMap<String, f64>, number: usize) {
+        let Some(report) = self.session.reports.last_mut() else { return };
+        match report.rows.iter_mut().find(|(known, _)| known == device) {
+            // A device comes once: its second row is of a report whose header is lost.
+            Some((_, row)) if columns.keys().any(|name| row.contains_key(name)) => {
+                self.begin(number);
+                self.add(device, columns, number);
+            }
+            Some((_, row)) => row.extend(columns),
+            None => report.rows.push((device.to_owned(), columns)),
+        }
+    }
+}
+
+impl Header {
+    /// A header, which may go on in the lines below, and how many lines it takes.
+    fn of(lines: &[&str]) -> Option<(Self, usize)> {
+        let mut words: Vec<&str> = lines[0].split_whitespace().collect();
+        let is_device = |word: Option<&&str>| word.is_some_and(|word| matches!(*word, "Device" | "Device:"));
+        let device_last = is_device(words.last()) && words.len() > 1;
+        let mut used = 1;
+        if device_last {
+            words.pop();
+        } else if is_device(words.first()) {
+            words.remove(0);
+            while let Some(next) = lines.get(used)
+                && next.split_whitespace().count() > 0
+                && next.split_whitespace().all(is_column)
+            {
+                words.extend(next.split_whitespace());
+                used += 1;
+            }
+        } else {
+            return None;
+        }
+        let columns: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        (!columns.is_empty() && columns.iter().all(|name| is_column(name)))
+            .then_some((Self { columns, device_last }, used))
+    }
+}
+
+fn is_column(word: &str) -> bool {
+    let endings = ["/s", "await", "-sz", "%util", "svctm", "tps", "rqm", "_read", "_wrtn", "_dscd"];
+    endings.iter().any(|end| word.ends_with(end))
+}
+
+/// A value. One for people has its own unit, which is not that of its column.
+fn value(word: &str, column: &str) -> Option<f64> {
+    let word = word.strip_suffix('%').unwrap_or(word);
+    let power = match word.chars().last()? {
+        'k' => 0,
+        'M' => 1,
+        'G' => 2,
+        'T' => 3,
+        _ => return decimal(word),
+    };
+    let kib = decimal(&word[..word.len() - 1])? * 1024_f64.powi(power);
+    Some(if column.contains("MB") { kib / 1024.0 } else { kib })
+}
+
+/// `Linux 6.1.0 (box) 11/22/26 _x86_64_ (2 CPU)`.
+fn is_banner(line: &str) -> bool {
+    line.contains('(') && line.contains("CPU)")
+}
+
+/// Whether a command, if the line is one of iostat's, leaves the first report out.
+fn command(line: &str) -> Option<bool> {
+    let mut words = line.split_whitespace().skip_while(|word| word.rsplit('/').next() != Some("iostat"));
+    words.next()?;
+    let flag = |word: &str| word.starts_with('-') && !word.starts_with("--") && word.contains('y');
+    Some(words.any(flag))
+}
+
+/// Seconds of the day of a line that is a time: `11/22/26 03:51:31`, `03/01/2017 03:51:31 PM`, `2026-11-22T03:51:31+0000`.
+fn time_of_day(line: &str) -> Option<u32> {
+    let trimmed = line.trim();
+    let words: Vec<&str> = trimmed.split([' ', 'T']).collect();
+    let plain = |c: char| {
+        c.is_ascii_digit() || matches!(c, '/' | '-' | '.' | ':' | '+' | ' ' | 'T' | 'Z' | 'A' | 'P' | 'M')
+    };
+    if !trimmed.chars().all(plain) {
+        return None;
+    }
+    let clock = words.iter().find(|word| word.matches(':').count() >= 2)?;
+    let mut parts = clock.split(['+', '-', 'Z']).next()?.split(':').map(|part| part.parse::<u32>().ok());
+    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    let hour = match words.last() {
+        Some(&"PM") => hour % 12 + 12,
+        Some(&"AM") => hour % 12,
+        _ => hour,
+    };
+    (hour < 24 && minute < 60 && second < 61).then_some(hour * 3600 + minute * 60 + second)
+}
+
+/// Every session of the JSON in a text.
+pub(super) fn of_json(text: &str) -> Vec<Session> {
+    let mut sessions = Vec::new();
+    for (line, object) in json_objects(text) {
+        for host in object["sysstat"]["hosts"].as_array().into_iter().flatten() {
+            let statistics = host["statistics"].as_array().into_iter().flatten();
+            let report = |statistics: &Value| Report {
+                line,
+                at: statistics["timestamp"].as_str().and_then(time_of_day),
+                rows: statistics["disk"].as_array().into_iter().flatten().filter_map(disk).collect(),
+            };
+            let reports: Vec<Report> =
+                statistics.map(report).filter(|report| !report.rows.is_empty()).collect();
+            if !reports.is_empty() {
+                sessions.push(Session { reports, without_first: false });
+            }
+        }
+    }
+    sessions
+}
+
+fn disk(disk: &Value) -> Option<(String, BTreeMap<String, f64>)> {
+    let name = |key: &str| match key {
+        "util" | "rrqm" | "wrqm" | "drqm" => format!("%{key}"),
+        _ => key.to_owned(),
+    };
+    let columns =
+        disk.as_object()?.iter().filter_map(|(key, value)| Some((name(key), value.as_f64()?))).collect();
+    Some((disk["disk_device"].as_str()?.to_owned(), columns))
+}

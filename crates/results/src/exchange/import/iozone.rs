@@ -1,0 +1,225 @@
+//! What iozone writes: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
+
+use super::columns::{placed, words};
+use super::quantity::number;
+use super::{Entry, Found, Line};
+use crate::judge::Metric;
+
+/// A test: its column's name here, the title of its part of the spreadsheet report, what it is in iotax's terms.
+type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+
+/// In the order of the columns. A stride read's and a backward read's distances are set by their records.
+const TESTS: [Test; 13] = [
+    ("write", "writer", Some(("test", "write-new"))),
+    ("rewrite", "re-writer", Some(("rw", "write"))),
+    ("read", "reader", Some(("rw", "read"))),
+    ("reread", "re-reader", Some(("rw", "read"))),
+    ("random-read", "random read", Some(("rw", "randread"))),
+    ("random-write", "random write", Some(("rw", "randwrite"))),
+    ("backward-read", "backward read", None),
+    ("record-rewrite", "record rewrite", None),
+    ("stride-read", "stride read", None),
+    ("fwrite", "fwrite", Some(("test", "stdio-write"))),
+    ("refwrite", "re-fwrite", None),
+    ("fread", "fread", Some(("test", "stdio-read"))),
+    ("refread", "re-fread", None),
+];
+
+/// What figures are of, by the line "Output is in ...".
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    KibPerS,
+    Ops,
+    MicrosPerOp,
+}
+
+#[derive(Default)]
+struct Reader {
+    found: Found,
+    unit: Option<Unit>,
+    /// Where the columns end: size, record, then the tests.
+    ends: Vec<usize>,
+    /// The part of the spreadsheet report that is being read, and its records in kB.
+    part: Option<usize>,
+    records: Vec<f64>,
+    direct: bool,
+    /// Whether anything was seen that only iozone writes.
+    is_iozone: bool,
+}
+
+/// iozone's results in a text.
+pub(super) fn read(text: &str) -> Option<Found> {
+    let mut reader = Reader { found: Found { tool: "iozone", ..Found::default() }, ..Reader::default() };
+    for (i, line) in text.lines().enumerate() {
+        reader.line(line, i + 1);
+    }
+    let found = reader.found;
+    (reader.is_iozone && (!found.entries.is_empty() || !found.not_understood.is_empty())).then_some(found)
+}
+
+impl Reader {
+    fn line(&mut self, line: &str, at: usize) {
+        let plain = line.trim();
+        if plain.starts_with("Iozone: Performance Test") {
+            *self = Self { found: std::mem::take(&mut self.found), is_iozone: true, ..Self::default() };
+        } else if let Some(version) = plain.strip_prefix("Version $Revision:") {
+            let version = version.trim_end_matches('$').trim();
+            self.found.version = Some(version.to_owned()).filter(|version| number(version).is_some());
+        } else if let Some(unit) = plain.strip_prefix("Output is in ") {
+            self.unit = match unit.trim_end_matches('.').to_ascii_lowercase().as_str() {
+                "kbytes/sec" => Some(Unit::KibPerS),
+                "operations per second" | "ops/sec" => Some(Unit::Ops),
+                "microseconds per operation" | "microseconds/op" => Some(Unit::MicrosPerOp),
+                _ => None,
+            };
+        } else if plain.starts_with("O_DIRECT feature enabled") {
+            self.direct = true;
+        } else if let Some(title) = title(plain) {
+            (self.part, self.is_iozone) = (Some(title), true);
+            self.records.clear();
+        } else if is_head(line) {
+            self.ends = words(line).into_iter().map(|(end, _)| end).collect();
+            (self.part, self.is_iozone) = (None, true);
+        } else if self.part.is_some() && plain.starts_with('"') {
+            self.spreadsheet(plain, at);
+        } else if let Some((what, rate)) = throughput(plain) {
+            self.is_iozone = true;
+            self.children(what, rate, at);
+        } else if !self.ends.is_empty() {
+            self.row(line, at);
+        }
+    }
+
+    /// A line of the columns.
+    fn row(&mut self, line: &str, at: usize) {
+        let row = words(line);
+        if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
+            // What ends a table is a line that is none.
+            if !row.is_empty() {
+                self.ends.clear();
+            }
+            return;
+        }
+        let figure = |word: &Option<&str>| word.and_then(number);
+        let Some(placed) = placed(&row, &self.ends) else {
+            let reason = "its figures do not stand beneath their heads".to_owned();
+            self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            return;
+        };
+        let (Some(size), Some(record)) = (figure(&placed[0]), figure(&placed[1])) else { return };
+        for (test, word) in placed[2..].iter().enumerate() {
+            self.add(test, size, record, figure(word), at);
+        }
+    }
+
+    /// A line of the spreadsheet report: records in quotes, or a size in quotes with a figure for each record.
+    fn spreadsheet(&mut self, line: &str, at: usize) {
+        let quoted: Option<Vec<f64>> =
+            line.split_whitespace().map(|word| number(word.strip_prefix('"')?.strip_suffix('"')?)).collect();
+        if let Some(records) = quoted {
+            self.records = records;
+            return;
+        }
+        let mut fields = line.split_whitespace();
+        let size = fields.next().and_then(|word| number(word.strip_prefix('"')?.strip_suffix('"')?));
+        let figures: Option<Vec<f64>> = fields.map(number).collect();
+        let (Some(test), Some(size), Some(figures)) = (self.part, size, figures) else {
+            self.part = None;
+            return;
+        };
+        if figures.len() > self.records.len() {
+            let reason = "more figures than records".to_owned();
+            self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            return;
+        }
+        for (record, figure) in self.records.clone().into_iter().zip(figures) {
+            self.add(test, size, record, Some(figure), at);
+        }
+    }
+
+    /// A figure of a test, unless another part of the same output has told it.
+    fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
+        let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
+        let (name, _, terms) = TESTS[test];
+        let (record, size) = (kib(record), kib(size));
+        let mut entry = Entry { workload: format!("{name}-{record}-of-{size}"), line, ..Entry::default() };
+        self.state(&mut entry, figure);
+        entry.set("bs", &record);
+        entry.set("size", &size);
+        if let Some((key, value)) = terms {
+            entry.set(key, value);
+        }
+        self.note(&mut entry);
+        if !self
+            .found
+            .entries
+            .iter()
+            .any(|known| known.workload == entry.workload && known.stated == entry.stated)
+        {
+            self.found.entries.push(entry);
+        }
+    }
+
+    fn state(&self, entry: &mut Entry, figure: f64) {
+        match self.unit {
+            Some(Unit::KibPerS) => entry.state(Metric::BytesPerS, Some(figure * 1024.0)),
+            Some(Unit::Ops) => entry.state(Metric::Iops, Some(figure)),
+            Some(Unit::MicrosPerOp) => entry.state(Metric::LatencyMean, Some(figure * 1e3)),
+            None => {
+                entry.add("result", Some(figure), "");
+                entry.notes.push("the text does not say what iozone's figures are in".into());
+            }
+        }
+    }
+
+    fn note(&self, entry: &mut Entry) {
+        if self.direct {
+            entry.set("direct", "1");
+        } else {
+            entry.notes.push(
+                "iozone says nothing of O_DIRECT: what memory answered or took may be in the figures".into(),
+            );
+        }
+    }
+
+    /// `Children see throughput for  4 initial writers = 123456.78 kB/sec`
+    fn children(&mut self, what: &str, rate: (f64, &str), line: usize) {
+        let mut entry = Entry { workload: what.to_owned(), line, ..Entry::default() };
+        match rate {
+            (value, "kB/sec" | "KB/sec" | "Kbytes/sec" | "kBytes/sec") => {
+                entry.state(Metric::BytesPerS, Some(value * 1024.0));
+            }
+            (value, "ops/sec") => entry.state(Metric::Iops, Some(value)),
+            (value, unit) => entry.add("result", Some(value), unit),
+        }
+        self.note(&mut entry);
+        self.found.entries.push(entry);
+    }
+}
+
+/// The last line of the columns' heads.
+fn is_head(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let first = words.next().is_some_and(|word| word.eq_ignore_ascii_case("kb"));
+    first && words.next() == Some("reclen") && words.next() == Some("write") && words.count() == 12
+}
+
+/// Which part of the spreadsheet report a line opens: `"Re-writer report"`.
+fn title(line: &str) -> Option<usize> {
+    let title = line.strip_prefix('"')?.strip_suffix('"')?.to_ascii_lowercase();
+    let title = title.strip_suffix(" report")?;
+    TESTS.iter().position(|(_, known, _)| *known == title)
+}
+
+/// What ran at once and what its children saw, of a line of throughput mode.
+fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
+    let rest = line.strip_prefix("Children see throughput for")?;
+    let (what, rate) = rest.split_once('=')?;
+    let (value, unit) = rate.trim().split_once(' ')?;
+    Some((what.trim(), (number(value)?, unit.trim())))
+}
+
+/// `64k` of a number of kB, `100m` of whole MiB.
+fn kib(kib: f64) -> String {
+    if kib >= 1024.0 && kib % 1024.0 == 0.0 { format!("{}m", kib / 1024.0) } else { format!("{kib}k") }
+}

@@ -1,0 +1,130 @@
+//! The rows that iperf2 and iperf3 have in common: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
+
+use super::pieces::{decimal, half_a_digit};
+
+/// Transfer and rate of one stream, or of all of them, over some time.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    /// The stream's number, or `SUM`.
+    pub(super) id: &'a str,
+    /// In which direction and at which end, where both ways are measured: `TX-C`.
+    pub(super) role: Option<&'a str>,
+    /// Seconds from the start.
+    pub(super) from: f64,
+    /// Seconds from the start.
+    pub(super) to: f64,
+    /// As the row has it: it is rounded.
+    pub(super) bits_per_s: f64,
+    /// The words after the rate.
+    pub(super) rest: Vec<&'a str>,
+}
+
+impl<'a> Row<'a> {
+    /// Reads a row; nothing if it is none, or if transfer, time and rate contradict one another.
+    pub(super) fn of(line: &'a str) -> Option<Self> {
+        let (id, mut rest) = bracket(line)?;
+        let is_stream = id == "SUM" || id.chars().all(|c| c.is_ascii_digit()) && !id.is_empty();
+        let mut role = None;
+        while let Some((word, after)) = rest.trim_start().starts_with('[').then(|| bracket(rest)).flatten() {
+            (role, rest) = (Some(word), after);
+        }
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let sec = words.iter().take(4).position(|word| *word == "sec")?;
+        let span = words[..sec].concat();
+        let (from, to) = span.split_once('-')?;
+        let [transfer, unit, rate, rate_unit] = words.get(sec + 1..sec + 5)?[..] else { return None };
+        let unit = bytes_in(unit)?;
+        let rate_bits = bits_per_s_in(rate_unit)?;
+        let row = Self {
+            id,
+            role,
+            from: decimal(from)?,
+            to: decimal(to)?,
+            bits_per_s: decimal(rate)? * rate_bits,
+            rest: words[sec + 5..].to_vec(),
+        };
+        let length = row.to - row.from;
+        let given = decimal(transfer)? * unit * 8.0 / length;
+        let slack = half_a_digit(rate) * rate_bits
+            + half_a_digit(transfer) * unit * 8.0 / length
+            + given * (0.02 + half_a_digit(to) / length);
+        (is_stream && length > 0.0 && (given - row.bits_per_s).abs() <= slack).then_some(row)
+    }
+
+    /// Whether it is that of all streams together.
+    pub(super) fn is_sum(&self) -> bool {
+        self.id == "SUM"
+    }
+
+    /// Jitter in milliseconds, packets lost and sent, of a row as `... 0.007 ms  0/763 (0%)`.
+    pub(super) fn datagrams(&self) -> Option<(f64, f64, f64)> {
+        let ms = self.rest.iter().position(|word| *word == "ms")?;
+        let jitter = decimal(self.rest[ms.checked_sub(1)?])?;
+        // iperf2 writes `0/  893`.
+        let counts = self.rest[ms + 1..].iter().take_while(|word| !word.starts_with('(')).copied();
+        let counts = counts.collect::<String>();
+        let (lost, sent) = counts.split_once('/')?;
+        Some((jitter, decimal(lost)?, decimal(sent)?))
+    }
+}
+
+/// The inside of the first square brackets, and what follows them.
+pub(super) fn bracket(line: &str) -> Option<(&str, &str)> {
+    let (inside, rest) = line[line.find('[')? + 1..].split_once(']')?;
+    Some((inside.trim(), rest))
+}
+
+/// The words for streams in a line: `[  5] local 10.0.0.1 port 59446 connected to 10.0.0.2 port 5201`.
+pub(super) fn connected(line: &str) -> Option<(&str, &str)> {
+    let (id, rest) = bracket(line)?;
+    let mut words = rest.split_whitespace();
+    (words.next()? == "local").then_some(())?;
+    Some((id, words.nth(2)?))
+}
+
+fn power(letter: &str) -> Option<i32> {
+    i32::try_from(["", "K", "M", "G", "T"].iter().position(|known| *known == letter)?).ok()
+}
+
+/// Bytes in `GBytes`, of which one is 1024 `MBytes`.
+fn bytes_in(unit: &str) -> Option<f64> {
+    Some(1024_f64.powi(power(unit.strip_suffix("Bytes").or_else(|| unit.strip_suffix("Byte"))?)?))
+}
+
+/// Bits per second in `Gbits/sec`, of which one is 1000 `Mbits/sec`, and in `MBytes/sec`.
+fn bits_per_s_in(unit: &str) -> Option<f64> {
+    let unit = unit.strip_suffix("/sec")?;
+    match unit.strip_suffix("bits") {
+        Some(letter) => Some(1000_f64.powi(power(letter)?)),
+        None => Some(bytes_in(unit)? * 8.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_bits_are_powers_of_1000_and_of_bytes_of_1024() {
+        for (line, rate) in [
+            ("[  5]   0.00-2.00   sec  4.91 GBytes  21.1 Gbits/sec    2             sender", 21.1e9),
+            (
+                "[SUM]   0.00-2.00   sec  5.06 GBytes  2590 MBytes/sec    0             sender",
+                2590.0 * 8.0 * 1_048_576.0,
+            ),
+            ("[  3]  0.0-10.0 sec  1,10 GBytes   941 Mbits/sec", 941e6),
+            ("[  3]  0.0- 1.0 sec   112 MBytes   941 Mbits/sec", 941e6),
+            ("[  7][RX-C]   0.00-2.00   sec  2.02 GBytes  8.66 Gbits/sec                  receiver", 8.66e9),
+        ] {
+            assert_eq!(Row::of(line).expect(line).bits_per_s, rate, "{line}");
+        }
+        for line in [
+            "[  5]   0.00-2.00   sec  4.91 GBytes  21.1 Mbits/sec    2             sender",
+            "[  5]   0.00-12.00   sec  4.91 GBytes  21.1 Gbits/sec    2             sender",
+            "[ ID] Interval           Transfer     Bitrate         Retr",
+            "[  5] local 127.0.0.1 port 45788 connected to 127.0.0.1 port 5299",
+        ] {
+            assert!(Row::of(line).is_none(), "{line}");
+        }
+    }
+}

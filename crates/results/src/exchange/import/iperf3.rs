@@ -1,0 +1,249 @@
+//! What iperf3 writes: JSON, one document or an event a line, and text.
+//!
+//! The rate is what the receiver got; what was sent is a figure beside it. Intervals are parts of one test and no
+//! repetitions: only the totals are read.
+
+mod text;
+
+use iotax_model::units::Bytes;
+use serde_json::Value;
+
+use super::pieces::{agree, json_objects, not_understood, whole_nanos};
+use super::{Entry, Found};
+use crate::judge::Metric;
+
+/// What is said of a rate that is not the receiver's.
+const SENDERS: &str = "the rate is the sender's: what was lost is in it";
+
+/// iperf3's results in a text. Several of the same host and kind are repetitions.
+pub(super) fn read(text: &str) -> Option<Found> {
+    let mut found = Found { tool: "iperf3", ..Found::default() };
+    // Events of --json-stream come in order: the start is that of the next end.
+    let mut start = Value::Null;
+    for (line, mut object) in json_objects(text) {
+        let event = object.get("event").and_then(Value::as_str).map(str::to_owned);
+        match event.as_deref() {
+            Some("start") => start = object["data"].take(),
+            Some("end") => document(&std::mem::take(&mut start), &object["data"], line, &mut found),
+            Some("error") => refused(&object["data"], line, &mut found),
+            None if is_ours(&object) => {
+                document(&object["start"], &object["end"], line, &mut found);
+                refused(&object["error"], line, &mut found);
+            }
+            Some(_) | None => {}
+        }
+    }
+    text::read(text, &mut found);
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+fn is_ours(object: &Value) -> bool {
+    let version = object["start"]["version"].as_str();
+    object["end"].is_object()
+        && version.is_none_or(|version| version.starts_with("iperf"))
+        && (version.is_some() || object["start"]["test_start"].is_object())
+}
+
+/// An error is said in words where figures would be.
+fn refused(error: &Value, line: usize, found: &mut Found) {
+    if let Some(words) = error.as_str() {
+        found.not_understood.push(not_understood(line, words, "iperf3 says that this test failed"));
+    }
+}
+
+/// One test, or the two directions of one.
+fn document(start: &Value, end: &Value, line: usize, found: &mut Found) {
+    if let Some(version) = start["version"].as_str().and_then(|version| version.strip_prefix("iperf ")) {
+        found.version = Some(version.to_owned());
+    }
+    let way = |name: &str, sent: &Value, received: &Value| {
+        let mut entry = head(start, name);
+        entry.line = line;
+        figures(&mut entry, sent, received).then_some(entry)
+    };
+    let both = !end["sum_received_bidir_reverse"].is_null() || !end["sum_sent_bidir_reverse"].is_null();
+    let ways = if both {
+        let [sent, received] = [&end["sum_sent_bidir_reverse"], &end["sum_received_bidir_reverse"]];
+        vec![
+            way("-bidir-sent", &end["sum_sent"], &end["sum_received"]),
+            way("-bidir-received", sent, received),
+        ]
+    } else {
+        vec![way("", &end["sum_sent"], &end["sum_received"]).or_else(|| {
+            // Up to 3.6 the sum of UDP was one, and the sender's.
+            let mut entry = way("", &end["sum"], &Value::Null)?;
+            let rate = end["sum"]["bits_per_second"].as_f64()?;
+            entry.state(Metric::BytesPerS, Some(rate / 8.0));
+            entry.notes.push(SENDERS.into());
+            Some(entry)
+        })]
+    };
+    for mut entry in ways.into_iter().flatten() {
+        shared(&mut entry, end);
+        found.entries.push(entry);
+    }
+}
+
+/// What is known of a test before it runs.
+fn head(start: &Value, way: &str) -> Entry {
+    let test = &start["test_start"];
+    let mut name = test["protocol"].as_str().unwrap_or("transfer").to_lowercase();
+    let mut entry = Entry::default();
+    let host = |of: &str| start[of]["host"].as_str().map(str::to_owned);
+    entry.target = host("connecting_to").or_else(|| host("accepted_connection"));
+    if test["reverse"] == 1 {
+        name.push_str("-reverse");
+    }
+    name.push_str(way);
+    if let Some(streams) = test["num_streams"].as_u64().and_then(|n| u32::try_from(n).ok()) {
+        entry.keys.numjobs = Some(streams);
+        if streams > 1 {
+            name = format!("{name}-p{streams}");
+        }
+    }
+    entry.keys.bs = test["blksize"].as_u64().filter(|bytes| *bytes > 0).map(Bytes);
+    let target = [&test["target_bitrate"], &start["target_bitrate"]].into_iter().find_map(Value::as_u64);
+    if let Some(bits) = target.filter(|bits| *bits > 0) {
+        entry.keys.rate = Some(Bytes(bits / 8));
+        name = format!("{name}-{bits}bit");
+    }
+    entry.workload = name;
+    let stamp = &start["timestamp"];
+    entry.started_at_ms = stamp["timemillisecs"]
+        .as_u64()
+        .or_else(|| stamp["timesecs"].as_u64().and_then(|seconds| seconds.checked_mul(1000)));
+    entry
+}
+
+/// A total whose bytes, seconds and rate say the same.
+fn rate(sum: &Value) -> Option<f64> {
+    let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum[key].as_f64());
+    let (bytes, seconds, rate) = (bytes?, seconds?, rate?);
+    (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
+}
+
+/// Adds the figures of a way; whether there are any.
+fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
+    let (sent_rate, received_rate) = (rate(sent), rate(received));
+    if let Some(rate) = received_rate {
+        entry.state(Metric::BytesPerS, Some(rate / 8.0));
+    }
+    if let Some(rate) = sent_rate {
+        entry.add("sent", Some(rate), "bit/s");
+    }
+    let told = if received_rate.is_some() { received } else { sent };
+    entry.duration_ns = told["seconds"].as_f64().and_then(|seconds| whole_nanos(seconds * 1e9));
+    if let Some(count) = sent["retransmits"].as_f64() {
+        entry.add("retransmits", Some(count), "");
+    }
+    for (key, name, unit) in [
+        ("jitter_ms", "jitter", "ms"),
+        ("lost_packets", "lost", ""),
+        ("packets", "packets", ""),
+        ("lost_percent", "loss", "%"),
+    ] {
+        if let Some(value) = told[key].as_f64() {
+            entry.add(name, Some(value), unit);
+        }
+    }
+    sent_rate.is_some() || received_rate.is_some()
+}
+
+/// What is known of both ends over the whole test.
+fn shared(entry: &mut Entry, end: &Value) {
+    if let Some([stream]) = end["streams"].as_array().map(Vec::as_slice)
+        && let Some(rtt) = stream["sender"]["mean_rtt"].as_f64().filter(|rtt| *rtt > 0.0)
+    {
+        entry.add("mean rtt", Some(rtt), "us");
+    }
+    for (key, name) in [("host_total", "host cpu"), ("remote_total", "remote cpu")] {
+        if let Some(share) = end["cpu_utilization_percent"][key].as_f64() {
+            entry.add(name, Some(share), "%");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/import/");
+
+    fn sample(name: &str) -> Found {
+        read(&std::fs::read_to_string(format!("{DATA}{name}")).expect(name)).expect(name)
+    }
+
+    fn other(entry: &Entry, name: &str) -> Option<f64> {
+        entry.stated.others.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+
+    #[test]
+    fn json_of_tcp_udp_and_both_ways_gives_what_was_received() {
+        let tcp = sample("iperf3-tcp.json");
+        let [entry] = &tcp.entries[..] else { panic!("{tcp:?}") };
+        assert_eq!(
+            (tcp.version.as_deref(), entry.target.as_deref(), &*entry.workload),
+            (Some("3.12"), Some("127.0.0.1"), "tcp")
+        );
+        assert_eq!(entry.stated.metrics["bytes_per_s"], 21_443_787_464.684_483 / 8.0);
+        assert_eq!(
+            [other(entry, "retransmits"), other(entry, "mean rtt"), other(entry, "lost")],
+            [Some(25.0), Some(40.0), None]
+        );
+        assert_eq!((entry.keys.bs, entry.started_at_ms), (Some(Bytes(131_072)), Some(1_795_319_498_000)));
+        let udp = sample("iperf3-udp.json");
+        assert_eq!(
+            (&*udp.entries[0].workload, udp.entries[0].keys.rate),
+            ("udp-100000000bit", Some(Bytes(12_500_000)))
+        );
+        assert_eq!(
+            [other(&udp.entries[0], "packets"), other(&udp.entries[0], "loss")],
+            [Some(763.0), Some(0.0)]
+        );
+        let both = sample("iperf3-bidir.json");
+        let names: Vec<&str> = both.entries.iter().map(|entry| &*entry.workload).collect();
+        assert_eq!(names, ["tcp-bidir-sent", "tcp-bidir-received"]);
+        assert_eq!(both.entries[1].stated.metrics["bytes_per_s"], 12_742_853_676.415_842 / 8.0);
+    }
+
+    #[test]
+    fn a_test_that_failed_has_words_and_no_figures() {
+        let found = sample("iperf3-refused.json");
+        assert_eq!((found.entries.len(), found.not_understood.len()), (0, 1));
+        assert!(found.not_understood[0].text.contains("Connection refused"));
+    }
+
+    #[test]
+    fn events_and_several_documents_are_several_results() {
+        let text = std::fs::read_to_string(format!("{DATA}iperf3-tcp.json")).expect("there");
+        let whole: Value = serde_json::from_str(&text).expect("JSON");
+        let event = |name: &str| serde_json::json!({ "event": name, "data": whole[name] }).to_string();
+        let stream =
+            format!("{}\n{{\"event\":\"interval\",\"data\":{{}}}}\n{}\n", event("start"), event("end"));
+        let twice = read(&format!("{text}\nand again\n{text}{stream}")).expect("iperf3's");
+        assert_eq!(twice.entries.len(), 3);
+        assert!(twice.entries.iter().all(|entry| entry.stated == twice.entries[0].stated));
+    }
+
+    #[test]
+    fn nan_in_the_place_of_a_figure_is_no_figure() {
+        let text = std::fs::read_to_string(format!("{DATA}iperf3-udp.json")).expect("there");
+        let found = read(&text.replace("0.00800157826609751", "-nan")).expect("iperf3's");
+        assert_eq!(
+            (other(&found.entries[0], "jitter"), other(&found.entries[0], "packets")),
+            (None, Some(763.0))
+        );
+    }
+
+    #[test]
+    fn the_sum_of_old_versions_is_the_senders() {
+        let text = r#"{"start":{"version":"iperf 3.1.3","test_start":{"protocol":"UDP","num_streams":1}},"intervals":[],
+            "end":{"sum":{"seconds":10.0,"bytes":1250000,"bits_per_second":1000000.0,"jitter_ms":0.02,"lost_packets":3,"packets":160,"lost_percent":1.875}}}"#;
+        let found = read(text).expect("iperf3's");
+        let entry = &found.entries[0];
+        assert_eq!(
+            (entry.stated.metrics["bytes_per_s"], other(entry, "lost"), entry.notes.len()),
+            (125_000.0, Some(3.0), 1)
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! What was found in files as runs: one of each tool, whose plan holds what is known and nothing else.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::{Measurement, Outcome, Source};
+use iotax_model::workload::{Test, WorkloadKeys};
+use iotax_model::{Plan, TargetSpec};
+
+use super::{Entry, Found};
+
+/// The longest name that a target of a plan may have.
+const LONGEST: usize = 40;
+
+/// A run of another tool, ready for the store. Its plan can be shown and compared, not carried out: its targets have names and
+/// nothing that could be built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// Targets and workloads; the first target is the baseline.
+    pub plan: Plan,
+    /// What was measured. The n-th of a cell is block n.
+    pub measurements: Vec<Measurement>,
+    /// Where it comes from.
+    pub source: Source,
+    /// When the first measurement began, in milliseconds since 1970-01-01 UTC, if a file tells.
+    pub started_at_ms: Option<u64>,
+}
+
+/// The runs in files, each given with its name and what was found in it: one run for each tool, in the order of their appearance.
+///
+/// Entries of one target and one workload are repetitions, wherever they stand: they become blocks.
+#[must_use]
+pub fn runs(files: &[(String, Vec<Found>)]) -> Vec<Imported> {
+    let mut runs: Vec<Imported> = Vec::new();
+    for (file, found) in files.iter().flat_map(|(file, all)| all.iter().map(move |found| (file, found))) {
+        let place = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
+            runs.push(empty(found.tool));
+            runs.len() - 1
+        });
+        add(&mut runs[place], file, found);
+    }
+    for run in &mut runs {
+        run.finish();
+    }
+    runs
+}
+
+fn empty(tool: &str) -> Imported {
+    let plan = Plan {
+        name: String::new(),
+        repeat: 1,
+        until_decided: None,
+        margin: iotax_model::plan::Margin::default(),
+        baseline: String::new(),
+        seed: None,
+        targets: vec![],
+        workloads: vec![],
+        neighbours: vec![],
+    };
+    let source = Source {
+        tool: tool.to_owned(),
+        version: None,
+        files: vec![],
+        known: BTreeMap::new(),
+        not_understood: vec![],
+    };
+    Imported { plan, measurements: vec![], source, started_at_ms: None }
+}
+
+fn add(run: &mut Imported, file: &str, found: &Found) {
+    run.source.files.push(file.to_owned());
+    match (&mut run.source.version, &found.version) {
+        (Some(known), Some(version)) if !known.split(", ").any(|one| one == version) => {
+            known.push_str(", ");
+            known.push_str(version);
+        }
+        (known @ None, Some(version)) => *known = Some(version.clone()),
+        _ => {}
+    }
+    let told = found.not_understood.iter().map(|line| {
+        let why = if line.reason.is_empty() { String::new() } else { format!(" ({})", line.reason) };
+        format!("{file}:{}: {}{why}", line.number, line.text.trim())
+    });
+    run.source.not_understood.extend(told);
+    for entry in &found.entries {
+        run.add(entry);
+    }
+}
+
+impl Imported {
+    fn add(&mut self, entry: &Entry) {
+        let target = self.target(entry.target.as_deref());
+        let workload = self.workload(entry);
+        let same = |m: &&Measurement| m.target == target && m.workload == workload;
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let block = count(self.measurements.iter().filter(same).count() + 1);
+        self.plan.repeat = self.plan.repeat.max(block);
+        if let Some(began) = entry.started_at_ms {
+            self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
+        }
+        self.measurements.push(Measurement {
+            target,
+            workload,
+            block,
+            order: count(self.measurements.len() + 1),
+            started_at_ms: entry.started_at_ms.unwrap_or_default(),
+            outcome: Outcome {
+                duration_ns: entry.duration_ns.unwrap_or_default(),
+                tallies: entry.tallies.clone(),
+                notes: entry.notes.clone(),
+                ..Outcome::default()
+            },
+            stated: Some(entry.stated.clone()),
+            ..Measurement::default()
+        });
+    }
+
+    /// The name of the target for what a text calls it; made, if it is new.
+    fn target(&mut self, told: Option<&str>) -> String {
+        let name = simple(told.unwrap_or(&self.source.tool));
+        if !self.plan.targets.iter().any(|target| target.name == name) {
+            self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
+        }
+        name
+    }
+
+    /// The name of the workload: the entry's own, with a number after it where that one is another with other keys.
+    fn workload(&mut self, entry: &Entry) -> String {
+        let names =
+            (1..).map(|n| if n == 1 { entry.workload.clone() } else { format!("{}-{n}", entry.workload) });
+        for name in names {
+            let mut keys = WorkloadKeys { name: Some(name.clone()), ..entry.keys.clone() };
+            if keys.rw.is_none() && keys.test.is_none() {
+                keys.test = Some(Test::Foreign);
+            }
+            let workload = keys.complete(&WorkloadKeys::default());
+            let known = known(&entry.keys);
+            match self.plan.workloads.iter().find(|other| other.name == name) {
+                Some(other) if *other == workload && self.source.known.get(&name) == Some(&known) => {
+                    return name;
+                }
+                Some(_) => {}
+                None => {
+                    self.plan.workloads.push(workload);
+                    self.source.known.insert(name.clone(), known);
+                    return name;
+                }
+            }
+        }
+        unreachable!("there is always a next number")
+    }
+
+    fn finish(&mut self) {
+        self.plan.baseline = self.plan.targets.first().map(|target| target.name.clone()).unwrap_or_default();
+        let mut files = self.source.files.clone();
+        files.dedup();
+        self.plan.name = format!("{} of {}", self.source.tool, files.join(", "));
+        self.source.files = files;
+    }
+}
+
+/// The keys that are set; whether it is plain I/O is always among them.
+fn known(keys: &WorkloadKeys) -> Vec<String> {
+    let tree = serde_json::to_value(keys).unwrap_or_default();
+    let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
+    let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
+    if keys.test.is_none() {
+        known.push("test".into());
+    }
+    known
+}
+
+/// A name as plans have them, out of whatever a text calls it.
+fn simple(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
+    let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();
+    let mut name = parts.join("-").trim_start_matches('.').to_owned();
+    // The end tells more than the beginning: of a path, the file.
+    if name.len() > LONGEST {
+        name = name.split_off(name.len() - LONGEST).trim_start_matches(['.', '-']).to_owned();
+    }
+    if name.is_empty() { "unnamed".into() } else { name }
+}

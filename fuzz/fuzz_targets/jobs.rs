@@ -1,0 +1,22 @@
+//! Job files of any text are read or refused; what is refused is said with its reason, what is read can be carried out.
+#![no_main]
+
+use iotax_model::jobs::{JobsError, Machine, Surroundings, is_job_file, read};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = is_job_file(text);
+    let around = Surroundings {
+        // What includes itself ends somewhere.
+        include: &|_, name| Ok((name.to_owned(), text.to_owned())),
+        variable: &|name| (name.len() < 9).then(|| name.to_owned()),
+        machine: Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 },
+    };
+    match read("job.fio", text, &[], &around) {
+        Ok(jobs) => jobs.workloads.iter().for_each(|workload| workload.check().expect("it is checked")),
+        Err(JobsError(complaints)) => {
+            assert!(!complaints.is_empty());
+            assert!(complaints.iter().all(|complaint| !complaint.why.is_empty()));
+        }
+    }
+});
