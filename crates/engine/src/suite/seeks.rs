@@ -28,8 +28,8 @@ struct Seeks {
     seeks: u64,
 }
 
-pub(super) fn seeks(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let record = Record::new(&place)?;
+pub(super) fn seeks(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let record = Record::new(place)?;
     let output = Output::over(place.target()?, &place.workload);
     Ok(Box::new(Seeks {
         output,
