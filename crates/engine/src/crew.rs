@@ -64,6 +64,8 @@ pub(crate) struct Interval {
 /// What a worker leaves behind.
 #[derive(Debug, Default)]
 pub(crate) struct Finish {
+    /// When it began its first I/O.
+    pub(crate) began_at: Option<u64>,
     /// When its last I/O was seen to be complete, if it came to an end before the window's.
     pub(crate) ended_at: Option<u64>,
     /// I/Os completed before the window.

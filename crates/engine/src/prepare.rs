@@ -8,7 +8,7 @@ use std::path::Path;
 use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Area;
-use iotax_model::workload::{Content, SyncMode, Verify};
+use iotax_model::workload::{Content, SyncMode, Verify, Workload};
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
 
 use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
@@ -16,7 +16,7 @@ use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
 use crate::faults::errno_name;
-use crate::open::{self, Access};
+use crate::open::{self, Access, Target};
 use crate::pattern::Direction;
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
@@ -173,6 +173,21 @@ fn write_tail(file: &File, filling: &Filling, body: u64, size: u64) -> io::Resul
     filling.put(io, &mut buffer);
     file.write_all_at(&buffer[..length], body)?;
     fcntl_setfl(file, flags)?;
+    Ok(())
+}
+
+/// Reads an area once, so that as much of it is in the page cache as fits there.
+pub(crate) fn read_ahead(target: &Target, area: &Workload, size: Bytes) -> Result<(), EngineError> {
+    let trouble = |error| EngineError::System { doing: "reading the area into the page cache".into(), error };
+    let (mut offset, end) = (area.offset.0, area.offset.0 + size.0);
+    let mut buffer = vec![0; CHUNK as usize];
+    while offset < end {
+        let length = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
+        match target.file.read_at(&mut buffer[..length], offset).map_err(trouble)? {
+            0 => break,
+            read => offset += read as u64,
+        }
+    }
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use crate::latencies::Latencies;
 use crate::open::Target;
 use crate::pattern::{Direction, Pattern};
 use crate::payload::SECTOR;
+use crate::prepare;
 use crate::verify::Proof;
 use crate::watch;
 use crate::window::Window;
@@ -40,6 +41,9 @@ impl<'a> Prepared<'a> {
         let workload = &job.workload;
         let Choice { ioengine, note } = backend::choose(workload)?;
         clock::calibrate();
+        if job.workload.pre_read && ioengine != IoEngine::Null {
+            prepare::read_ahead(target, &job.workload, job.size)?;
+        }
         let proof = Proof::new(job, target)?.map(Arc::new);
         let room = Latencies::new(workload);
         let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {

@@ -132,7 +132,7 @@ fn watch(
     });
     let (cpu, counts) = cpu.used();
     Ok(Outcome {
-        duration_ns: window.end - window.begin,
+        duration_ns: window.end - began(window, job, &finishes),
         tallies,
         ramp_ios: finishes.iter().map(|finish| finish.ramp_ios).sum(),
         cpu,
@@ -157,6 +157,16 @@ fn watch(
         page_cache: None,
         jobs: Vec::new(),
     })
+}
+
+/// When what is measured began. A little work that ends by itself may take less time than waking up the workers that do it: that is
+/// no part of it.
+fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
+    // One that begins later than others, in a window of all, has its delay told apart.
+    let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;
+    let first = finishes.iter().filter_map(|finish| finish.began_at).min();
+    let first = first.filter(|_| ended_by_itself && job.workload.ramp_time.0 == 0);
+    first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))
 }
 
 /// What the workers' backends remarked, each remark once, with the I/Os that it is about over all workers.

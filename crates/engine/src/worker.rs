@@ -116,8 +116,9 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     let mut outlasts = false;
     let mut doubt = 0;
     let mut exhausted = false;
+    let mut flush_at_end = LastFlush::of(&workload);
     let mut now = clock::now();
-    let mut ended_at = None;
+    let (began_at, mut ended_at) = (Some(now), None);
 
     loop {
         // When to look again even if no I/O is done.
@@ -141,7 +142,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
                 },
                 _ => pattern.next(),
             };
-            let Some(io) = next else {
+            let Some(io) = next.or_else(|| flush_at_end.take(free.len() + 1 == depth)) else {
                 exhausted = true;
                 free.push(slot);
                 break;
@@ -243,6 +244,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     drain(&mut backend, &flights, depth - free.len(), done, &mut witness)?;
     let pacing = pace.and_then(|pace| pace.finish(now, exhausted));
     Ok(Finish {
+        began_at,
         ended_at,
         ramp_ios: ledger.ramp_ios,
         pacing,
@@ -250,6 +252,23 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
         findings: witness.map(Witness::finish),
         note,
     })
+}
+
+/// The flush of `end_fsync`, which comes once when all else is done.
+struct LastFlush(bool);
+
+impl LastFlush {
+    fn of(workload: &Workload) -> Self {
+        Self(workload.end_fsync && workload.rw.writes())
+    }
+
+    /// The flush, if it is still to come and nothing is in flight any more.
+    #[cold]
+    fn take(&mut self, is_alone: bool) -> Option<Io> {
+        let due = self.0 && is_alone;
+        self.0 &= !due;
+        due.then_some(Io { direction: Direction::Sync, offset: 0, length: 0 })
+    }
 }
 
 /// I/Os of a batch enter the kernel together and are seen together: one time stamp for each side loses nothing. The time, after

@@ -268,3 +268,54 @@ fn many_workers_start_and_finish() {
         assert_eq!(outcome.errors, []);
     }
 }
+
+#[test]
+fn a_flush_at_the_end_comes_once_for_each_job_and_counts() {
+    for (ioengine, rw, flushes) in [
+        (IoEngine::Psync, Rw::Write, Some(2)),
+        (IoEngine::IoUring, Rw::RandWrite, Some(2)),
+        (IoEngine::Psync, Rw::Read, None),
+    ] {
+        let file = zeros();
+        let job = job(&WorkloadKeys {
+            end_fsync: Some(true),
+            io_size: Some(Bytes(SIZE / 2)),
+            runtime: Some(Nanos::from_secs(20)),
+            ramp_time: Some(Nanos(0)),
+            ..keys(ioengine, rw)
+        });
+        let Some(outcome) = outcome(&job, file.path(), &mut |_| {}) else { continue };
+        let sync = outcome.tallies.sync.as_ref();
+        assert_eq!(sync.map(|sync| sync.ios), flushes, "{ioengine} {rw}");
+        assert_eq!(outcome.tallies.bytes(), SIZE, "{ioengine} {rw}: all was done before");
+        let longest = sync.and_then(|sync| sync.latency.max()).unwrap_or(0);
+        assert!(outcome.duration_ns >= longest, "{ioengine} {rw}: it is part of the window");
+        assert!(outcome.duration_ns < 20_000_000_000, "{ioengine} {rw}: it ended by itself");
+    }
+}
+
+#[test]
+fn what_is_read_before_is_in_the_page_cache() {
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+    std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
+    let cached = |offset| {
+        let mut buffer = [0; 4096];
+        let mut into = [std::io::IoSliceMut::new(&mut buffer)];
+        preadv2(file.as_file(), &mut into, offset, ReadWriteFlags::NOWAIT)
+    };
+    iotax_engine::drop_caches(file.path());
+    if !matches!(cached(SIZE - 4096), Err(Errno::AGAIN)) {
+        eprintln!("skipped: no word on what is cached");
+        return;
+    }
+    let job = job(&WorkloadKeys {
+        pre_read: Some(true),
+        io_size: Some(Bytes(4096)),
+        numjobs: Some(1),
+        ramp_time: Some(Nanos(0)),
+        ..keys(IoEngine::Psync, Rw::Read)
+    });
+    measure(&job, file.path(), &mut |_| {}).expect("measured");
+    assert_eq!(cached(SIZE - 4096), Ok(4096), "the last page too, though only the first was asked for");
+}

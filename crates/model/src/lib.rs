@@ -21,6 +21,7 @@ pub mod workload;
 pub use histogram::Histogram;
 pub use plan::Plan;
 pub use schedule::Cell;
+pub use suite::Suite;
 pub use target::TargetSpec;
 pub use units::{Bytes, Nanos};
 pub use warning::{Warning, WarningKind};

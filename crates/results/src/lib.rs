@@ -5,6 +5,7 @@
 //!
 //! The way through: [`store`] keeps what was measured and loads it as a [`store::Run`]; [`mod@judge`] compares its
 //! targets by the rules of [`stats`] and checks how far the figures can be trusted; [`mod@compare`] holds two runs against one another;
+//! [`suite`] sets the workloads of a suite side by side;
 //! [`exchange`] and [`report`] say the outcome to programs and to people.
 
 pub mod compare;
@@ -13,6 +14,7 @@ pub mod judge;
 pub mod report;
 pub mod stats;
 pub mod store;
+pub mod suite;
 
 pub use judge::{Judgement, judge};
 pub use store::{Run, Store};

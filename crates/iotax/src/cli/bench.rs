@@ -61,6 +61,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     };
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
+        suite: None,
         repeat: 1,
         until_decided: None,
         margin: Margin::default(),

@@ -67,6 +67,7 @@ impl JobFlags {
             targets,
             workloads: jobs.workloads,
             neighbours: Vec::new(),
+            suite: None,
         })
     }
 

@@ -279,6 +279,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let place = places.collect::<Vec<_>>().join(" and ");
     let mut plan = Plan {
         name: format!("ladder {place}"),
+        suite: None,
         repeat: length.repeat,
         until_decided: None,
         margin: Margin::default(),

@@ -25,6 +25,7 @@ pub(crate) mod say;
 mod screen;
 mod session;
 mod sheets;
+mod suite;
 mod verify;
 
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ enum Command {
     Bench(Box<bench::Args>),
     /// Carry out a plan
     Run(run::Args),
+    /// Do what a classic benchmark does, on one target or several: sizes, threads, stream, orion, records
+    Suite(Box<suite::Args>),
     /// Look at a plan without carrying it out
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
@@ -108,6 +111,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Suite(args) => suite::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
         Command::Import(args) => import::main(&args),

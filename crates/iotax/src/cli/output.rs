@@ -34,6 +34,9 @@ pub(super) struct Output {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Write the figures as `iozone -R` lays them out: for suites that have such a form.
+    #[arg(skip)]
+    pub(super) excel: Option<PathBuf>,
     #[command(flatten)]
     pub(super) foreign: Foreign,
 }
@@ -86,7 +89,7 @@ impl Output {
                  or --output FILE",
             ));
         }
-        let files = [self.json_file(), self.html.as_deref(), self.foreign.file()];
+        let files = [self.json_file(), self.html.as_deref(), self.foreign.file(), self.excel.as_deref()];
         files.into_iter().flatten().try_for_each(check)
     }
 
@@ -110,6 +113,9 @@ impl Output {
         }
         let judged = (run, judgement);
         self.foreign.write(&judged)?;
+        if let Some(path) = &self.excel {
+            write(path, &exchange::iozone::excel(&judged.0).or_exit(Exit::Usage)?)?;
+        }
         Ok(judged)
     }
 

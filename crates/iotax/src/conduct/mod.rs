@@ -529,7 +529,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Opt
     const BETWEEN: f64 = 0.1;
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
-    let per_block: f64 = plan.workloads.iter().map(|w| w.duration().as_secs_f64() + BETWEEN).sum();
+    let per_block: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
     let cells = plan.cells() * blocks as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan.everything().filter(|t| t.path.is_none()).flat_map(target::instances).count();

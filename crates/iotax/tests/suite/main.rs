@@ -22,6 +22,7 @@ mod many;
 mod plan;
 mod ssh;
 mod sshd;
+mod suites;
 mod throttle;
 mod undo;
 mod until;

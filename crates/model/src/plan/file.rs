@@ -32,6 +32,8 @@ pub struct Reading {
 pub(super) struct Head {
     /// A title for reports.
     name: Option<String>,
+    /// The suite that the workloads are: reports set them side by side as it has them
+    suite: Option<String>,
     /// Number of blocks: passes over everything, each in an order of its own [default: 5]
     repeat: Option<u32>,
     /// Adds blocks until every comparison is decided; repeat then is the first look.
@@ -125,6 +127,7 @@ pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
     let first = targets.first().map(|target: &TargetSpec| target.name.clone());
     let plan = Plan {
         name: head.name.unwrap_or_else(|| "unnamed plan".into()),
+        suite: head.suite,
         repeat: head.repeat.unwrap_or(DEFAULT_REPEAT),
         until_decided: head.until_decided,
         margin: head.margin.unwrap_or_default(),

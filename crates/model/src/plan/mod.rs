@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::suite::Suite;
 use crate::target::{TargetError, TargetSpec};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
@@ -30,6 +31,9 @@ pub use until::{DEFAULT_MAX_BLOCKS, FIRST_LOOK, MOST_LOOKS, Margin, MarginError,
 pub struct Plan {
     /// A title for reports.
     pub name: String,
+    /// The [suite](crate::suite) that its workloads are, if they are one: reports set them side by side as it has them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub suite: Option<String>,
     /// Number of blocks; with [`Self::until_decided`] those up to the first look.
     pub repeat: u32,
     /// Whether blocks are added until every comparison is decided.
@@ -168,6 +172,9 @@ impl Plan {
         if self.workloads.is_empty() {
             return refuse("no workload: add a [[workload]] table".into());
         }
+        if let Some(name) = &self.suite {
+            Suite::named(name).map_err(|error| PlanError::Content(format!("suite = {name:?}: {error}")))?;
+        }
         if self.repeat == 0 || self.repeat > 1000 {
             return refuse(format!("repeat = {}: accepted: 1 to 1000", self.repeat));
         }
@@ -259,10 +266,10 @@ impl Plan {
         self.targets.len() * self.workloads.len()
     }
 
-    /// Warm-ups and windows of a whole block.
+    /// Warm-ups and windows of a whole block; of work that ends by itself as long as it is expected to take.
     #[must_use]
     pub fn block_time(&self) -> Nanos {
-        let workloads = self.workloads.iter().map(|w| w.duration().0);
+        let workloads = self.workloads.iter().map(|w| w.expected_time().0);
         let once = workloads.fold(0, u64::saturating_add);
         Nanos(once.saturating_mul(self.targets.len() as u64))
     }
@@ -292,6 +299,12 @@ impl Plan {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
         let first = contents.next().unwrap_or_default();
         if contents.all(|content| content == first) { first } else { Content::default() }
+    }
+
+    /// The suite that its workloads are, if they are one that is known.
+    #[must_use]
+    pub fn known_suite(&self) -> Option<&'static Suite> {
+        Suite::named(self.suite.as_ref()?).ok()
     }
 
     /// How large a created target must be: as far as the area of any workload reaches.

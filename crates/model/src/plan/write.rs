@@ -23,6 +23,9 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         let _ = writeln!(text, "{words}");
     };
     line(format_args!("name = {}", Value::from(plan.name.as_str())));
+    if let Some(suite) = &plan.suite {
+        line(format_args!("suite = {}", Value::from(suite.as_str())));
+    }
     line(format_args!("repeat = {}", plan.repeat));
     if plan.margin != Margin::default() {
         line(format_args!("margin = {}", Value::try_from(plan.margin)?));

@@ -1,12 +1,15 @@
 //! A tree like a kernel's source: made from an archive, walked, packed into one, deleted.
 
-use super::{Options, Suite};
+use super::{Options, Shape, Suite};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "archive",
     help: "a tree of 24,000 source files unpacked, walked, packed from a cold cache, and deleted",
+    shape: Shape::Each,
+    remarks: &[],
+    repeat: 3,
     workloads,
 };
 

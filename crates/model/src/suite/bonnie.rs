@@ -3,13 +3,16 @@
 //! It has no means to drop caches, so it takes a file of twice the memory. Here they are dropped before each test, and what
 //! is written counts with its flush, so that a file of a fixed size will do.
 
-use super::{Options, Suite};
+use super::{Options, Shape, Suite};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "bonnie",
     help: "bonnie++: a file by the byte, by the block, rewritten, at random places by 5 at once; then many small files",
+    shape: Shape::Each,
+    remarks: &[],
+    repeat: 3,
     workloads,
 };
 

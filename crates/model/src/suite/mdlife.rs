@@ -1,13 +1,16 @@
 //! The life of files without content: how many a second are created, opened, renamed and deleted, by one thread and by several, in
 //! small directories and in large ones.
 
-use super::{Options, Suite};
+use super::{Options, Shape, Suite};
 use crate::units::Nanos;
 use crate::workload::{Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "mdlife",
     help: "files without content created, opened, renamed and deleted: by threads and by size of the directory",
+    shape: Shape::Each,
+    remarks: &[],
+    repeat: 3,
     workloads,
 };
 

@@ -202,6 +202,10 @@ keys! {
         direct "0|1": bool = true;
         /// Drop caches before the measurement
         invalidate "0|1": bool = true;
+        /// Read the area into the page cache before the measurement, after caches were dropped
+        pre_read "0|1": bool = false;
+        /// Flush (fsync) when a job has done all its work, within the measurement; it has an end only with io_size or loops
+        end_fsync "0|1": bool = false;
         /// How I/O is handed to the kernel: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
         ioengine "ENGINE": IoEngine = IoEngine::Auto;
         /// Poll the device for completions instead of waiting for its interrupt: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
@@ -222,8 +226,6 @@ keys! {
         dedupe_percentage "PERCENT": u8 = 0;
         /// Write zeros
         zero_buffers "0|1": bool = false;
-        /// Flush (fsync) when a test has written all, and count the flush: its time is part of the measurement
-        end_fsync "0|1": bool = false;
         /// Stamp what is written and check what is read, and at the end everything that was written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
     }

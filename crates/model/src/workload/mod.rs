@@ -146,6 +146,9 @@ words! {
 /// The size of a target area that is created when nothing else is said.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 
+/// Bytes a second that work is taken to move when its time is estimated.
+pub const ASSUMED: u64 = 200_000_000;
+
 /// A workload that cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
@@ -215,6 +218,30 @@ impl Workload {
         self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
     }
 
+    /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
+    #[must_use]
+    pub fn amount(&self) -> Option<Bytes> {
+        // A test goes through io_size again and again until loops ends it.
+        let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
+        let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
+        // Sequential jobs divide the area among them.
+        let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();
+        let jobs = if divided { 1 } else { u64::from(self.numjobs) };
+        let all = once.saturating_mul(self.loops.unwrap_or(1)).saturating_mul(jobs);
+        has_end.then_some(Bytes(all))
+    }
+
+    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate.
+    #[must_use]
+    pub fn expected_time(&self) -> Nanos {
+        let longest = self.duration();
+        let Some(Bytes(bytes)) = self.amount().filter(|_| self.beside.is_empty()) else { return longest };
+        let speed = self.rate.map_or(ASSUMED, |rate| rate.0.max(1));
+        let work = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(speed)).unwrap_or(u64::MAX);
+        let before = longest.0.saturating_sub(self.window().0);
+        longest.min(Nanos(before.saturating_add(work)))
+    }
+
     pub(crate) fn refusal(
         &self,
         key: &'static str,
@@ -234,10 +261,6 @@ impl Workload {
             // Its keys tell what another tool did, as far as its record does.
             Some(Test::Foreign) => return Ok(()),
             Some(test) => self.check_test(test)?,
-            None if self.end_fsync => {
-                let accepted = "what plain I/O wrote is flushed after the window in any case, and the time is told; leave it out";
-                return refuse("end_fsync", &true, accepted.into());
-            }
             None => {}
         }
         self.check_pattern()?;
@@ -262,6 +285,10 @@ impl Workload {
         if self.ioengine == IoEngine::Mmap && self.sync != SyncMode::None {
             let remedy = "a copy into a mapping is never synchronous; use fsync = 1, or another ioengine";
             return refuse("sync", &self.sync, remedy.into());
+        }
+        if self.pre_read && self.direct {
+            let remedy = "direct I/O does not look into the page cache; use direct = false";
+            return refuse("pre_read", &true, remedy.into());
         }
         let takes = |engines: &[IoEngine]| engines.contains(&self.ioengine);
         if self.hipri && !(self.direct && takes(&[IoEngine::Auto, IoEngine::IoUring, IoEngine::Pvsync2])) {
@@ -389,6 +416,7 @@ mod tests {
                 Workload { ioengine: IoEngine::Mmap, direct: false, sync: SyncMode::DSync, ..good.clone() },
                 "sync",
             ),
+            (Workload { pre_read: true, ..good.clone() }, "pre_read"),
             (Workload { hipri: true, direct: false, ..good.clone() }, "hipri"),
             (Workload { hipri: true, ioengine: IoEngine::Libaio, ..good.clone() }, "hipri"),
             (Workload { nowait: true, ..good.clone() }, "nowait"),

@@ -4,6 +4,7 @@ pub mod csv;
 pub mod export;
 pub mod fio;
 pub mod import;
+pub mod iozone;
 pub mod json;
 pub mod parquet;
 pub mod prometheus;

@@ -188,6 +188,17 @@ pub(crate) fn listed(items: &[String]) -> String {
     }
 }
 
+/// As [`listed`], but no longer than a reader reads: `a, b, c, d, e and 290 others`.
+pub(crate) fn listed_briefly(items: &[String]) -> String {
+    /// The longest list in full, and how many of a longer one are named.
+    const WHOLE: usize = 20;
+    const NAMED: usize = 5;
+    if items.len() <= WHOLE {
+        return listed(items);
+    }
+    format!("{} and {} others", items[..NAMED].join(", "), items.len() - NAMED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +231,9 @@ mod tests {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");
+        let many: Vec<String> = (1..=295).map(|n| n.to_string()).collect();
+        assert_eq!(listed_briefly(&many), "1, 2, 3, 4, 5 and 290 others");
+        assert_eq!(listed_briefly(&many[..20]), listed(&many[..20]));
         assert_eq!(counted(1_u32, "block") + &counted(2_u32, "block"), "1 block2 blocks");
     }
 }

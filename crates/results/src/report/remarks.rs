@@ -4,7 +4,7 @@ use iotax_model::record::HostActivity;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
-use crate::report::figure::{counted, listed};
+use crate::report::figure::{counted, listed, listed_briefly};
 use crate::stats::median;
 use crate::store::Run;
 
@@ -78,7 +78,7 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     if workloads.len() == run.plan.workloads.len() && workloads.len() > 1 {
         place.push("all workloads".into());
     } else if !workloads.is_empty() {
-        place.push(listed(&workloads));
+        place.push(listed_briefly(&workloads));
     }
     let blocks = group.iter().filter(|w| w.block.is_some()).count();
     let mut place = place.join(", ");

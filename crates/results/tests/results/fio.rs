@@ -199,8 +199,13 @@ fn the_normal_form_reads_as_fios() {
 #[test]
 fn what_has_no_form_is_refused_with_the_reason() {
     let mut imported = bench();
-    imported.source =
-        Some(Source { tool: "bonnie++".into(), version: None, files: vec![], not_understood: vec![] });
+    imported.source = Some(Source {
+        tool: "bonnie++".into(),
+        version: None,
+        files: vec![],
+        known: std::collections::BTreeMap::new(),
+        not_understood: vec![],
+    });
     imported.measurements[0].stated = Some(Stated::default());
     imported.measurements[0].outcome.tallies = Tallies::default();
     let mut files = bench();

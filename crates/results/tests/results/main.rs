@@ -16,6 +16,7 @@ mod looks;
 mod observed;
 mod over_time;
 mod store;
+mod suites;
 mod synthetic;
 mod terminal;
 mod vdbench;

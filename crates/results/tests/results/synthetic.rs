@@ -249,6 +249,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
         .collect();
     let plan = Plan {
         name: "which disk format for our VMs".into(),
+        suite: None,
         repeat: blocks,
         until_decided: None,
         margin: Margin::default(),

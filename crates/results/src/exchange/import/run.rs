@@ -55,6 +55,7 @@ fn empty(tool: &str) -> Imported {
         targets: vec![],
         workloads: vec![],
         neighbours: vec![],
+        suite: None,
     };
     let source = Source {
         tool: tool.to_owned(),

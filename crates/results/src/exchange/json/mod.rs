@@ -8,6 +8,7 @@ pub mod comparison;
 pub mod history;
 mod parts;
 pub mod read;
+mod suite;
 
 use iotax_model::record::Measurement;
 use iotax_model::{Nanos, Plan};
@@ -46,6 +47,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("comparisons", Some(judgement.comparisons.iter().map(comparison).collect())),
         ("steps", Some(judgement.steps.iter().map(|c| step(judgement, c)).collect())),
         ("cells", Some(judgement.summaries.iter().map(|summary| cell::cell(judgement, summary)).collect())),
+        ("suite", suite::suite(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),
         ("conclusions", any(&judgement.conclusions)),

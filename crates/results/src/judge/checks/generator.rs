@@ -7,6 +7,8 @@ use super::{Case, Finding};
 
 /// A generator that used this share of its threads' time was the limit.
 const SATURATED: f64 = 0.95;
+/// In a shorter window most CPU time is that of beginning and ending it.
+const TELLING_NS: u64 = 100_000_000;
 /// A backlog of this share of what was due is more than a moment's delay.
 const BACKLOG: f64 = 0.01;
 
@@ -40,7 +42,8 @@ pub(super) fn saturated(case: &Case<'_>) -> Option<Finding> {
     let waited = m.outcome.pacing.is_none_or(|pacing| pacing.delayed > 0);
     let polls = workload.hipri || workload.sqthread_poll;
     let tells = workload.ioengine != IoEngine::Null && waited && !polls;
-    (tells && window > 0.0 && share >= SATURATED).then(|| {
+    let long = m.outcome.duration_ns >= TELLING_NS;
+    (tells && long && share >= SATURATED).then(|| {
         let evidence = format!(
             "the generator used {:.0}% of the time of its {} thread{}",
             share * 100.0,

@@ -12,6 +12,10 @@ use serde::Serialize;
 /// Digits of a figure in a table.
 const DIGITS: i32 = 5;
 
+/// Heights in pixels; `draw.js` has them too.
+const CURVE_HEIGHT: usize = 366;
+const MAP_HEIGHT: usize = 400;
+
 /// One value of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Cell {
@@ -166,6 +170,18 @@ pub(super) enum Plot {
         labels: Vec<Label>,
         axis: Axis,
     },
+    /// One line per series through the points of two figures, some of which have a word beside them.
+    Curve {
+        series: usize,
+        x: usize,
+        across: Axis,
+        y: usize,
+        up: Axis,
+        /// The column of those words; empty for most points.
+        note: usize,
+    },
+    /// One map: a figure by the words of two columns, in their order.
+    Map { x: usize, across: String, y: usize, up: String, value: usize, unit: Unit },
     /// One map per series: counts by time and latency.
     Heat {
         series: usize,
@@ -258,9 +274,9 @@ impl Chart {
     /// Where colours are not explained by words beside them.
     fn has_legend(&self) -> bool {
         match &self.plot {
-            Plot::Lines { .. } => self.colours.len() > 1,
+            Plot::Lines { .. } | Plot::Curve { .. } => self.colours.len() > 1,
             Plot::Bars { name, series, .. } => name != series,
-            Plot::Heat { .. } => false,
+            Plot::Heat { .. } | Plot::Map { .. } => false,
         }
     }
 
@@ -271,6 +287,8 @@ impl Chart {
                 panels.iter().map(|panel| panel.height as usize + 30).sum::<usize>() + 36
             }
             Plot::Bars { labels, .. } => labels.len() * 44 + 48,
+            Plot::Curve { .. } => CURVE_HEIGHT,
+            Plot::Map { .. } => MAP_HEIGHT,
             Plot::Heat { .. } => self.colours.len() * 126 + 36,
         }
     }

@@ -1,6 +1,6 @@
 "use strict";
 // From a table's rows and a specification (html/chart.rs writes both) to what the plotting library draws:
-// Draw.lines, Draw.bars and Draw.heat give {traces, layout}. Numbers in specifications are places of columns.
+// Draw.lines, Draw.bars, Draw.heat, Draw.curve and Draw.map give {traces, layout}. Numbers in specifications are places of columns.
 const Draw = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   // Names may be anything, and the library would take some of it for markup.
@@ -254,5 +254,48 @@ const Draw = (() => {
     return { traces, layout };
   };
 
-  return { lines, bars, heat };
+  // Points of two figures; what is said of some of them stands beside them.
+  const curve = (spec, rows, width) => {
+    const across = { kind: "figures", column: spec.x, axis: spec.across };
+    const panels = [{ column: spec.y, axis: spec.up, height: 300, ends: null }];
+    const drawn = lines({ ...spec, across, panels, marks: true }, rows, width);
+    // Beside ticks with a unit there is no room for the axis's name.
+    drawn.layout.margin.l = 74;
+    const at = (axis, value) => (axis.log ? Math.log10(value) : value);
+    for (const row of rows.filter((row) => row[spec.note] !== "" && row[spec.x] !== "" && row[spec.y] !== "")) {
+      drawn.layout.annotations.push({
+        x: at(spec.across, number(row[spec.x])), y: at(spec.up, number(row[spec.y])), text: plain(row[spec.note]),
+        showarrow: true, arrowhead: 2, arrowsize: 1, arrowwidth: 1.2, arrowcolor: css("ink"), ax: -38, ay: -30, font: font("ink"),
+      });
+    }
+    return drawn;
+  };
+
+  // A figure by two words: one field each, with its figure in it where there is room.
+  const map = (spec, rows, width) => {
+    const layout = base();
+    const distinct = (column) => [...new Set(rows.map((row) => row[column]))];
+    const [across, up] = [distinct(spec.x), distinct(spec.y)];
+    const cell = (x, y) => rows.find((row) => row[spec.x] === x && row[spec.y] === y);
+    const cells = (of) => up.map((y) => across.map((x) => {
+      const row = cell(x, y);
+      return row && row[spec.value] !== "" ? of(number(row[spec.value]), x, y) : null;
+    }));
+    const room = (width - 130) / across.length;
+    const short = (value) => digits(spec.unit === "rate" ? value / 1e6 : value);
+    const trace = {
+      type: "heatmap", x: across, y: up, z: cells((value) => value), xgap: 1, ygap: 1, hoverongaps: false,
+      text: cells(short).map((row) => row.map((text) => text ?? "")), ...(room >= 30 ? { texttemplate: "%{text}", textfont: { size: 10 } } : {}),
+      customdata: cells((value, x, y) => `${plain(y)} / ${plain(x)}: ${words[spec.unit](value)}`), hovertemplate: "%{customdata}<extra></extra>",
+      colorscale: [[0, css("h0")], [0.5, css("h1")], [1, css("h2")]], zmin: 0,
+      colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickformat: "~s", ticksuffix: spec.unit === "rate" ? "B/s" : "", nticks: 6 },
+    };
+    layout.xaxis = axisWith({ type: "category", showgrid: false, tickangle: 0, ...titled(spec.across) });
+    layout.yaxis = axisWith({ type: "category", showgrid: false, ...titled(spec.up) });
+    layout.margin = { l: 64, r: 14, t: 10, b: 44 };
+    layout.height = 400;
+    return { traces: [trace], layout };
+  };
+
+  return { lines, bars, heat, curve, map };
 })();

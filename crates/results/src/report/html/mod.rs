@@ -9,6 +9,8 @@ mod latency;
 mod layers;
 mod passed;
 mod script;
+mod suite;
+mod surface;
 mod taxes;
 mod timeline;
 mod within;
@@ -27,6 +29,7 @@ use super::{plan_toml, utc};
 use crate::judge::Judgement;
 use crate::judge::grade::Grade;
 use crate::store::Run;
+use crate::suite::Test;
 
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
@@ -39,6 +42,7 @@ pub const MARK: &str = "<meta name=\"generator\" content=\"iotax\">";
 /// The whole file.
 #[must_use]
 pub fn render(run: &Run, judgement: &Judgement) -> String {
+    let tests = crate::suite::tests(run);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -56,12 +60,16 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                 a.skip href="#main" { "To the report" }
                 main id="main" tabindex="-1" {
                     (head(run))
-                    (contents(run, judgement))
+                    (contents(run, judgement, &tests))
                     (meaning(run, judgement))
-                    (taxes::section(run, judgement))
-                    (layers::section(run, judgement))
-                    @for workload in &run.plan.workloads {
-                        (workload::section(run, judgement, workload))
+                    @if tests.is_empty() {
+                        (taxes::section(run, judgement))
+                        (layers::section(run, judgement))
+                        @for workload in &run.plan.workloads {
+                            (workload::section(run, judgement, workload))
+                        }
+                    } @else {
+                        (suite::sections(run, judgement, &tests))
                     }
                     (remark_list(run, judgement))
                     (targets(run))
@@ -135,15 +143,18 @@ fn head(run: &Run) -> Markup {
 }
 
 /// Where to find what, for those who do not read from the beginning.
-fn contents(run: &Run, judgement: &Judgement) -> Markup {
+fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
     let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
     html! {
         nav aria-label="Contents" {
-            @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
-            @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
-            @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
-                a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
+            @if tests.is_empty() {
+                @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
+                @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
+                @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
+                    a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
+                }
             }
+            @for (number, test) in tests.iter().enumerate() { a href=(format!("#w{}", number + 1)) { (test.name) } }
             a href="#remarks" { "Remarks" }
             @if run.source.is_none() { a href="#environment" { "Environment" } }
             @if run.source.is_none() { a href="#reproduce" { "How to reproduce" } }
@@ -165,7 +176,7 @@ fn meaning(run: &Run, judgement: &Judgement) -> Markup {
 }
 
 fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
-    let (found, noted) = (remarks(run, &judgement.warnings), notes(run));
+    let (found, noted, suite) = (remarks(run, &judgement.warnings), notes(run), run.plan.known_suite());
     html! {
         section.remarks id="remarks" {
             h2 { "Remarks" }
@@ -178,6 +189,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                     }
                 }
                 @for note in &noted { li { (note) } }
+                @for remark in suite.iter().flat_map(|suite| suite.remarks_on_all()) { li { (remark) "." } }
                 @if let Some(trust) = trust(judgement) { li { (trust) } }
                 @if let Some(source) = &run.source {
                     @for line in &source.not_understood { li { "not understood: " (line) } }

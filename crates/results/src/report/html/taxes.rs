@@ -12,29 +12,38 @@ use crate::report::words::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
-/// The table; nothing if nothing was measured.
+/// The table of all workloads; nothing if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
-    let cells = |workload: &Workload| -> Vec<&Summary> {
-        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
-    };
-    let all: Vec<_> = run.plan.workloads.iter().map(|workload| (workload, cells(workload))).collect();
-    let all: Vec<_> = all.into_iter().filter(|(_, summaries)| !summaries.is_empty()).collect();
     let compares = run.plan.targets.len() > 1;
+    let workloads: Vec<&Workload> = run.plan.workloads.iter().collect();
     html! {
-        @if !all.is_empty() {
+        @if !judgement.summaries.is_empty() {
             section id="taxes" {
                 h2 {
                     @if compares { "The tax" small { "over " (run.plan.baseline) ", per I/O" } } @else { "What was measured" }
                 }
-                div.wide tabindex="0" role="region" aria-label="All workloads and targets" {
-                    table.taxes {
-                        thead { (head(compares)) }
-                        @for (workload, summaries) in &all {
-                            tbody {
-                                tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
-                                @for summary in summaries { (row(run, judgement, summary, compares)) }
-                            }
-                        }
+                (table(run, judgement, &workloads, "All workloads and targets"))
+            }
+        }
+    }
+}
+
+/// The figures of some workloads under a name.
+pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
+    let cells = |workload: &Workload| -> Vec<&Summary> {
+        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
+    };
+    let all = workloads.iter().map(|workload| (*workload, cells(workload)));
+    let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
+    let compares = run.plan.targets.len() > 1;
+    html! {
+        div.wide tabindex="0" role="region" aria-label=(name) {
+            table.taxes {
+                thead { (head(compares)) }
+                @for (workload, summaries) in &all {
+                    tbody {
+                        tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
+                        @for summary in summaries { (row(run, judgement, summary, compares)) }
                     }
                 }
             }

@@ -36,6 +36,9 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                     (latency::percentiles(run, &summaries).figure(here))
                     (latency::distribution(run, &summaries).figure(here))
                 }
+                @if let Some(suite) = run.plan.known_suite() {
+                    @for remark in suite.remarks_on(suite.test(workload)) { p.note { "Note: " (remark) "." } }
+                }
                 @if let Some(missing) = latency::not_given(&summaries) { p.note { (missing) } }
                 (guests::several(run, judgement, here))
                 (within::within(judgement, here))

@@ -7,6 +7,7 @@ mod history;
 mod imported;
 mod layers;
 mod run;
+mod suite;
 mod timing;
 
 pub use compared::{SHOWN, compared, gates};

@@ -10,9 +10,12 @@ use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
 use crate::report::remarks::{engine, notes, remarks};
 use crate::store::Run;
+use crate::suite;
 
 /// The whole report: for each workload a table, what each layer costs, what each guest got and where its latency arises; then what
 /// it means, and remarks.
+///
+/// The workloads of a suite that differ in sizes or depths stand in one table for each test.
 ///
 /// A run of a single target has nothing to compare and shows its figures in full instead.
 #[must_use]
@@ -24,7 +27,10 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add_list("Remarks", notes(run));
         return page;
     }
-    for workload in &run.plan.workloads {
+    let tests = suite::tests(run);
+    tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
+    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
+    for workload in alone {
         let grid = if run.plan.targets.len() > 1 {
             comparison_table(run, judgement, workload)
         } else {
@@ -45,12 +51,18 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         lines.extend(not_given(run, judgement, workload));
         let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
         lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));
+        let known = run.plan.known_suite().into_iter();
+        let remarks = known.flat_map(|suite| suite.remarks_on(suite.test(workload)));
+        lines.extend(remarks.map(|remark| format!("Note: {remark}.")));
         page.add_lines(lines);
     }
     if page.parts.is_empty() {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
     page.add_list("What it means", judgement.conclusions.clone());
+    if let Some(suite) = run.plan.known_suite() {
+        page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());
+    }
     page.add_list("Remarks", remark_lines(run, judgement));
     page
 }

@@ -3,7 +3,7 @@
 use super::amount::{absolute, range, relative};
 use super::{Versus, margin, places};
 use crate::judge::{Comparison, Edge, Metric};
-use crate::report::figure::listed;
+use crate::report::figure::{listed, listed_briefly};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 use iotax_model::units::human;
@@ -82,7 +82,7 @@ impl Layer<'_> {
         let moved = |verdict, word: &str| {
             let all = self.with(Metric::LatencyMean, verdict);
             let amounts: Vec<String> = all.iter().map(|pairs| amount(run, pairs)).collect();
-            (!amounts.is_empty()).then(|| format!("{word} on {}", listed(&amounts)))
+            (!amounts.is_empty()).then(|| format!("{word} on {}", listed_briefly(&amounts)))
         };
         let same: Vec<String> = self
             .with(Metric::LatencyMean, Verdict::Same)
@@ -97,8 +97,8 @@ impl Layer<'_> {
                 margin(run)
             ));
         }
-        let same =
-            (!same.is_empty()).then(|| format!("nothing measurable ({}) on {}", margin(run), listed(&same)));
+        let same = (!same.is_empty())
+            .then(|| format!("nothing measurable ({}) on {}", margin(run), listed_briefly(&same)));
         let parts: Vec<String> = [moved(Verdict::Slower, "slower"), moved(Verdict::Faster, "faster"), same]
             .into_iter()
             .flatten()

@@ -8,7 +8,7 @@ mod totals;
 use iotax_model::findings::Findings;
 
 use crate::judge::{Comparison, Edge, Judgement, Metric};
-use crate::report::figure::{counted, listed};
+use crate::report::figure::{counted, listed_briefly};
 use crate::store::Run;
 
 /// The sentences, most important first: what each layer costs, every other target against the baseline, what cannot be said
@@ -106,5 +106,5 @@ fn places(run: &Run, found: &[&Comparison]) -> String {
     if found.len() == run.plan.workloads.len() && found.len() > 1 {
         return "every workload".into();
     }
-    listed(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
+    listed_briefly(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
 }

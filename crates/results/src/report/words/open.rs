@@ -2,7 +2,7 @@
 
 use super::pair;
 use crate::judge::{Comparison, Judgement, Standing, Stopped};
-use crate::report::figure::{counted, listed};
+use crate::report::figure::{counted, listed_briefly};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
@@ -64,7 +64,7 @@ fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
             pairs.len()
         );
     }
-    let told = pairs.iter().map(|(name, workloads)| format!("{name} on {}", listed(workloads)));
+    let told = pairs.iter().map(|(name, workloads)| format!("{name} on {}", listed_briefly(workloads)));
     told.collect::<Vec<_>>().join("; ")
 }
 

@@ -1,0 +1,193 @@
+//! `iotax suite`: workloads that belong together, on one target or several.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::exit::Exit;
+use iotax_model::plan::{Margin, Plan};
+use iotax_model::suite::{Options, SUITES, Shape};
+use iotax_model::target::GuestFs;
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::workload::{Test, WordError, Workload};
+use iotax_model::{Suite, TargetSpec};
+
+use super::args::{Conduct, Design, Guest};
+use super::output::Output;
+use super::place;
+use super::say::{print_line, say};
+use super::session::Session;
+use super::{Failure, OrExit, usage};
+
+/// Flags of `iotax suite`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// The suite; without one, all are listed
+    name: Option<String>,
+    /// Where: a file, directory or device as for iotax bench, here or as ssh://user@host:port/path; RUNG:DIR for a rung of iotax
+    /// ladder with its image in a directory, such as vm-qcow2:/srv/images; PLAN.toml for all targets of a plan. The first is the
+    /// baseline
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// List the suites
+    #[arg(long)]
+    list: bool,
+    /// Only these tests of it, such as randread,read [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    tests: Vec<String>,
+    /// Length of the area; of records the largest file [default: the suite's own]
+    #[arg(long)]
+    size: Option<Bytes>,
+    /// How many files a test of files makes; of several numbers the largest
+    #[arg(long, value_name = "N")]
+    nrfiles: Option<u64>,
+    /// Of records: small records for files above 32m too
+    #[arg(long)]
+    all_records: bool,
+    /// Number of blocks [default: the suite's own]
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// How long each measurement is that has no end of its own; for those that have one, how long at most
+    #[arg(long, value_name = "TIME")]
+    runtime: Option<Nanos>,
+    /// Warm-up before each measurement that has no end of its own, not counted
+    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    ramp_time: Option<Nanos>,
+    #[command(flatten)]
+    design: Design,
+    /// On another machine, run the agent under sudo
+    #[arg(long)]
+    sudo: bool,
+    /// Print the suite as a plan file, to be edited and carried out with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    /// Of records, on one target: write the figures as iozone -R lays them out
+    #[arg(long, value_name = "FILE")]
+    excel: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    conduct: Conduct,
+    #[command(flatten)]
+    guest: Guest,
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let Some(name) = args.name.as_deref().filter(|_| !args.list) else {
+        SUITES.iter().for_each(|suite| print_line!("{:<9} {}", suite.name, suite.help));
+        return Ok(Exit::Fine);
+    };
+    let suite = Suite::named(name).or_exit(Exit::Usage)?;
+    if args.targets.is_empty() {
+        return Err(usage(format!(
+            "no target: name a directory on the storage in question, such as iotax suite {name} ."
+        )));
+    }
+    let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
+    let workloads = workloads(args, suite)?;
+    let mut targets = place::targets(&args.targets, args.sudo, &permission)?;
+    for note in with_filesystems(&mut targets, &workloads)? {
+        say!("{note}");
+    }
+    let plan = plan(args, suite, targets, workloads)?;
+    if args.excel.is_some() && (suite.shape != Shape::Files || plan.targets.len() > 1) {
+        return Err(usage("--excel: iozone's layout is for suite records on one target"));
+    }
+    let output = Output { excel: args.excel.clone(), ..args.output.clone() };
+    if args.print_plan {
+        let text = plan.to_toml().context("this suite has no form as a plan").or_exit(Exit::Usage)?;
+        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
+        print_line!("{}", text.trim_end());
+        return Ok(Exit::Fine);
+    }
+    Session {
+        plan,
+        output: &output,
+        yes: args.conduct.yes,
+        guests: args.guest.options(),
+        earlier: None,
+        keep: false,
+        permission,
+        leave_agent: args.conduct.remote.leave_agent,
+        ask: true,
+        report: true,
+    }
+    .carry_out()
+}
+
+/// The suite's workloads, or those of the tests that were asked for.
+fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
+    let options = Options {
+        size: args.size,
+        runtime: args.runtime,
+        ramp_time: args.ramp_time,
+        files: args.nrfiles,
+        all_records: args.all_records,
+    };
+    let all = (suite.workloads)(&options);
+    if all.is_empty() {
+        return Err(usage(format!(
+            "--size {}: too small for suite {}",
+            args.size.unwrap_or_default(),
+            suite.name
+        )));
+    }
+    if args.tests.is_empty() {
+        return Ok(all);
+    }
+    let known: Vec<&str> = suite.tests(&all).iter().map(|(test, _)| *test).collect();
+    if let Some(unknown) = args.tests.iter().find(|test| !known.contains(&test.as_str())) {
+        return Err(WordError::new("test", unknown, &known)).or_exit(Exit::Usage);
+    }
+    Ok(all.iter().filter(|w| args.tests.iter().any(|test| test == suite.test(w))).cloned().collect())
+}
+
+fn plan(
+    args: &Args,
+    suite: &Suite,
+    targets: Vec<TargetSpec>,
+    workloads: Vec<Workload>,
+) -> Result<Plan, Failure> {
+    let baseline = targets.first().map(|target| target.name.clone()).unwrap_or_default();
+    let mut plan = Plan {
+        name: format!("suite {} {}", suite.name, args.targets.join(" ")),
+        suite: Some(suite.name.into()),
+        repeat: args.repeat.unwrap_or(suite.repeat),
+        until_decided: None,
+        margin: Margin::default(),
+        baseline,
+        seed: args.conduct.seed,
+        targets,
+        workloads,
+        neighbours: Vec::new(),
+    };
+    args.design.apply(&mut plan).or_exit(Exit::Usage)?;
+    plan.check().or_exit(Exit::Usage)?;
+    Ok(plan)
+}
+
+/// Gives guests a filesystem where the workloads make files, and refuses what cannot have one. What was done, in words.
+fn with_filesystems(targets: &mut [TargetSpec], workloads: &[Workload]) -> Result<Vec<String>, Failure> {
+    let files =
+        workloads.iter().find_map(|w| Some((w, w.test.filter(|test: &Test| test.needs_directory())?)));
+    let Some((workload, _)) = files else { return Ok(Vec::new()) };
+    let mut notes = Vec::new();
+    for target in targets {
+        let name = target.name.clone();
+        if let Some(guest) = &mut target.guest {
+            if guest.filesystem.is_none() {
+                guest.filesystem = Some(GuestFs::Ext4);
+                notes.push(format!(
+                    "{name}: filesystem = ext4 in the guest, for {} makes files",
+                    workload.name
+                ));
+            }
+        } else if target.file.is_none() && target.path.as_ref().is_none_or(|path| path.exists()) {
+            return Err(usage(format!(
+                "{name}: {} makes files, which needs a directory; name one on that storage, or leave such tests out with --tests",
+                workload.name
+            )));
+        }
+    }
+    Ok(notes)
+}

@@ -1,0 +1,113 @@
+//! Suites end to end.
+
+use std::fs;
+
+use iotax_model::suite::SUITES;
+use serde_json::Value;
+
+use crate::lab::{Lab, assert_valid, text};
+
+#[test]
+fn every_suite_is_listed_with_what_it_does_and_an_unknown_one_names_the_nearest() {
+    let lab = Lab::new();
+    for arguments in [&["suite"][..], &["suite", "--list"]] {
+        let output = lab.run(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let listed = text(&output.stdout);
+        assert_eq!(listed.lines().count(), SUITES.len(), "{listed}");
+        for suite in SUITES {
+            assert!(listed.lines().any(|line| line.starts_with(suite.name) && line.ends_with(suite.help)));
+        }
+    }
+    for (arguments, words) in [
+        (&["suite", "sizez", "."][..], "\"sizez\" is not a known suite"),
+        (&["suite", "sizes"], "no target: name a directory"),
+        (&["suite", "sizes", ".", "--tests", "randraed"], "\"randraed\" is not a known test"),
+        (&["suite", "records", ".", "--size", "4k"], "--size 4k: too small"),
+        (&["suite", "sizes", ".", "--excel", "x"], "iozone's layout is for suite records"),
+    ] {
+        let output = lab.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_suite_printed_as_a_plan_is_one_that_knows_its_suite() {
+    let lab = Lab::new();
+    let output = lab.run(&["suite", "records", ".", "--size", "128k", "--tests", "reread", "--print-plan"]);
+    let plan = iotax_model::Plan::from_toml(&text(&output.stdout)).expect("a plan");
+    assert_eq!((plan.suite.as_deref(), plan.workloads.len()), (Some("records"), 5 + 6));
+    let wrong = text(&output.stdout).replace("suite = \"records\"", "suite = \"record\"");
+    let error = iotax_model::Plan::from_toml(&wrong).expect_err("unknown").to_string();
+    assert!(error.contains("did you mean \"records\""), "{error}");
+}
+
+#[test]
+fn block_sizes_are_measured_and_their_course_is_told() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let json = lab.json(&[
+        "suite",
+        "sizes",
+        work.to_str().expect("utf-8"),
+        "--size",
+        "16m",
+        "--runtime",
+        "100ms",
+        "--ramp-time",
+        "20ms",
+        "--repeat",
+        "1",
+        "--tests",
+        "randread",
+        "--yes",
+        "--json",
+        "-",
+        "--html",
+        "report.html",
+    ]);
+    assert_valid(&json);
+    assert_eq!(json["suite"]["name"], "sizes");
+    let course = &json["suite"]["tests"][0];
+    let points = course["points"].as_array().expect("points");
+    assert_eq!(points.len(), 12);
+    let rate = |point: &Value| point["bytes_per_s"].as_f64().expect("measured");
+    assert!(rate(&points[11]) > rate(&points[1]), "4m blocks move more than 4k blocks: {course}");
+    assert!(course["transition"]["misfit"].as_f64().is_some_and(|misfit| misfit >= 0.0), "{course}");
+    let report = fs::read_to_string(lab.path("report.html")).expect("written");
+    assert!(report.contains("by block size") && report.contains("IOPS, bandwidth and latency by block size"));
+}
+
+#[test]
+fn files_by_records_begin_warm_and_are_laid_out_as_iozone_does() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let json = lab.json(&[
+        "suite",
+        "records",
+        work.to_str().expect("utf-8"),
+        "--size",
+        "4m",
+        "--tests",
+        "read,reread",
+        "--yes",
+        "--json",
+        "-",
+        "--excel",
+        "iozone.txt",
+    ]);
+    assert_valid(&json);
+    let excel = fs::read_to_string(lab.path("iozone.txt")).expect("written");
+    assert!(excel.starts_with("Excel output is below:\n\n\"Reader report\"\n"), "{excel}");
+    assert!(excel.contains("\n\"4096\"  "), "{excel}");
+    let of = |name: &str| {
+        let all = json["measurements"].as_array().expect("measurements");
+        let m = all.iter().find(|m| m["workload"] == name).expect(name);
+        (m["metrics"]["bytes_per_s"].as_f64().expect("a rate"), m["read"]["bytes"].as_u64().expect("bytes"))
+    };
+    let ((cold, _), (warm, bytes)) = (of("read-4m-64k"), of("reread-4m-64k"));
+    assert_eq!(bytes, 4 << 20, "the whole file, once");
+    eprintln!("cold {cold:.0}, warm {warm:.0} bytes/s");
+    assert!(warm > 0.0 && cold > 0.0);
+}

@@ -1,0 +1,134 @@
+//! File sizes by record sizes, after IOzone (its own documentation, "IOzone Filesystem Benchmark"): the same file written and read in
+//! every way, one record at a time, through the page cache.
+
+use super::{Options, Remark, Shape, Suite, named};
+use crate::units::{Bytes, Nanos};
+use crate::workload::{IoEngine, Rw, Stride, Test, Workload, WorkloadKeys};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "records",
+    help: "As iozone: 13 tests over file sizes from 64k to --size [512m] by record sizes from 4k to 16M",
+    shape: Shape::Files,
+    remarks: &[
+        Remark {
+            tests: &[],
+            text: "like its model it goes through the page cache and does not flush: files that fit into memory tell of memory; \
+                   --size of twice the memory shows the storage",
+        },
+        Remark { tests: &["write", "fwrite"], text: "it ends when the page cache has taken the data" },
+        Remark {
+            tests: &["read", "fread"],
+            text: "it begins with an empty cache, as far as that could be dropped: iozone does so only with -U",
+        },
+        Remark {
+            tests: &[
+                "rewrite",
+                "reread",
+                "randread",
+                "randwrite",
+                "mixed",
+                "backward",
+                "record-rewrite",
+                "strided",
+                "freread",
+            ],
+            text: "it begins with as much of the file in the page cache as fits there, as in iozone, which has just written it",
+        },
+        Remark {
+            tests: &["record-rewrite"],
+            text: "one record is written over and over, so that it stays in the CPU's caches too",
+        },
+    ],
+    repeat: 1,
+    workloads,
+};
+
+const SMALLEST_FILE: u64 = 64 << 10;
+const LARGEST_FILE: u64 = 512 << 20;
+const SMALLEST_RECORD: u64 = 4 << 10;
+const LARGEST_RECORD: u64 = 16 << 20;
+
+/// Files larger than this are not measured by records smaller than [`LARGE_RECORD`] (iozone -a), unless all are asked for (-z).
+const CROSSOVER: u64 = 32 << 20;
+const LARGE_RECORD: u64 = 64 << 10;
+
+/// Records from one of a strided read to the next.
+const STRIDE: i64 = 17;
+
+/// A measurement that has not ended by then is cut off.
+const LONGEST: Nanos = Nanos::from_secs(300);
+
+/// The tests in iozone's order. Its frewrite is left out: nothing here writes an existing file through a stream.
+pub(super) const TESTS: [&str; 13] = [
+    "write",
+    "rewrite",
+    "read",
+    "reread",
+    "randread",
+    "randwrite",
+    "mixed",
+    "backward",
+    "record-rewrite",
+    "strided",
+    "fwrite",
+    "fread",
+    "freread",
+];
+
+/// Each number and its doubles, up to a largest.
+fn doubling(from: u64, to: u64) -> impl Iterator<Item = u64> {
+    std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(move |n| *n <= to)
+}
+
+/// File and record sizes that are measured.
+fn sizes(options: &Options) -> Vec<(u64, u64)> {
+    let largest = options.size.map_or(LARGEST_FILE, |size| size.0);
+    doubling(SMALLEST_FILE, largest)
+        .flat_map(|file| {
+            let least = if file > CROSSOVER && !options.all_records { LARGE_RECORD } else { SMALLEST_RECORD };
+            doubling(least, LARGEST_RECORD.min(file)).map(move |record| (file, record))
+        })
+        .collect()
+}
+
+fn workloads(options: &Options) -> Vec<Workload> {
+    let sizes = sizes(options);
+    TESTS.iter().flat_map(|test| sizes.iter().map(|(file, record)| workload(test, *file, *record))).collect()
+}
+
+fn workload(test: &str, file: u64, record: u64) -> Workload {
+    let records = |count: i64| Some(Stride(i64::try_from(record).unwrap_or(i64::MAX).saturating_mul(count)));
+    let (rw, warm, stride, special) = match test {
+        "write" => (None, false, None, Some(Test::WriteNew)),
+        "rewrite" => (Some(Rw::Write), true, None, None),
+        "read" => (Some(Rw::Read), false, None, None),
+        "reread" => (Some(Rw::Read), true, None, None),
+        "randread" => (Some(Rw::RandRead), true, None, None),
+        "randwrite" => (Some(Rw::RandWrite), true, None, None),
+        "mixed" => (Some(Rw::RandRw), true, None, None),
+        "backward" => (Some(Rw::Read), true, records(-1), None),
+        "record-rewrite" => (Some(Rw::Write), true, records(0), None),
+        "strided" => (Some(Rw::Read), true, records(STRIDE), None),
+        "fwrite" => (None, false, None, Some(Test::StdioWrite)),
+        "fread" => (None, false, None, Some(Test::StdioRead)),
+        _ => (None, true, None, Some(Test::StdioRead)),
+    };
+    let (file, bs) = (Bytes(file), Bytes(record));
+    WorkloadKeys {
+        rw,
+        bs: Some(bs),
+        iodepth: Some(1),
+        ioengine: Some(IoEngine::Psync),
+        direct: Some(false),
+        size: Some(file),
+        io_size: special.is_none().then_some(file),
+        loops: special.map(|_| 1),
+        stride,
+        test: special,
+        pre_read: Some(warm),
+        runtime: Some(LONGEST),
+        ramp_time: Some(Nanos(0)),
+        ..named(format!("{test}-{file}-{bs}"))
+    }
+    .complete(&WorkloadKeys::default())
+}

@@ -1,0 +1,47 @@
+//! Block sizes: below which one the cost of an I/O decides, and above which the bandwidth.
+
+use super::{Options, Remark, Shape, Suite, named, timed};
+use crate::units::Bytes;
+use crate::workload::{Rw, Workload, WorkloadKeys};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "sizes",
+    help: "Block sizes from 512 bytes to 4 MiB, random and sequential, reads and writes: IOPS against bandwidth",
+    shape: Shape::Sizes,
+    remarks: &[
+        Remark {
+            tests: &[],
+            text: "8 I/Os are outstanding at every size, so that a device which works on several at once can show it",
+        },
+        Remark {
+            tests: &["randwrite", "write"],
+            text: "blocks below the device's own sector are refused by it, or read, changed and written back: compare 512 with 4k",
+        },
+    ],
+    repeat: 3,
+    workloads,
+};
+
+/// The largest block.
+const LARGEST: u64 = 4 << 20;
+
+/// Enough for a device that works on several I/Os at once.
+const DEPTH: u32 = 8;
+
+fn workloads(options: &Options) -> Vec<Workload> {
+    let from_4k = std::iter::successors(Some(4096), |bs| Some(bs * 2)).take_while(|bs| *bs <= LARGEST);
+    let sizes: Vec<u64> = [512].into_iter().chain(from_4k).collect();
+    [Rw::RandRead, Rw::RandWrite, Rw::Read, Rw::Write]
+        .into_iter()
+        .flat_map(|rw| sizes.iter().map(move |bs| (rw, Bytes(*bs))))
+        .map(|(rw, bs)| {
+            let keys = WorkloadKeys {
+                rw: Some(rw),
+                bs: Some(bs),
+                iodepth: Some(DEPTH),
+                ..named(format!("{rw}-{bs}"))
+            };
+            timed(&keys, options, Bytes(1 << 30), 2)
+        })
+        .collect()
+}
