@@ -162,12 +162,8 @@ fn watch(
 /// When what is measured began. A little work that ends by itself may take less time than waking up the workers that do it: that is
 /// no part of it.
 fn began(window: Window, job: &Job, finishes: &[Finish]) -> u64 {
-<<<<<<< HEAD
     // One that begins later than others, in a window of all, has its delay told apart.
     let ended_by_itself = window.start <= window.begin && window.end < window.begin + job.workload.window().0;
-=======
-    let ended_by_itself = window.end < window.begin + job.workload.window().0;
->>>>>>> suite
     let first = finishes.iter().filter_map(|finish| finish.began_at).min();
     let first = first.filter(|_| ended_by_itself && job.workload.ramp_time.0 == 0);
     first.map_or(window.begin, |first| first.clamp(window.begin, window.end.saturating_sub(1)))

@@ -166,27 +166,12 @@ impl Agent {
         let needed = job.directory.is_none() && job.workload.needs_directory();
         let own = needed.then(|| lock(&self.files).make_directory(&path)).transpose()?;
         let named = own.as_ref().map(|directory| directory.display().to_string());
-        let outcome = self.measure(
-            &Job { directory: named.or_else(|| job.directory.clone()), ..job.clone() },
-            &path,
-            emit,
-        );
+        let job = Job { directory: named.or_else(|| job.directory.clone()), ..job.clone() };
+        let outcome = measure(&job, &path, emit);
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);
         }
         outcome
-    }
-
-    fn measure(&self, job: &Job, path: &Path, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
-        let mut inside = Inside::new(path, job.workload.window().0);
-        let outcome = iotax_engine::measure(job, path, &mut |event| {
-            // Whoever measures this machine from outside is not to wait.
-            emit(event.clone());
-            inside.see(&event);
-        });
-        let mut outcome = outcome.map_err(|error| error.to_string())?;
-        outcome.inside = inside.activity(outcome.flush_ns.is_some());
-        Ok(Event::Done(Box::new(outcome)))
     }
 
     /// The path of a request, or the guest's disk.
@@ -206,6 +191,19 @@ impl Agent {
             filesystem: self.disk.as_deref().and_then(filesystem),
         }
     }
+}
+
+/// Has the engine measure, and looks at this machine meanwhile.
+fn measure(job: &Job, path: &Path, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
+    let mut inside = Inside::new(path, job.workload.window().0);
+    let outcome = iotax_engine::measure(job, path, &mut |event| {
+        // Whoever measures this machine from outside is not to wait.
+        emit(event.clone());
+        inside.see(&event);
+    });
+    let mut outcome = outcome.map_err(|error| error.to_string())?;
+    outcome.inside = inside.activity(outcome.flush_ns.is_some());
+    Ok(Event::Done(Box::new(outcome)))
 }
 
 /// What is at a path, or why nothing there can be measured.

@@ -87,9 +87,9 @@ struct Pack {
     end_fsync: bool,
 }
 
-pub(super) fn pack(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (record, end_fsync) = (record_of(&place), place.workload.end_fsync);
-    Ok(Box::new(Pack { own: trees::made(&place)?, record, end_fsync }))
+pub(super) fn pack(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, end_fsync) = (record_of(place), place.workload.end_fsync);
+    Ok(Box::new(Pack { own: trees::made(place)?, record, end_fsync }))
 }
 
 impl Routine for Pack {
@@ -187,14 +187,14 @@ struct Unpack {
     end_fsync: bool,
 }
 
-pub(super) fn unpack(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+pub(super) fn unpack(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
     let own = place.own_directory()?;
     let doing = || trouble("making an archive of files");
     let archive = open_archive(&own, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map_err(doing())?;
-    let length = archived(&trees::planned(&place), &mut trees::filler(&place), &archive).map_err(doing())?;
+    let length = archived(&trees::planned(place), &mut trees::filler(place), &archive).map_err(doing())?;
     own.settle(place.workload.invalidate, [ARCHIVE.as_ref()].into_iter())?;
     let archive = open_archive(&own, OFlags::RDONLY).map_err(doing())?;
-    let (record, end_fsync) = (record_of(&place), place.workload.end_fsync);
+    let (record, end_fsync) = (record_of(place), place.workload.end_fsync);
     Ok(Box::new(Unpack { own, archive, length, record, end_fsync }))
 }
 

@@ -20,7 +20,7 @@ struct Getc {
     passes: u64,
 }
 
-pub(super) fn getc(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
+pub(super) fn getc(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
     let (stretch, passes) = (place.stretch(), place.passes());
     Ok(Box::new(Getc { file: place.target()?, stretch, passes }))
 }
@@ -48,8 +48,8 @@ struct Putc {
     passes: u64,
 }
 
-pub(super) fn putc(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (output, record) = (Output::create(&place, "putc")?, Record::new(&place)?);
+pub(super) fn putc(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (output, record) = (Output::create(place, "putc")?, Record::new(place)?);
     Ok(Box::new(Putc { output, record, length: place.length(), passes: place.passes() }))
 }
 

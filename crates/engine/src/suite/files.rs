@@ -47,7 +47,7 @@ struct Files {
 }
 
 /// Makes the worker's directories, and the files of all tests but the one that creates them.
-pub(super) fn prepare(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+pub(super) fn prepare(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
     let workload = &place.workload;
     let test = workload.test.unwrap_or(Test::Foreign);
     let own = place.own_directory()?;

@@ -11,7 +11,7 @@
 //! struct Stat(Vec<PathBuf>);
 //!
 //! /// Makes the files, uncounted.
-//! pub(super) fn prepare(place: Place) -> Result<Box<dyn Routine>, EngineError> {
+//! pub(super) fn prepare(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
 //!     let directory = place.directory()?;
 //!     let files = (0..1000).map(|n| directory.join(format!("{}-{n}", place.number)));
 //!     let made = files.map(|path| File::create_new(&path).map(|_| path).map_err(trouble("making a file")));
@@ -71,7 +71,7 @@ pub(crate) trait Routine {
 }
 
 /// Gets a worker ready, in its own thread and uncounted.
-type Prepare = fn(Place) -> Result<Box<dyn Routine>, EngineError>;
+type Prepare = fn(&mut Place) -> Result<Box<dyn Routine>, EngineError>;
 
 /// How a worker gets ready for a test.
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
@@ -131,8 +131,8 @@ pub(crate) fn run(
 }
 
 /// What a worker's thread does.
-fn work(seat: Seat, place: Place, room: Latencies, prepare: Prepare) -> Result<Finish, EngineError> {
-    let mut routine = prepare(place)?;
+fn work(seat: Seat, mut place: Place, room: Latencies, prepare: Prepare) -> Result<Finish, EngineError> {
+    let mut routine = prepare(&mut place)?;
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = seat.reports.send(Report::Ready);
     let Ok(window) = seat.start.recv() else { return Ok(Finish::default()) };

@@ -43,7 +43,8 @@ impl Header {
     /// Puts the header of entry number `number` and its name into a buffer.
     pub(super) fn put(&self, number: u32, name: &str, buffer: &mut Vec<u8>) {
         let links = if self.is_directory() { 2 } else { 1 };
-        let fields = [number, self.mode, 0, 0, links, 0, self.size, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+        let length = u32::try_from(name.len() + 1).unwrap_or(u32::MAX);
+        let fields = [number, self.mode, 0, 0, links, 0, self.size, 0, 0, 0, 0, length, 0];
         buffer.extend_from_slice(MAGIC);
         for field in fields {
             buffer.extend_from_slice(format!("{field:08X}").as_bytes());
@@ -102,7 +103,7 @@ mod tests {
         let mut archive = Vec::new();
         Header::directory().put(1, "dir", &mut archive);
         for (number, (name, content)) in (2..).zip([("dir/a.c", "hello"), ("dir/bcd", ""), ("e", "1234")]) {
-            Header::file(content.len() as u32).put(number, name, &mut archive);
+            Header::file(u32::try_from(content.len()).expect("short")).put(number, name, &mut archive);
             archive.extend_from_slice(content.as_bytes());
             archive.extend_from_slice(padding(content.len()));
         }

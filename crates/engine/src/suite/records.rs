@@ -27,8 +27,8 @@ struct WriteNew {
     passes: u64,
 }
 
-pub(super) fn write_new(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (output, record) = (Output::create(&place, "new")?, Record::new(&place)?);
+pub(super) fn write_new(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (output, record) = (Output::create(place, "new")?, Record::new(place)?);
     Ok(Box::new(WriteNew { output, record, records: place.records(), passes: place.passes() }))
 }
 
@@ -56,8 +56,8 @@ struct Rewrite {
     passes: u64,
 }
 
-pub(super) fn rewrite(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (record, stretch, passes) = (Record::new(&place)?, place.stretch(), place.passes());
+pub(super) fn rewrite(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, stretch, passes) = (Record::new(place)?, place.stretch(), place.passes());
     let output = Output::over(place.target()?, &place.workload);
     Ok(Box::new(Rewrite { output, record, stretch, passes }))
 }
@@ -95,14 +95,14 @@ struct Copy {
     passes: u64,
 }
 
-pub(super) fn copy(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let mut record = Record::new(&place)?;
-    let mut input = Output::create(&place, "from")?;
+pub(super) fn copy(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let mut record = Record::new(place)?;
+    let mut input = Output::create(place, "from")?;
     for _ in 0..place.records() {
         record.refresh();
         input.file().write_all(record.bytes()).map_err(trouble("writing the file that is to be copied"))?;
     }
-    let output = Output::create(&place, "to")?;
+    let output = Output::create(place, "to")?;
     let (records, passes) = (place.records(), place.passes());
     Ok(Box::new(Copy { input: input.into_file(), output, record, records, passes }))
 }

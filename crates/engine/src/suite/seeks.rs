@@ -28,8 +28,8 @@ struct Seeks {
     seeks: u64,
 }
 
-pub(super) fn seeks(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let record = Record::new(&place)?;
+pub(super) fn seeks(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let record = Record::new(place)?;
     // Not of a slice: each roams over all of the area.
     let each = place.workload.io_size.map_or(place.records(), |bytes| bytes.0 / place.workload.bs.0);
     let output = Output::over(place.target()?, &place.workload);

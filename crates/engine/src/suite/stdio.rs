@@ -34,8 +34,8 @@ struct StdioWrite {
     passes: u64,
 }
 
-pub(super) fn write(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (mut output, record) = (Output::create(&place, "stdio")?, Record::new(&place)?);
+pub(super) fn write(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (mut output, record) = (Output::create(place, "stdio")?, Record::new(place)?);
     let buffer = buffer(output.file())?;
     let (records, passes) = (place.records(), place.passes());
     Ok(Box::new(StdioWrite { output, record, buffer, used: 0, records, passes }))
@@ -101,8 +101,8 @@ struct StdioRead {
     passes: u64,
 }
 
-pub(super) fn read(mut place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    let (record, stretch, passes) = (Record::new(&place)?, place.stretch(), place.passes());
+pub(super) fn read(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    let (record, stretch, passes) = (Record::new(place)?, place.stretch(), place.passes());
     let file = place.target()?;
     let buffer = buffer(&file)?;
     let (offset, area_end) = (stretch.start, place.workload.offset.0 + place.size);

@@ -77,8 +77,8 @@ struct Walk {
     passes: u64,
 }
 
-pub(super) fn walk(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    Ok(Box::new(Walk { own: made(&place)?, passes: place.workload.loops.unwrap_or(1) }))
+pub(super) fn walk(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    Ok(Box::new(Walk { own: made(place)?, passes: place.workload.loops.unwrap_or(1) }))
 }
 
 impl Routine for Walk {
@@ -102,8 +102,8 @@ impl Routine for Walk {
 /// Every entry is deleted, directories after what is in them.
 struct Remove(OwnDirectory);
 
-pub(super) fn remove(place: Place) -> Result<Box<dyn Routine>, EngineError> {
-    Ok(Box::new(Remove(made(&place)?)))
+pub(super) fn remove(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+    Ok(Box::new(Remove(made(place)?)))
 }
 
 impl Routine for Remove {

@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// Length of the area; of records the largest file [default: the suite's own]
     #[arg(long)]
     size: Option<Bytes>,
+    /// How many files a test of files makes; of several numbers the largest
+    #[arg(long, value_name = "N")]
+    nrfiles: Option<u64>,
     /// Of records: small records for files above 32m too
     #[arg(long)]
     all_records: bool,
@@ -118,6 +121,7 @@ fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
         size: args.size,
         runtime: args.runtime,
         ramp_time: args.ramp_time,
+        files: args.nrfiles,
         all_records: args.all_records,
     };
     let all = (suite.workloads)(&options);

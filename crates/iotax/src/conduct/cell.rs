@@ -198,7 +198,7 @@ fn drop_on_host(local: &mut Link, targets: &mut [Target]) -> anyhow::Result<Opti
 fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job {
     let mut workload = workload.clone();
     let area = Bytes(target.built.size.0.saturating_sub(workload.offset.0));
-    let size = workload.size.unwrap_or(if workload.is_on_area() { area } else { DEFAULT_SIZE });
+    let size = workload.size.unwrap_or(if workload.needs_directory() { DEFAULT_SIZE } else { area });
     let offset = target.agent_offset().0;
     workload.offset.0 += offset;
     workload.beside.iter_mut().for_each(|job| job.offset.0 += offset);
@@ -228,7 +228,8 @@ fn slack(job: &Job) -> Duration {
         let passes = if one.verify == Verify::None { 1 } else { 2 };
         passes * one.span(one.size.unwrap_or(job.size)).unwrap_or(job.size).0
     });
-    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + job.workload.set_up_at_most().into()
+    let files = Duration::from(job.workload.set_up_at_most());
+    SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + files
 }
 
 /// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a

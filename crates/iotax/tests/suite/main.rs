@@ -7,6 +7,7 @@ mod device;
 mod disk;
 mod fallback;
 mod faults;
+mod files;
 mod fio;
 mod formats;
 mod ground_truth;

@@ -327,7 +327,6 @@ proptest! {
                     targets: vec![target],
                     workloads: jobs.workloads,
                     neighbours: Vec::new(),
-                    suite: None,
                 };
                 prop_assert!(plan.check().is_ok(), "{:?} of {text}", plan.check());
                 if let Ok(toml) = plan.to_toml() {

@@ -310,7 +310,7 @@ impl Plan {
     /// How large a created target must be: as far as the area of any workload reaches.
     #[must_use]
     pub fn size(&self) -> Bytes {
-        if self.work().any(Workload::is_on_area) {
+        if self.work().any(|workload| !workload.needs_directory()) {
             return self.reach().unwrap_or(DEFAULT_SIZE);
         }
         // There is a file to find the directory beside, and nobody reads it.
@@ -320,7 +320,7 @@ impl Plan {
     /// As far as the area of any workload reaches; absent if none has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
-        self.work().filter(|workload| workload.is_on_area()).filter_map(Workload::end).max()
+        self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
     }
 
     /// What the work takes on a created target, and on the filesystem that it lies on.

@@ -357,7 +357,7 @@ fn a_test_that_makes_files_needs_a_filesystem_where_it_is_measured() {
         match (plan(target, "create"), remedy) {
             (Ok(_), None) => {}
             (Err(error), Some(remedy)) => {
-                assert!(error.contains(remedy) && error.contains("create"), "{error}")
+                assert!(error.contains(remedy) && error.contains("create"), "{error}");
             }
             (got, _) => panic!("{target}: {got:?}"),
         }

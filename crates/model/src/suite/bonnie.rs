@@ -9,7 +9,7 @@ use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "bonnie",
-    help: "bonnie++: a file by the byte, by the block, rewritten, and at random places by 5 at once",
+    help: "bonnie++: a file by the byte, by the block, rewritten, at random places by 5 at once; then many small files",
     shape: Shape::Each,
     remarks: &[],
     repeat: 3,
@@ -23,6 +23,7 @@ const BY_THE_BYTE: Bytes = Bytes(3 << 20);
 const SEEKERS: u32 = 5;
 /// Over all seekers, as nearly as they share them evenly.
 const SEEKS: u64 = 8192;
+const FILES: u64 = 16 * 1024;
 /// A slow target is measured for so long and no longer.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
@@ -58,6 +59,24 @@ fn workloads(options: &Options) -> Vec<Workload> {
         },
     ]
     .iter()
+    .chain(&small_files(options))
     .map(|keys| keys.complete(&defaults))
+    .collect()
+}
+
+/// Files without content, as `-n 16` has them. bonnie++ asks for them and deletes them right after they were made, so caches are
+/// not dropped; `seq` goes by names in the order of their making and then as the directory lists them, `ran` in no order.
+fn small_files(options: &Options) -> Vec<WorkloadKeys> {
+    let orders = [("seq", Rw::Read), ("ran", Rw::RandRead)];
+    let tests = [("create", Test::Create), ("stat", Test::Stat), ("del", Test::Delete)];
+    let each = orders.iter().flat_map(|order| tests.iter().map(move |test| (order, test)));
+    each.map(|((order, rw), (name, test))| WorkloadKeys {
+        name: Some(format!("{order}_{name}")),
+        test: Some(*test),
+        rw: Some(*rw),
+        nrfiles: Some(options.files.unwrap_or(FILES)),
+        invalidate: Some(false),
+        ..WorkloadKeys::default()
+    })
     .collect()
 }

@@ -3,11 +3,10 @@
 //! A suite is a function that gives workloads; each is a cell like any other. What a suite's workloads differ in is its [`Shape`],
 //! by which reports set them side by side.
 
+mod archive;
 mod bonnie;
-<<<<<<< HEAD
 mod filecopy;
-=======
->>>>>>> suite
+mod mdlife;
 mod orion;
 mod records;
 mod sizes;
@@ -65,25 +64,24 @@ pub struct Options {
     pub runtime: Option<Nanos>,
     /// Warm-up before each measurement that has no end of its own. Absent: the suite's own.
     pub ramp_time: Option<Nanos>,
+    /// How many files a test of files makes, of several numbers the largest. Absent: the suite's own.
+    pub files: Option<u64>,
     /// Of a suite of files: small records for large files too.
     pub all_records: bool,
 }
 
 /// All suites, in the order of lists.
-<<<<<<< HEAD
 pub const SUITES: &[Suite] = &[
     stream::SUITE,
     bonnie::SUITE,
-    filecopy::SUITE,
     records::SUITE,
+    filecopy::SUITE,
+    archive::SUITE,
+    mdlife::SUITE,
     orion::SUITE,
     sizes::SUITE,
     threads::SUITE,
 ];
-=======
-pub const SUITES: &[Suite] =
-    &[stream::SUITE, records::SUITE, orion::SUITE, sizes::SUITE, threads::SUITE, bonnie::SUITE];
->>>>>>> suite
 
 impl Suite {
     /// The suite of a name.

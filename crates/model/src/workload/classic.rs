@@ -154,12 +154,4 @@ mod tests {
         }
         assert_eq!(with("foreign", &[("rw", "trim"), ("bs", "0")]).check(), Ok(()), "it is what it was");
     }
-
-    #[test]
-    fn a_flush_at_the_end_is_for_tests() {
-        let mut keys = WorkloadKeys::default();
-        keys.set("end_fsync", "1").expect("a key");
-        let error = keys.complete(&WorkloadKeys::default()).check().expect_err("refused").to_string();
-        assert!(error.contains("end_fsync = true") && error.contains("flush"), "{error}");
-    }
 }

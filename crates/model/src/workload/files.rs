@@ -106,8 +106,21 @@ impl Workload {
     /// What its own files take on the target's filesystem at most, beside the area; nothing if it makes none.
     #[must_use]
     pub fn room(&self) -> Bytes {
-        let beside = self.beside.iter().map(|workload| workload.room().0).fold(0, u64::saturating_add);
-        Bytes(self.own_room().saturating_add(beside))
+        let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
+        let (Some(files), Some(directories)) = (self.files(), self.directories()) else {
+            let files = if test == Test::Copy { 2 } else { 1 };
+            return Bytes(self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files));
+        };
+        let each = if let Some(bytes) = self.tree_bytes() {
+            // The tree's last blocks are half empty on average; the archive of it is made, or lies beside it.
+            let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
+            blocks.saturating_mul(2).max(files.saturating_mul(INODE))
+        } else {
+            let largest = self.filesize.map_or(0, |size| size.max().0.next_multiple_of(BLOCK));
+            files.saturating_mul(largest.saturating_add(BLOCK).max(INODE))
+        };
+        let each = each.saturating_add(directories.saturating_mul(INODE));
+        Bytes(each.saturating_mul(self.numjobs.into()))
     }
 
     /// What making or removing its own files takes at most, on any storage worth measuring.
@@ -115,41 +128,14 @@ impl Workload {
     pub fn set_up_at_most(&self) -> Nanos {
         /// Bytes and files a second.
         const SLOWEST: (u64, u64) = (10_000_000, 100);
-        let beside = self.beside.iter().map(|workload| workload.set_up_at_most().0).sum::<u64>();
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
-        Nanos::from_secs(self.own_room() / SLOWEST.0 + files / SLOWEST.1 + beside)
+        Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
     }
 
-    /// Whether it, or what is beside it, makes files of its own in a directory beside the area.
+    /// Whether it makes files of its own in a directory beside the area, which nobody uses then.
     #[must_use]
-    pub fn needs_directory(&self) -> bool {
-        self.test.is_some_and(Test::needs_directory) || self.beside.iter().any(Self::needs_directory)
-    }
-
-    /// Whether it, or what is beside it, reads or writes the area.
-    #[must_use]
-    pub fn is_on_area(&self) -> bool {
-        !self.test.is_some_and(Test::needs_directory) || self.beside.iter().any(Self::is_on_area)
-    }
-
-    fn own_room(&self) -> u64 {
-        let Some(test) = self.test.filter(|test| test.needs_directory()) else { return 0 };
-        let (Some(files), Some(directories)) = (self.files(), self.directories()) else {
-            let files = if test == Test::Copy { 2 } else { 1 };
-            return self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files);
-        };
-        let each = match self.tree_bytes() {
-            // The tree's blocks are half empty on average; the archive of it is made, or lies beside it.
-            Some(bytes) => {
-                let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
-                blocks.saturating_mul(2).max(files.saturating_mul(INODE))
-            }
-            None => {
-                let largest = self.filesize.map_or(0, |size| size.max().0.next_multiple_of(BLOCK));
-                files.saturating_mul(largest.saturating_add(BLOCK).max(INODE))
-            }
-        };
-        u64::from(self.numjobs).saturating_mul(each.saturating_add(directories.saturating_mul(INODE)))
+    pub const fn needs_directory(&self) -> bool {
+        matches!(self.test, Some(test) if test.needs_directory())
     }
 
     /// Refuses files that no test can make.
@@ -176,7 +162,8 @@ impl Workload {
                 "of files it says whether they come in order (read, write) or not (randread, randwrite)";
             return refuse("rw", &self.rw, accepted);
         }
-        if let (Some(times), false) = (self.loops, matches!(test, Test::Open | Test::Stat | Test::Walk)) {
+        let again = self.loops.filter(|times| *times > 1);
+        if let (Some(times), false) = (again, matches!(test, Test::Open | Test::Stat | Test::Walk)) {
             return refuse("loops", &times, &format!("test = {test} can be done once; leave it out"));
         }
         if let (Some(size), true) = (self.filesize, test.is_on_trees()) {
@@ -253,9 +240,5 @@ mod tests {
         assert!(tree.room() > Bytes(640 << 20) && tree.room() < Bytes(1 << 30), "{}", tree.room());
         let small = workload(&[("test", "pack"), ("nrfiles", "240")]);
         assert_eq!(small.tree_bytes(), Some(Bytes((320 << 20) / 100)));
-        assert_eq!(
-            Workload { beside: vec![small.clone()], ..tree.clone() }.room().0,
-            tree.room().0 + small.room().0
-        );
     }
 }

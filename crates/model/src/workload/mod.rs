@@ -173,33 +173,6 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
-<<<<<<< HEAD
-=======
-    /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
-    #[must_use]
-    pub fn amount(&self) -> Option<Bytes> {
-        // A test goes through io_size again and again until loops ends it.
-        let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
-        let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
-        // Sequential jobs divide the area among them.
-        let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();
-        let jobs = if divided { 1 } else { u64::from(self.numjobs) };
-        let all = once.saturating_mul(self.loops.unwrap_or(1)).saturating_mul(jobs);
-        has_end.then_some(Bytes(all))
-    }
-
-    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate.
-    #[must_use]
-    pub fn expected_time(&self) -> Nanos {
-        let longest = self.duration();
-        let Some(Bytes(bytes)) = self.amount().filter(|_| self.beside.is_empty()) else { return longest };
-        let speed = self.rate.map_or(ASSUMED, |rate| rate.0.max(1));
-        let work = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(speed)).unwrap_or(u64::MAX);
-        let before = longest.0.saturating_sub(self.window().0);
-        longest.min(Nanos(before.saturating_add(work)))
-    }
-
->>>>>>> suite
     /// Whether any I/O of it reads, or of a job beside it.
     #[must_use]
     pub fn reads(&self) -> bool {
@@ -243,7 +216,6 @@ impl Workload {
     #[must_use]
     pub fn flushes(&self) -> bool {
         self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
-<<<<<<< HEAD
     }
 
     /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
@@ -268,8 +240,6 @@ impl Workload {
         let work = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(speed)).unwrap_or(u64::MAX);
         let before = longest.0.saturating_sub(self.window().0);
         longest.min(Nanos(before.saturating_add(work)))
-=======
->>>>>>> suite
     }
 
     pub(crate) fn refusal(

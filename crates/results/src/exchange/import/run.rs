@@ -56,7 +56,6 @@ fn empty(tool: &str) -> Imported {
         targets: vec![],
         workloads: vec![],
         neighbours: vec![],
-        suite: None,
     };
     let source = Source {
         tool: tool.to_owned(),

@@ -1,0 +1,93 @@
+//! Tests that make files: exactly as many as were asked for, on the host and in a guest, and nothing of them stays.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::lab::{GUESTS, Lab, needs, text};
+
+const DEFAULTS: &str = "[defaults]\nramp_time = \"0s\"\nruntime = \"20s\"\ndirect = false\n";
+const HOST: &str = "[[target]]\nname = \"host\"\nfile = { dir = \"WORK\" }\n";
+const GUEST: &str = "[[target]]\nname = \"vm\"\nfile = { dir = \"WORK\", format = \"qcow2\" }\n\
+     guest = { filesystem = \"ext4\", memory = \"256m\", cache = \"writeback\", aio = \"threads\" }\n";
+
+/// Operations on files, by target and workload.
+fn operations(json: &Value) -> Vec<(String, u64)> {
+    let measurements = json["measurements"].as_array().expect("measurements");
+    let mut all: Vec<(String, u64)> = measurements
+        .iter()
+        .map(|measurement| {
+            let name = |key: &str| measurement[key].as_str().unwrap_or("").to_owned();
+            let count = measurement["meta"]["ios"].as_u64().unwrap_or(0);
+            (format!("{} {}", name("target"), name("workload")), count)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn host_and_guest_do_the_same_to_as_many_files() {
+    if !needs(GUESTS) || !needs(&["mkfs.ext4"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let plan = lab.plan(&format!(
+        "repeat = 1\n{DEFAULTS}{HOST}{GUEST}\
+         [[workload]]\nname = \"create\"\ntest = \"create\"\nnrfiles = 400\n\
+         [[workload]]\nname = \"unpack\"\ntest = \"unpack\"\nnrfiles = 140\nbs = \"64k\"\n"
+    ));
+    let plan = plan.to_str().expect("utf-8");
+    let json = lab.json(&["run", plan, "--accel", "tcg", "--yes", "--json", "-"]);
+    let expected = [("host create", 400), ("host unpack", 149), ("vm create", 400), ("vm unpack", 149)];
+    assert_eq!(operations(&json), expected.map(|(cell, count)| (cell.to_owned(), count)), "{json:#}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn killed_amid_its_files_a_test_can_be_cleaned() {
+    let lab = Lab::new();
+    let plan = lab.plan(&format!(
+        "repeat = 1\n{DEFAULTS}{HOST}[[workload]]\nname = \"create\"\ntest = \"create\"\nnrfiles = 1000000\nnrdirs = 3\n"
+    ));
+    let mut child = lab
+        .iotax()
+        .args(["run", plan.to_str().expect("utf-8"), "--yes"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("iotax starts");
+    // The run's folder, in it the test's, in that the worker's with its three.
+    let made = || {
+        let below = |dirs: Vec<std::path::PathBuf>| -> Vec<std::path::PathBuf> {
+            let entries = dirs.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten();
+            entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+        };
+        (0..5).fold(vec![lab.work()], |dirs, _| below(dirs)).len()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while made() < 100 {
+        assert!(Instant::now() < deadline, "no files were made");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("it ended");
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn beside_what_was_there_no_files_are_made() {
+    let lab = Lab::new();
+    std::fs::write(lab.work().join("theirs"), vec![1; 65536]).expect("written");
+    let plan = lab.plan(&format!(
+        "{DEFAULTS}[[target]]\nname = \"t\"\npath = \"WORK/theirs\"\n[[workload]]\nname = \"w\"\ntest = \"stat\"\n"
+    ));
+    let output = lab.run(&["run", plan.to_str().expect("utf-8"), "--yes"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("makes no files") && said.contains("Give a directory"), "{said}");
+    assert_eq!(std::fs::read_dir(lab.work()).expect("read").count(), 1);
+}

@@ -1,0 +1,42 @@
+//! A tree like a kernel's source: made from an archive, walked, packed into one, deleted.
+
+use super::{Options, Shape, Suite};
+use crate::units::{Bytes, Nanos};
+use crate::workload::{Test, Workload, WorkloadKeys};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "archive",
+    help: "a tree of 24,000 source files unpacked, walked, packed from a cold cache, and deleted",
+    shape: Shape::Each,
+    remarks: &[],
+    repeat: 3,
+    workloads,
+};
+
+/// Longer than the 10 KiB of tar, so that it is the files that count and not the calls for the archive.
+const RECORD: Bytes = Bytes(64 << 10);
+/// A slow target is measured for so long and no longer.
+const RUNTIME: Nanos = Nanos::from_secs(300);
+
+fn workloads(options: &Options) -> Vec<Workload> {
+    let defaults = WorkloadKeys {
+        bs: Some(RECORD),
+        size: options.size,
+        nrfiles: options.files,
+        runtime: Some(options.runtime.unwrap_or(RUNTIME)),
+        ramp_time: Some(Nanos(0)),
+        direct: Some(false),
+        ..WorkloadKeys::default()
+    };
+    let workload = |name: &str, test, end_fsync| {
+        let own =
+            WorkloadKeys { name: Some(name.into()), test: Some(test), end_fsync, ..WorkloadKeys::default() };
+        own.complete(&defaults)
+    };
+    vec![
+        workload("unpack", Test::Unpack, Some(true)),
+        workload("walk", Test::Walk, None),
+        workload("pack", Test::Pack, Some(true)),
+        workload("remove", Test::RemoveTree, None),
+    ]
+}

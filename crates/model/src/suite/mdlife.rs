@@ -1,0 +1,78 @@
+//! The life of files without content: how many a second are created, opened, renamed and deleted, by one thread and by several, in
+//! small directories and in large ones.
+
+use super::{Options, Shape, Suite};
+use crate::units::Nanos;
+use crate::workload::{Rw, Test, Workload, WorkloadKeys};
+
+pub(super) const SUITE: Suite = Suite {
+    name: "mdlife",
+    help: "files without content created, opened, renamed and deleted: by threads and by size of the directory",
+    shape: Shape::Each,
+    remarks: &[],
+    repeat: 3,
+    workloads,
+};
+
+/// Files of the largest directory; there are two with a tenth of those in them before it.
+const FILES: u64 = 100_000;
+/// Each thread has a directory of its own.
+const THREADS: [u32; 3] = [1, 2, 4];
+/// Opening a few files takes no time: it is done over and over, as often as it takes for so many operations.
+const OPENED: u64 = 100_000;
+/// A slow target is measured for so long and no longer.
+const RUNTIME: Nanos = Nanos::from_secs(60);
+
+fn workloads(options: &Options) -> Vec<Workload> {
+    let files = options.files.unwrap_or(FILES).max(1);
+    let mut sizes = [files / 100, files / 10, files].map(|files| files.max(1)).to_vec();
+    sizes.dedup();
+    let tests = [Test::Create, Test::Open, Test::Rename, Test::Delete];
+    let cells = sizes
+        .iter()
+        .flat_map(|files| THREADS.iter().flat_map(move |threads| tests.map(|test| (*files, *threads, test))));
+    cells.map(|(files, threads, test)| workload(options, files, threads, test)).collect()
+}
+
+fn workload(options: &Options, files: u64, threads: u32, test: Test) -> Workload {
+    WorkloadKeys {
+        name: Some(format!("{test}-{files}-t{threads}")),
+        test: Some(test),
+        // In the order in which a directory lists its files it would be the friendliest case, and no program's but rm's.
+        rw: Some(Rw::RandRead),
+        nrfiles: Some(files),
+        numjobs: Some(threads),
+        loops: (test == Test::Open).then(|| (OPENED / files).max(1)),
+        runtime: Some(options.runtime.unwrap_or(RUNTIME)),
+        ramp_time: Some(Nanos(0)),
+        direct: Some(false),
+        // What is asked is what names cost, not what a disk takes to tell them.
+        invalidate: Some(false),
+        ..WorkloadKeys::default()
+    }
+    .complete(&WorkloadKeys::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_is_met_with_every_number_of_threads() {
+        let named = |files| {
+            let options = Options { files: Some(files), ..Options::default() };
+            workloads(&options).into_iter().map(|workload| workload.name).collect::<Vec<_>>()
+        };
+        let names = named(1000);
+        assert_eq!(names.len(), 3 * 3 * 4);
+        assert_eq!(
+            names[..5],
+            ["create-10-t1", "open-10-t1", "rename-10-t1", "delete-10-t1", "create-10-t2"]
+        );
+        assert_eq!(named(1).len(), 12, "one size");
+        let opened =
+            workloads(&Options::default()).into_iter().find(|workload| workload.name == "open-1000-t2");
+        let opened = opened.expect("there");
+        assert_eq!((opened.loops, opened.nrfiles, opened.numjobs), (Some(100), Some(1000), 2));
+    }
+}
