@@ -1,6 +1,7 @@
 //! Importers, on what the tools write and on what becomes of it on its way.
 
 mod mutations;
+mod stored;
 mod tools;
 
 use iotax_results::exchange::import::{Entry, Found, recognise};
