@@ -1,5 +1,7 @@
 //! Runs as fio prints them.
 
+use std::collections::BTreeMap;
+
 use iotax_model::Histogram;
 use iotax_model::record::{ErrorCount, ProcessCounts, Share, Source, Stated, Tallies, Tally};
 use iotax_model::workload::Workload;
@@ -199,8 +201,13 @@ fn the_normal_form_reads_as_fios() {
 #[test]
 fn what_has_no_form_is_refused_with_the_reason() {
     let mut imported = bench();
-    imported.source =
-        Some(Source { tool: "bonnie++".into(), version: None, files: vec![], not_understood: vec![] });
+    imported.source = Some(Source {
+        tool: "bonnie++".into(),
+        version: None,
+        files: vec![],
+        known: BTreeMap::new(),
+        not_understood: vec![],
+    });
     imported.measurements[0].stated = Some(Stated::default());
     imported.measurements[0].outcome.tallies = Tallies::default();
     let mut files = bench();

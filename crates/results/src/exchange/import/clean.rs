@@ -76,12 +76,11 @@ fn unmarked(line: &str) -> String {
     while let Some((before, after)) = rest.split_once('<') {
         text.push_str(before);
         let is_tag = after.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!'));
-        match after.split_once('>').filter(|_| is_tag) {
-            Some((_, next)) => rest = next,
-            None => {
-                text.push('<');
-                rest = after;
-            }
+        if let Some((_, next)) = after.split_once('>').filter(|_| is_tag) {
+            rest = next;
+        } else {
+            text.push('<');
+            rest = after;
         }
     }
     text.push_str(rest);

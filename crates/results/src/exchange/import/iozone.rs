@@ -104,7 +104,7 @@ impl Reader {
             }
             return;
         }
-        let figure = |word: &Option<&str>| word.and_then(number);
+        let figure = |word: Option<&str>| word.and_then(number);
         // Another row begins where this one does.
         let begins = |line: &&str| {
             words(line).first().is_some_and(|(end, _)| *end == row[0].0 || end.abs_diff(self.ends[0]) < 2)
@@ -115,9 +115,9 @@ impl Reader {
             self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
             return;
         };
-        let (Some(size), Some(record)) = (figure(&placed[0]), figure(&placed[1])) else { return };
+        let (Some(size), Some(record)) = (figure(placed[0]), figure(placed[1])) else { return };
         for (test, word) in placed[2..].iter().enumerate() {
-            self.add(test, size, record, figure(word), at);
+            self.add(test, size, record, figure(*word), at);
         }
     }
 
