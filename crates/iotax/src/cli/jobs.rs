@@ -68,7 +68,6 @@ impl JobFlags {
             targets,
             workloads: jobs.workloads,
             neighbours: Vec::new(),
-            suite: None,
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod mutations;
 mod others;
+mod stored;
 mod tools;
 
 use iotax_results::exchange::import::{Entry, Found, recognise};

@@ -16,7 +16,7 @@ fn fio_says_the_same_in_all_its_formats() {
         (read.keys.rw, read.keys.bs, read.keys.direct),
         (Some(Rw::RandRead), Some(Bytes(4096)), Some(false))
     );
-    near(metric(read, "iops"), 7575.424_575);
+    near(metric(read, "iops"), 7_575.424_575);
     near(metric(read, "bytes_per_s"), 31_028_939.0);
     near(metric(read, "latency_mean"), 130_776.283_265);
     near(metric(read, "latency_p99_9"), 7_897_088.0);
@@ -84,7 +84,7 @@ fn torn_json_gives_whole_jobs_and_says_where() {
     let second = whole.match_indices("\"jobname\"").nth(1).expect("three jobs").0;
     let found = only(&whole[..second]);
     assert_eq!(found.entries.len(), 1);
-    near(metric(&found.entries[0], "iops"), 7575.424_575);
+    near(metric(&found.entries[0], "iops"), 7_575.424_575);
     assert!(found.not_understood[0].reason.contains("torn"), "{:?}", found.not_understood);
     // Of two clones one is missing: nothing is added up and nothing is made of the other alone.
     let third = whole.match_indices("\"jobname\"").nth(2).expect("three jobs").0;

@@ -1,5 +1,7 @@
 //! Runs as fio prints them.
 
+use std::collections::BTreeMap;
+
 use iotax_model::Histogram;
 use iotax_model::record::{ErrorCount, ProcessCounts, Share, Source, Stated, Tallies, Tally};
 use iotax_model::workload::Workload;
@@ -212,7 +214,7 @@ fn what_has_no_form_is_refused_with_the_reason() {
         tool: "bonnie++".into(),
         version: None,
         files: vec![],
-        known: std::collections::BTreeMap::new(),
+        known: BTreeMap::new(),
         not_understood: vec![],
     });
     imported.measurements[0].stated = Some(Stated::default());

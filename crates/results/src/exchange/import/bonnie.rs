@@ -2,7 +2,7 @@
 //!
 //! Rates are KiB a second, which bonnie++ calls K; `+++++` stands for too fast to tell. A latency is the longest of its test.
 
-use super::columns::{placed, words};
+use super::columns::{may_be_rest, placed, words};
 use super::quantity::{nanos_in, number, number_and_unit};
 use super::{Entry, Found, Line};
 use crate::judge::Metric;
@@ -69,8 +69,11 @@ fn csv(rest: &[&str], line: &str, at: usize, ends: bool, found: &mut Found) {
     }
     let next = more.next();
     let fields: Vec<&str> = whole.split(',').collect();
-    if fields.len() != wanted {
-        let reason = format!("{} fields of {wanted}", fields.len());
+    let first = if wanted == OLD { [2, 15] } else { [wanted - 41, wanted - 24] };
+    let is_sound =
+        fields.len() == wanted && first.iter().all(|at| fields[*at..at + 12].chunks(2).all(is_pair));
+    if !is_sound {
+        let reason = format!("{} fields of {wanted}, or not the pairs of rates and CPU", fields.len());
         found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
         return;
     }
@@ -80,6 +83,18 @@ fn csv(rest: &[&str], line: &str, at: usize, ends: bool, found: &mut Found) {
         old(&fields, at, is_sure, found);
     } else {
         new(&fields, at, found);
+    }
+}
+
+/// Whether it is a rate and a share of the CPUs: both figures, both too fast to tell, or both left out.
+fn is_pair(pair: &[&str]) -> bool {
+    match pair {
+        ["", ""] | ["+++++", "+++" | "?" | ""] => true,
+        [rate, cpu] => {
+            number(rate).is_some()
+                && (cpu.is_empty() || cpu.ends_with('?') || cpu.len() <= 4 && number(cpu).is_some())
+        }
+        _ => false,
     }
 }
 
@@ -204,7 +219,7 @@ fn kibibytes(text: &str) -> Option<f64> {
 /// `90363us`, `411ms`.
 fn time(text: &str) -> Option<f64> {
     let (value, unit) = number_and_unit(text)?;
-    Some(value * nanos_in(unit)?)
+    Some(value * nanos_in(unit).filter(|_| matches!(unit, "us" | "ms" | "s"))?)
 }
 
 /// Tables of machines that `told` has no CSV of.
@@ -223,11 +238,22 @@ fn tables(lines: &[&str], told: &[String], found: &mut Found) {
             found.version.get_or_insert_with(|| version.to_owned());
         }
         let Some(row) = lines.get(i + 1).filter(|_| is_on_a_file != on_files) else { continue };
-        let Some((name, figures)) = row_of(line, row) else {
+        let is_whole = lines.get(i + 2).is_none_or(|next| !may_be_rest(Some(next)));
+        let Some((name, figures)) = row_of(line, row).filter(|_| is_whole) else {
             let reason = "its figures do not stand beneath their heads".to_owned();
             found.not_understood.push(Line { number: i + 2, text: (*row).to_owned(), reason });
             continue;
         };
+        let is_its = match name.as_slice() {
+            [_, size] if is_on_a_file => is_size(size),
+            [.., files] => on_files && files.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '/')),
+            [] => false,
+        };
+        if !is_its {
+            let reason = "not a row of the heads above it".to_owned();
+            found.not_understood.push(Line { number: i + 2, text: (*row).to_owned(), reason });
+            continue;
+        }
         let mut about = About { machine, line: i + 2, ..About::default() };
         if is_on_a_file {
             machine = name.first().copied().unwrap_or_default();
@@ -267,7 +293,7 @@ fn row_of<'a>(head: &str, row: &'a str) -> Option<(Vec<&'a str>, Vec<&'a str>)> 
     let row = words(row);
     let first = ends[0].saturating_sub(5);
     let (names, figures): (Vec<_>, Vec<_>) = row.iter().partition(|(end, _)| *end <= first);
-    let placed = placed(&figures, &ends)?;
+    let placed = placed(&figures, &ends, 0)?;
     Some((
         names.into_iter().map(|(_, word)| word).collect(),
         placed.into_iter().map(Option::unwrap_or_default).collect(),

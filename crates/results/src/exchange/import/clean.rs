@@ -28,7 +28,36 @@ pub fn clean(text: &str) -> String {
         let plain = if is_page { unmarked(&plain) } else { plain };
         clean.push_str(unquoted(&plain));
     }
-    if has_decimal_commas(&clean) { with_points(&clean) } else { clean }
+    let clean = if has_decimal_commas(&clean) { with_points(&clean) } else { clean };
+    without_stumps(&clean)
+}
+
+/// Shorter lines than this no terminal breaks.
+const BROKEN: usize = 20;
+
+/// The text with a question mark after every number that may have lost its end: where the text ends in it, or where a line does and
+/// the next one has nothing but the rest of a number. So nobody takes it for one.
+fn without_stumps(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_digit() || c == '.';
+    let is_rest = |line: &str| {
+        let line = line.trim_end();
+        line.starts_with(is_part) && !line.contains([' ', '\t', ',', ';', ':', '"'])
+    };
+    let mut clean = String::with_capacity(text.len());
+    let mut lines = text.split_inclusive('\n').peekable();
+    while let Some(line) = lines.next() {
+        let plain = line.trim_end_matches('\n');
+        clean.push_str(plain);
+        let may_go_on = match lines.peek() {
+            Some(next) => plain.len() >= BROKEN && is_rest(next),
+            None => !line.ends_with('\n'),
+        };
+        if plain.ends_with(is_part) && may_go_on {
+            clean.push('?');
+        }
+        clean.push_str(&line[plain.len()..]);
+    }
+    clean
 }
 
 /// A line without the marks of a mail's quoting.
@@ -47,12 +76,11 @@ fn unmarked(line: &str) -> String {
     while let Some((before, after)) = rest.split_once('<') {
         text.push_str(before);
         let is_tag = after.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!'));
-        match after.split_once('>').filter(|_| is_tag) {
-            Some((_, next)) => rest = next,
-            None => {
-                text.push('<');
-                rest = after;
-            }
+        if let Some((_, next)) = after.split_once('>').filter(|_| is_tag) {
+            rest = next;
+        } else {
+            text.push('<');
+            rest = after;
         }
     }
     text.push_str(rest);

@@ -1,6 +1,6 @@
 //! Tables as tools print them, whose empty fields are blanks: a figure belongs to the head that ends where it ends.
 
-/// How far a figure may end from the end of its column's head.
+/// How far a figure may end to the right of its column's head: those that are wider than their columns push the others aside.
 const ASIDE: usize = 3;
 
 /// The words of a line, each with the column that it ends at, counted in characters.
@@ -19,9 +19,20 @@ pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
     found
 }
 
+/// Whether a line may be the rest of a row that was broken: nothing but figures.
+pub(super) fn may_be_rest(line: Option<&&str>) -> bool {
+    let figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '+'));
+    line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
+}
+
 /// The word of each column, by where the columns end. Absent if some word has no column of its own: the blanks are not those that the
 /// tool printed.
-pub(super) fn placed<'a>(words: &[(usize, &'a str)], ends: &[usize]) -> Option<Vec<Option<&'a str>>> {
+/// `left` is how far figures may end to the left of their heads.
+pub(super) fn placed<'a>(
+    words: &[(usize, &'a str)],
+    ends: &[usize],
+    left: usize,
+) -> Option<Vec<Option<&'a str>>> {
     let mut row = vec![None; ends.len()];
     if words.len() == ends.len() {
         return Some(words.iter().map(|(_, word)| Some(*word)).collect());
@@ -29,7 +40,8 @@ pub(super) fn placed<'a>(words: &[(usize, &'a str)], ends: &[usize]) -> Option<V
     for (end, word) in words {
         let (column, aside) =
             ends.iter().enumerate().map(|(i, at)| (i, at.abs_diff(*end))).min_by_key(|(_, aside)| *aside)?;
-        if aside > ASIDE || row[column].is_some() {
+        let allowed = if *end < ends[column] { left } else { ASIDE };
+        if aside > allowed || row[column].is_some() {
             return None;
         }
         row[column] = Some(*word);

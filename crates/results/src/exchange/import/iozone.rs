@@ -1,6 +1,6 @@
 //! What iozone writes: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
 
-use super::columns::{placed, words};
+use super::columns::{may_be_rest, placed, words};
 use super::quantity::number;
 use super::{Entry, Found, Line};
 use crate::judge::Metric;
@@ -33,6 +33,9 @@ enum Unit {
     MicrosPerOp,
 }
 
+/// Its figures are a little narrower than its heads.
+const LEFT: usize = 2;
+
 #[derive(Default)]
 struct Reader {
     found: Found,
@@ -50,15 +53,16 @@ struct Reader {
 /// iozone's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut reader = Reader { found: Found { tool: "iozone", ..Found::default() }, ..Reader::default() };
-    for (i, line) in text.lines().enumerate() {
-        reader.line(line, i + 1);
+    let lines: Vec<&str> = text.lines().collect();
+    for (i, line) in lines.iter().enumerate() {
+        reader.line(line, lines.get(i + 1), i + 1);
     }
     let found = reader.found;
     (reader.is_iozone && (!found.entries.is_empty() || !found.not_understood.is_empty())).then_some(found)
 }
 
 impl Reader {
-    fn line(&mut self, line: &str, at: usize) {
+    fn line(&mut self, line: &str, next: Option<&&str>, at: usize) {
         let plain = line.trim();
         if plain.starts_with("Iozone: Performance Test") {
             *self = Self { found: std::mem::take(&mut self.found), is_iozone: true, ..Self::default() };
@@ -81,17 +85,17 @@ impl Reader {
             self.ends = words(line).into_iter().map(|(end, _)| end).collect();
             (self.part, self.is_iozone) = (None, true);
         } else if self.part.is_some() && plain.starts_with('"') {
-            self.spreadsheet(plain, at);
+            self.spreadsheet(plain, next, at);
         } else if let Some((what, rate)) = throughput(plain) {
             self.is_iozone = true;
             self.children(what, rate, at);
         } else if !self.ends.is_empty() {
-            self.row(line, at);
+            self.row(line, next, at);
         }
     }
 
     /// A line of the columns.
-    fn row(&mut self, line: &str, at: usize) {
+    fn row(&mut self, line: &str, next: Option<&&str>, at: usize) {
         let row = words(line);
         if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
             // What ends a table is a line that is none.
@@ -100,24 +104,29 @@ impl Reader {
             }
             return;
         }
-        let figure = |word: &Option<&str>| word.and_then(number);
-        let Some(placed) = placed(&row, &self.ends) else {
+        let figure = |word: Option<&str>| word.and_then(number);
+        // Another row begins where this one does.
+        let begins = |line: &&str| {
+            words(line).first().is_some_and(|(end, _)| *end == row[0].0 || end.abs_diff(self.ends[0]) < 2)
+        };
+        let is_broken = may_be_rest(next) && !next.is_some_and(begins);
+        let Some(placed) = placed(&row, &self.ends, LEFT).filter(|_| !is_broken) else {
             let reason = "its figures do not stand beneath their heads".to_owned();
             self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
             return;
         };
-        let (Some(size), Some(record)) = (figure(&placed[0]), figure(&placed[1])) else { return };
+        let (Some(size), Some(record)) = (figure(placed[0]), figure(placed[1])) else { return };
         for (test, word) in placed[2..].iter().enumerate() {
-            self.add(test, size, record, figure(word), at);
+            self.add(test, size, record, figure(*word), at);
         }
     }
 
     /// A line of the spreadsheet report: records in quotes, or a size in quotes with a figure for each record.
-    fn spreadsheet(&mut self, line: &str, at: usize) {
+    fn spreadsheet(&mut self, line: &str, next: Option<&&str>, at: usize) {
         let quoted: Option<Vec<f64>> =
             line.split_whitespace().map(|word| number(word.strip_prefix('"')?.strip_suffix('"')?)).collect();
         if let Some(records) = quoted {
-            self.records = records;
+            self.records.extend(records);
             return;
         }
         let mut fields = line.split_whitespace();
@@ -127,8 +136,8 @@ impl Reader {
             self.part = None;
             return;
         };
-        if figures.len() > self.records.len() {
-            let reason = "more figures than records".to_owned();
+        if figures.len() > self.records.len() || may_be_rest(next) {
+            let reason = "its figures are not those of its records".to_owned();
             self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
             return;
         }
@@ -190,7 +199,15 @@ impl Reader {
                 entry.state(Metric::BytesPerS, Some(value * 1024.0));
             }
             (value, "ops/sec") => entry.state(Metric::Iops, Some(value)),
-            (value, unit) => entry.add("result", Some(value), unit),
+            (_, unit) => {
+                let text = format!("{what}: {unit}");
+                self.found.not_understood.push(Line {
+                    number: line,
+                    text,
+                    reason: "no unit of iozone's".into(),
+                });
+                return;
+            }
         }
         self.note(&mut entry);
         self.found.entries.push(entry);

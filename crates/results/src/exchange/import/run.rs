@@ -177,7 +177,8 @@ fn simple(text: &str) -> String {
     let mut name = parts.join("-").trim_start_matches('.').to_owned();
     // The end tells more than the beginning: of a path, the file.
     if name.len() > LONGEST {
-        name = name.split_off(name.len() - LONGEST).trim_start_matches(['.', '-']).to_owned();
+        let end = name.split_off(name.len() - LONGEST);
+        name = end.trim_start_matches(['.', '-']).into();
     }
     if name.is_empty() { "unnamed".into() } else { name }
 }

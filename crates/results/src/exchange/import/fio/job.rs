@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iotax_model::Histogram;
 use iotax_model::record::{Tallies, Tally};
 
-use super::super::Entry;
+use super::super::{Entry, Line};
 use crate::judge::Metric;
 
 /// The directions in fio's order.
@@ -50,6 +50,8 @@ pub(super) struct Direction {
     pub(super) runtime_ms: Option<f64>,
     /// From issue to completion where it is told, else from submission.
     pub(super) mean_ns: Option<f64>,
+    /// Whether it is from submission.
+    pub(super) is_from_submission: bool,
     pub(super) max_ns: Option<f64>,
     /// In percent, as text, and nanoseconds.
     pub(super) percentiles: Vec<(f64, f64)>,
@@ -64,7 +66,8 @@ impl Job {
 }
 
 /// The entries of jobs: clones added up, the others as they are, in their order.
-pub(super) fn entries(jobs: Vec<Job>) -> Vec<Entry> {
+/// And the jobs of which nothing can be said: of clones that ran at once some figures are not there, so that there is no sum.
+pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
     for job in jobs.into_iter().filter(Job::has_figures) {
         let same = |one: &Job| one.name == job.name && one.group == job.group && one.host == job.host;
@@ -74,10 +77,20 @@ pub(super) fn entries(jobs: Vec<Job>) -> Vec<Entry> {
             None => groups.push(vec![job]),
         }
     }
-    groups.into_iter().filter_map(entry).collect()
+    let (mut found, mut lines) = (Vec::new(), Vec::new());
+    for group in groups {
+        let reason = format!("of {} jobs at once not every figure is there", group.len());
+        let line = Line { number: group[0].line, text: group[0].name.clone(), reason };
+        let is_whole = group.len() == 1 || group.iter().all(|job| job.is_whole);
+        match entry(&group).filter(|_| is_whole) {
+            Some(entry) => found.push(entry),
+            None => lines.push(line),
+        }
+    }
+    (found, lines)
 }
 
-fn entry(clones: Vec<Job>) -> Option<Entry> {
+fn entry(clones: &[Job]) -> Option<Entry> {
     let count = u32::try_from(clones.len()).ok()?;
     let asked = clones[0].option("numjobs").and_then(|text| text.parse::<u32>().ok());
     let reports_groups =
@@ -114,12 +127,12 @@ fn entry(clones: Vec<Job>) -> Option<Entry> {
             more_percentiles(&mut entry, "", one);
         }
     }
-    if let [job] = clones.as_slice() {
+    if let [job] = clones {
         entry.add("usr_cpu", job.cpu.map(|(user, _)| user), "%");
         entry.add("sys_cpu", job.cpu.map(|(_, system)| system), "%");
         entry.add("sync latency_mean", job.sync_ns, "ns");
     }
-    notes(&mut entry, &clones, lacking);
+    notes(&mut entry, clones, lacking);
     entry.has_figures().then_some(entry)
 }
 
@@ -147,7 +160,12 @@ fn mean(all: &[&Direction]) -> Option<f64> {
     if let [one] = all {
         return one.mean_ns;
     }
-    let weight = |direction: &Direction| direction.ios.map(|ios| ios as f64).or(direction.iops);
+    if all.iter().any(|direction| direction.is_from_submission != all[0].is_from_submission) {
+        return None;
+    }
+    let counted = all.iter().all(|direction| direction.ios.is_some());
+    let weight =
+        |direction: &Direction| if counted { direction.ios.map(|ios| ios as f64) } else { direction.iops };
     let sum: f64 = all.iter().map(|d| Some(d.mean_ns? * weight(d)?)).sum::<Option<f64>>()?;
     let weights: f64 = all.iter().map(|d| weight(d)).sum::<Option<f64>>()?;
     (weights > 0.0).then(|| sum / weights)

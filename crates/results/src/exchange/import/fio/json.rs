@@ -191,6 +191,8 @@ fn direction(value: &Value) -> Option<Direction> {
         (None, None) => (value.get("lat"), value.get("clat"), 1e3),
         (clat, lat) => (lat, clat, 1.0),
     };
+    let is_new =
+        value.get("clat_ns").or_else(|| value.get("lat_ns")).or_else(|| value.get("bw_bytes")).is_some();
     let of = |times: Option<&Value>, key: &str| {
         times?.get(key).and_then(Value::as_f64).filter(|ns| *ns > 0.0).map(|value| value * unit)
     };
@@ -201,10 +203,11 @@ fn direction(value: &Value) -> Option<Direction> {
         ios: value.get("total_ios").and_then(Value::as_u64),
         bytes: value.get("bw_bytes").and_then(|_| value.get("io_bytes")?.as_u64()),
         iops: number("iops"),
-        bytes_per_s: number("bw_bytes").or_else(|| number("bw").map(|kib| kib * 1024.0)),
+        bytes_per_s: if is_new { number("bw_bytes") } else { number("bw").map(|kib| kib * 1024.0) },
         runtime_ms: number("runtime"),
-        mean_ns: of(lat, "mean").or_else(|| of(clat, "mean")),
-        max_ns: of(lat, "max").or_else(|| of(clat, "max")),
+        mean_ns: of(lat.or(clat), "mean"),
+        max_ns: of(lat.or(clat), "max"),
+        is_from_submission: lat.is_none(),
         percentiles: spread.map(|times| percentiles(times, unit)).unwrap_or_default(),
         bins,
     })

@@ -27,7 +27,8 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "fio", ..Found::default() };
     for read in [json::read(text), terse::read(text), text::read(text)] {
         found.version = found.version.or(read.version);
-        let entries: Vec<Entry> = job::entries(read.jobs);
+        let (entries, lines) = job::entries(read.jobs);
+        found.not_understood.extend(lines);
         // One run may be written in several formats; the first one says it best.
         let new =
             entries.into_iter().filter(|entry| !found.entries.iter().any(|known| is_same(known, entry)));

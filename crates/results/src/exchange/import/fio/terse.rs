@@ -33,6 +33,12 @@ impl Layout {
     }
 }
 
+/// Context switches and page faults.
+const COUNTS: usize = 3;
+
+/// Of depths and of latencies.
+const SHARES: usize = 29;
+
 /// Percentiles of a direction: 20 fields such as `99.000000%=872`.
 const PERCENTILES: usize = 20;
 
@@ -47,7 +53,7 @@ pub(super) fn read(text: &str) -> Read {
         let Some(layout) = layout(line) else { continue };
         // A terminal's line may be broken anywhere; it goes on as long as fields are missing.
         let mut whole = line.to_owned();
-        while whole.split(';').count() <= layout.fields()
+        while whole.split(';').count() < layout.fields() + COUNTS + SHARES
             && lines.get(next).is_some_and(|more| more.contains(';') && self::layout(more.trim()).is_none())
         {
             whole.push_str(lines[next].trim());
@@ -88,8 +94,10 @@ fn layout(line: &str) -> Option<Layout> {
 }
 
 fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
-    // The last one that is read must have its end.
-    if fields.len() <= layout.fields() {
+    // What follows what is read tells that it stands in its place: three counts, then shares.
+    let rest = fields.get(layout.fields()..layout.fields() + COUNTS + SHARES)?;
+    let is_count = |field: &&str| !field.is_empty() && field.bytes().all(|b| b.is_ascii_digit());
+    if !rest[..COUNTS].iter().all(is_count) || !rest[COUNTS..].iter().all(|field| field.ends_with('%')) {
         return None;
     }
     let head = &fields[layout.head - 3..layout.head];

@@ -24,6 +24,8 @@ struct Reader {
     /// Directions of which two were found.
     twice: [bool; 3],
     issued: Option<Vec<u64>>,
+    /// Lines of times of this direction: from submission, from issue, and heads of percentiles.
+    times: [usize; 3],
 }
 
 pub(super) fn read(text: &str) -> Read {
@@ -84,7 +86,8 @@ impl Reader {
         } else if line.starts_with('|') {
             self.percentiles(line);
         } else if word.starts_with("clat percentiles") || word.starts_with("lat percentiles") {
-            self.percentiles_in = in_brackets(word).and_then(nanos_in);
+            self.times[2] += 1;
+            self.percentiles_in = in_brackets(word).and_then(nanos_in).filter(|_| self.times[2] == 1);
         } else if (word.starts_with("lat (") || word.starts_with("clat (")) && line.contains("avg=") {
             self.percentiles_in = None;
             self.times(word, line);
@@ -117,6 +120,7 @@ impl Reader {
             self.read.not_understood.push(Line { number: at, text: line.to_owned(), reason });
         }
         job.directions[which] = Some(found);
+        self.times = [0; 3];
         self.direction = Some(which);
     }
 
@@ -129,8 +133,13 @@ impl Reader {
         let Some(unit) = in_brackets(word).and_then(nanos_in) else { return };
         let is_clat = word.starts_with("clat");
         let (mean, max) = (value(line, "avg"), value(line, "max"));
+        self.times[usize::from(!is_clat)] += 1;
+        // Those of two directions, of which one's head is missing, are nobody's.
+        let is_twice = self.times[..2].iter().any(|times| *times > 1);
         if let Some(direction) = self.now() {
-            if is_clat && direction.mean_ns.is_some() {
+            direction.is_from_submission = is_clat;
+            if is_twice {
+                (direction.mean_ns, direction.max_ns) = (None, None);
                 return;
             }
             direction.mean_ns = mean.and_then(scaled).map(|mean| mean * unit).filter(|ns| *ns > 0.0);
