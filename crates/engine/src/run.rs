@@ -121,7 +121,8 @@ fn work(
         })?,
         depth: workload.iodepth,
         // Contents are made in whole sectors.
-        slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR)).unwrap_or(usize::MAX),
+        slot_bytes: usize::try_from(workload.max_bs().0.next_multiple_of(SECTOR.into()))
+            .unwrap_or(usize::MAX),
         options: Options::new(&workload),
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);

@@ -155,8 +155,8 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             }
             if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
                 let index = slot.index();
-                let sectors = (io.length as usize).next_multiple_of(SECTOR as usize);
-                let buffer = &mut backend.buffer(&mut slot)[..sectors];
+                let sectors = io.length.next_multiple_of(SECTOR);
+                let buffer = &mut backend.buffer(&mut slot)[..sectors as usize];
                 payload.refresh(index, &io, buffer);
                 if VERIFY && let Some(witness) = &witness {
                     witness.seal(index, &io, buffer);

@@ -63,7 +63,7 @@ fn bonnie_finds_what_our_bonnie_finds() {
         return eprintln!("skipped: bonnie++ does not run here: {line:?}, {}", theirs.status);
     }
     let file = place.path().join("area");
-    std::fs::write(&file, vec![7; SIZE as usize]).expect("written");
+    std::fs::write(&file, vec![7; usize::try_from(SIZE).expect("it fits")]).expect("written");
     let suite = Suite::named("bonnie").expect("the suite");
     let options =
         Options { size: Some(Bytes(SIZE)), runtime: Some(Nanos::from_secs(5)), ..Options::default() };

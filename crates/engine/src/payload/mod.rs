@@ -11,7 +11,7 @@ use crate::backend::Io;
 use crate::random::SplitMix64;
 
 /// Contents are made in whole sectors of so many bytes.
-pub(crate) const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u32 = 512;
 
 /// From this length on a write is longer than what any layer compresses as a unit or looks back over for repeats.
 const LONG: usize = 1 << 20;

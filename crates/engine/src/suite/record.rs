@@ -23,7 +23,7 @@ impl Record {
     pub(super) fn new(place: &Place) -> Result<Self, EngineError> {
         let bytes = place.workload.bs;
         let length = usize::try_from(bytes.0).unwrap_or(usize::MAX);
-        let sectors = usize::try_from(bytes.0.next_multiple_of(SECTOR)).unwrap_or(usize::MAX);
+        let sectors = usize::try_from(bytes.0.next_multiple_of(SECTOR.into())).unwrap_or(usize::MAX);
         let (buffers, mut slots) =
             Buffers::new(1, sectors).map_err(trouble(format!("mapping a buffer of {bytes}")))?;
         let slot = slots.pop().ok_or(EngineError::Memory { asked: bytes, memory: Bytes(0) })?;

@@ -25,7 +25,7 @@ struct Seeks {
     /// Records of the area.
     places: u64,
     /// How many are read.
-    seeks: u64,
+    each: u64,
 }
 
 pub(super) fn seeks(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
@@ -39,13 +39,13 @@ pub(super) fn seeks(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> 
         random: SplitMix64::new(place.seed, Purpose::Offsets, place.number.into()),
         begin: place.workload.offset.0,
         places: place.size / place.workload.bs.0,
-        seeks: each.saturating_mul(place.passes()),
+        each: each.saturating_mul(place.passes()),
     }))
 }
 
 impl Routine for Seeks {
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
-        for number in 1..=self.seeks {
+        for number in 1..=self.each {
             let bytes = self.record.bytes();
             let offset = self.begin + self.random.below(self.places) * bytes.len() as u64;
             // A record is at most 64 MiB long.

@@ -36,8 +36,9 @@ impl Files {
             let reason = "no filesystem lies on it for files to be made on; in a guest give it one (filesystem = \"ext4\")";
             return Err(format!("{}: {reason}", beside.display()));
         }
-        let names = (1..).map(|n| beside.with_file_name(format!("iotax-{}-{n}.d", std::process::id())));
-        let path = names.skip_while(|path| path.exists()).next().ok_or("no name is free")?;
+        let mut names =
+            (1_u32..).map(|n| beside.with_file_name(format!("iotax-{}-{n}.d", std::process::id())));
+        let path = names.find(|path| !path.exists()).ok_or("no name is free")?;
         let entry = self.ledger()?.make_tree(&path).map_err(|error| error.to_string())?;
         self.made.insert(path.clone(), entry);
         Ok(path)
@@ -51,13 +52,12 @@ impl Files {
     }
 
     fn ledger(&mut self) -> Result<&mut Ledger, String> {
-        let ledger = match self.ledger.take() {
-            Some(ledger) => ledger,
-            None => {
-                let dir = self.dir.as_ref().ok_or("no place for an undo ledger is known: set HOME")?;
-                let tag = format!("agent-{}", std::process::id());
-                Ledger::create(dir, &tag).map_err(|error| error.to_string())?
-            }
+        let ledger = if let Some(ledger) = self.ledger.take() {
+            ledger
+        } else {
+            let dir = self.dir.as_ref().ok_or("no place for an undo ledger is known: set HOME")?;
+            let tag = format!("agent-{}", std::process::id());
+            Ledger::create(dir, &tag).map_err(|error| error.to_string())?
         };
         Ok(self.ledger.insert(ledger))
     }

@@ -91,8 +91,8 @@ fn shown(path: &Path) -> String {
 
 fn nothing(files: &[(String, Vec<Found>)]) -> String {
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-    let known: String = import::READERS.iter().map(|(tool, _, how)| format!("\n  {tool}: {how}")).collect();
-    format!("{}: no result of a tool that iotax knows; accepted:{known}", names.join(", "))
+    let known: Vec<String> = import::READERS.iter().map(|(tool, _, how)| format!("{tool}: {how}")).collect();
+    format!("{}: no result of a tool that iotax knows; accepted:\n  {}", names.join(", "), known.join("\n  "))
 }
 
 fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {

@@ -108,7 +108,7 @@ impl Output {
             self.write_json(&exchange::json::document(&run, &judgement))?;
         }
         if let Some(path) = html {
-            write(path, &report::html::render(&run, &judgement))?;
+            write(path, report::html::render(&run, &judgement))?;
             say!("Report: {}", path.display());
         }
         let judged = (run, judgement);
@@ -125,7 +125,7 @@ impl Output {
             print_line!("{document:#}");
         }
         match self.json_file() {
-            Some(path) => write(path, &format!("{document:#}\n")),
+            Some(path) => write(path, format!("{document:#}\n")),
             None => Ok(()),
         }
     }

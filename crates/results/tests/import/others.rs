@@ -89,14 +89,14 @@ impl Mishap {
             Self::Drop(which) => {
                 let lost: BTreeSet<usize> = which.iter().map(|index| index.index(lines.len())).collect();
                 let kept = lines.iter().enumerate().filter(|(i, _)| !lost.contains(i));
-                kept.map(|(_, line)| format!("{line}\n")).collect()
+                kept.flat_map(|(_, line)| [*line, "\n"]).collect()
             }
             Self::Cut(index) => text[..at(index)].to_owned(),
             Self::Behead(index) => text[at(index)..].to_owned(),
             Self::Wrap(width) => lines.iter().map(|line| wrapped(line, *width)).collect(),
             Self::Quotes => text.replace('"', "\u{201d}").replace('\'', "\u{2019}"),
             Self::Crlf => text.replace('\n', "\r\n"),
-            Self::Indent => lines.iter().map(|line| format!("    {line}\n")).collect(),
+            Self::Indent => lines.iter().flat_map(|line| ["    ", *line, "\n"]).collect(),
             Self::OneBlank => lines
                 .iter()
                 .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")

@@ -43,10 +43,10 @@ fn run(suite: &str) -> Run {
 }
 
 /// So many I/Os of so many bytes each.
-fn tally(ios: u64, bytes: u64, latency_ns: u64) -> Option<Tally> {
+fn tally(ios: u64, bytes: u64, latency_ns: u64) -> Tally {
     let mut latency = Histogram::new();
     latency.add_many(latency_ns, ios);
-    Some(Tally { ios, bytes: ios * bytes, latency, response: None })
+    Tally { ios, bytes: ios * bytes, latency, response: None }
 }
 
 fn measurement(workload: &str, block: u32, duration_ns: u64, cpu_ns: u64, tallies: Tallies) -> Measurement {
@@ -79,12 +79,12 @@ const SECOND: u64 = 1_000_000_000;
 
 fn bonnie() -> Run {
     let mut run = run("bonnie");
-    let read = |tally| Tallies { read: tally, ..Tallies::default() };
-    let write = |tally| Tallies { write: tally, ..Tallies::default() };
+    let read = |tally| Tallies { read: Some(tally), ..Tallies::default() };
+    let write = |tally| Tallies { write: Some(tally), ..Tallies::default() };
     let chunks = (1 << 30) / 8192;
     let both = |ios, writes| Tallies {
-        read: tally(ios, 8192, 2_000_000),
-        write: tally(writes, 8192, 2_000_000),
+        read: Some(tally(ios, 8192, 2_000_000)),
+        write: Some(tally(writes, 8192, 2_000_000)),
         ..Tallies::default()
     };
     run.measurements = vec![
@@ -114,7 +114,7 @@ fn a_run_of_bonnie_is_a_line_of_bonnies_csv() {
     assert!(fields[21..38].iter().all(|field| field.is_empty()), "{text}");
     // Histograms tell a longest latency to within their error.
     assert_eq!([fields[38], fields[40], fields[41]], ["", "", ""], "a chunk is many calls there");
-    let number = |field: &str, unit: &str| field.strip_suffix(unit).map(|number| number.parse::<f64>());
+    let number = |field: &str, unit: &str| field.strip_suffix(unit).map(str::parse::<f64>);
     for (field, unit, truth) in [(39, "ms", 150.0), (42, "us", 4001.0), (43, "us", 2000.0)] {
         let told = number(fields[field], unit).and_then(Result::ok).expect(fields[field]);
         assert!((told / truth - 1.0).abs() < 0.01, "{told} {truth}");
@@ -185,7 +185,7 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
         for (block, tenths) in [(1, 20), (2, 1), (3, 80)] {
             let bytes = kib * 1024 * tenths / 10;
             let writes = bytes.div_ceil(bs);
-            let tallies = Tallies { write: tally(writes, bs, 1000), ..Tallies::default() };
+            let tallies = Tallies { write: Some(tally(writes, bs, 1000)), ..Tallies::default() };
             run.measurements.push(measurement(workload, block, SECOND, SECOND, tallies));
         }
     }

@@ -17,7 +17,7 @@ const COMPRESSED: f64 = 0.9;
 
 /// Areas that have no data behind them, or data that is not their own.
 pub(super) fn holes(run: &Run) -> Vec<Warning> {
-    let writes = run.plan.workloads.iter().any(|workload| workload.modifies());
+    let writes = run.plan.workloads.iter().any(Workload::modifies);
     let mut found = Vec::new();
     for record in &run.targets {
         let Some(allocation) = record.allocation else { continue };
