@@ -44,6 +44,7 @@ pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Resu
             return Err(error);
         }
     };
+    events(Event::Over);
     // Not before all have ended: a flush would be noise to the others.
     prepared.into_iter().zip(&mut outcomes).for_each(|(part, outcome)| part.conclude(outcome));
     Ok(put_together(&job.workload, &windows, outcomes))
@@ -74,8 +75,8 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     Ok(targets)
 }
 
-/// What one job tells.
-type Word = (usize, Event);
+/// What one job tells; nothing if it has ended.
+type Word = (usize, Option<Event>);
 
 /// Lets all go, and passes on what they tell together. What each of them came to.
 fn perform(
@@ -108,29 +109,30 @@ fn go(
     sender: &Sender<Word>,
 ) -> Result<Outcome, EngineError> {
     // Whoever listens does so until all senders are gone.
-    part.go(window, &mut |event| drop(sender.send((number, event))))
+    let outcome = part.go(window, &mut |event| drop(sender.send((number, Some(event)))));
+    let _ = sender.send((number, None));
+    outcome
 }
 
 /// Passes on one interval of all jobs when each has told its own or has ended.
 fn listen(jobs: usize, words: &Receiver<Word>, events: &mut dyn FnMut(Event)) {
     let mut told: Vec<VecDeque<Sample>> = vec![VecDeque::new(); jobs];
+    let mut ended = vec![false; jobs];
     let mut measuring = false;
     for (number, event) in words {
         match event {
-            Event::Measuring if !measuring => {
+            Some(Event::Measuring) if !measuring => {
                 measuring = true;
                 events(Event::Measuring);
             }
-            Event::Sample(sample) => told[number].push_back(*sample),
-            _ => {}
+            Some(Event::Sample(sample)) => told[number].push_back(*sample),
+            Some(_) => {}
+            None => ended[number] = true,
         }
-        while told.iter().all(|samples| !samples.is_empty()) {
+        let has_spoken = |(samples, ended): (&VecDeque<Sample>, &bool)| *ended || !samples.is_empty();
+        while told.iter().any(|samples| !samples.is_empty()) && told.iter().zip(&ended).all(has_spoken) {
             pass_on(&mut told, events);
         }
-    }
-    // All have ended: some earlier than others.
-    while told.iter().any(|samples| !samples.is_empty()) {
-        pass_on(&mut told, events);
     }
 }
 

@@ -95,6 +95,7 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
     events(Event::Ready);
     match prepared.go(Window::new(job, clock::now()), events) {
         Ok(mut outcome) => {
+            events(Event::Over);
             prepared.conclude(&mut outcome);
             Ok(outcome)
         }

@@ -99,18 +99,14 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = reports.send(Report::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
-    if !await_start(window, &common) {
+    let mut ledger = Ledger::new(number, Latencies::new(&workload), window, spare, reports);
+    if !await_start(window, &common, &mut ledger) {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
     }
     let mut pace = Pace::new(&workload, number, seed, window);
     if pace.is_some() {
         // The usual slack of 50 us would be lateness.
         let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
-    }
-    let mut ledger = Ledger::new(number, Latencies::new(&workload), window, spare, reports);
-    if window.start > window.begin {
-        // The warm-up of the others is over.
-        ledger.turn(clock::now(), None);
     }
     // Whether I/O outlasts the call that begins it, as on a device, or is answered within it, as from a cache.
     let mut outlasts = false;
@@ -291,14 +287,19 @@ const fn patience(now: u64, wake: u64) -> u64 {
     wake.saturating_sub(now).saturating_sub(SPIN_NS)
 }
 
-/// Sleeps until a job's load is to begin. False if all were told to stop meanwhile.
-fn await_start(window: Window, common: &Common) -> bool {
+/// Sleeps until a job's load is to begin, and says of each interval before it that nothing was done. False if all were told to stop
+/// meanwhile.
+fn await_start(window: Window, common: &Common, ledger: &mut Ledger) -> bool {
     while !common.is_stopped() {
         let now = clock::now();
+        if now >= ledger.boundary && window.start > window.begin && ledger.turn(now, None) == Turn::Over {
+            return false;
+        }
         if now >= window.start {
             return true;
         }
-        std::thread::sleep(Duration::from_nanos((window.start - now).min(LOOK_UP_NS)));
+        let wake = window.start.min(ledger.boundary.max(now + 1));
+        std::thread::sleep(Duration::from_nanos((wake - now).min(LOOK_UP_NS)));
     }
     false
 }

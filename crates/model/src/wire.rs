@@ -49,7 +49,8 @@ pub enum Request {
     },
     /// Set a measurement up. Answered by [`Event::Ready`]; [`Request::Go`] must be what comes next.
     Run(Box<Job>),
-    /// Start the load that is set up. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Done`].
+    /// Start the load that is set up. Answered by [`Event::Measuring`], [`Event::Sample`] ...
+    /// [`Event::Over`] and [`Event::Done`].
     Go,
     /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
     Audit {
@@ -153,6 +154,8 @@ pub enum Event {
     Measuring,
     /// One interval.
     Sample(Box<Sample>),
+    /// The measured window is over; what follows is no part of it: a flush, verification, the removal of what a test made.
+    Over,
     /// The measurement is complete.
     Done(Box<Outcome>),
     /// CPU nanoseconds per I/O on the null backend.

@@ -36,6 +36,8 @@ const PREPARED: Duration = Duration::from_mins(1);
 const FLOOR: Duration = Duration::from_mins(1);
 /// As much is read as was ever written; whoever waits can interrupt.
 const AUDIT: Duration = Duration::from_hours(24);
+/// Bytes a second: slower than any storage worth measuring.
+const SLOWEST: u64 = 10_000_000;
 /// How long after its stream a local agent's process may take to end.
 const LAST_BREATH: Duration = Duration::from_millis(200);
 /// A killed agent whose disk hangs cannot be reaped before the disk answers.
@@ -169,6 +171,15 @@ impl<T> Heard<T> {
     fn foreign(event: &Event) -> Self {
         Self::Foreign(format!("{event:?}").chars().take(120).collect())
     }
+}
+
+/// How long it may take to read a job's area into the page cache.
+fn pre_read(job: &Job) -> Duration {
+    let bytes = job.workload.jobs().filter(|one| one.pre_read).map(|one| {
+        let size = one.size.unwrap_or(job.size);
+        one.span(size).unwrap_or(size).0
+    });
+    Duration::from_secs(bytes.sum::<u64>() / SLOWEST)
 }
 
 impl Link {
@@ -329,7 +340,7 @@ impl Link {
 
     /// Has a measurement set up, to the point where [`Self::go`] starts its load. That must be what is asked next.
     pub fn prepare(&mut self, job: &Job) -> Result<(), LinkError> {
-        let deadline = PREPARED + Duration::from(job.workload.set_up_at_most());
+        let deadline = PREPARED + Duration::from(job.workload.set_up_at_most()) + pre_read(job);
         self.follow("prepare", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
             Event::Ready => Heard::Answer(()),
             other => Heard::foreign(&other),
@@ -337,7 +348,7 @@ impl Link {
     }
 
     /// Has the load started that was set up for this job. `observe` sees [`Event::Measuring`] and every
-    /// [`Event::Sample`] as they come. The deadline is the job's warm-up and runtime and `slack` for everything around them.
+    /// [`Event::Sample`] as they come, and [`Event::Over`]. The deadline is the job's warm-up and runtime and `slack` for everything around them.
     pub fn go(
         &mut self,
         job: &Job,
@@ -346,7 +357,7 @@ impl Link {
     ) -> Result<Outcome, LinkError> {
         let deadline = Duration::from(job.workload.duration()) + slack;
         self.follow("run", &Request::Go, deadline, |event| match event {
-            Event::Measuring | Event::Sample(_) => {
+            Event::Measuring | Event::Sample(_) | Event::Over => {
                 observe(&event);
                 Heard::More
             }

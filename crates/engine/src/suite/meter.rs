@@ -90,10 +90,10 @@ impl Meter {
     /// an I/O, and the work is over.
     #[inline]
     pub(crate) fn aside<T>(&mut self, io: Io, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, T> {
-        match call() {
+        let (result, _) = self.time(call)?;
+        match result {
             Ok(given) => ControlFlow::Continue(given),
             Err(error) => {
-                self.now = clock::now();
                 self.failed(moved_or_errno(Err(error)), io.direction.word(), io.offset)?;
                 self.is_stopped = true;
                 ControlFlow::Break(Over)

@@ -118,6 +118,7 @@ pub(crate) fn run(
             return Err(error);
         }
     };
+    events(Event::Over);
     if crew.is_unharmed(&outcome) && (workload.writes() || test.is_on_files()) {
         flush(|| ground.sync(), &mut outcome);
     }

@@ -52,6 +52,8 @@ impl Inside {
                 self.began = Some(Began { at, first, threads, pace });
             }
             Event::Sample(sample) if sample.at_ns >= self.runtime_ns => self.end(),
+            // Work may end before its time.
+            Event::Over if self.activity.is_none() => self.end(),
             _ => {}
         }
     }

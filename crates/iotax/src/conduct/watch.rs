@@ -146,6 +146,8 @@ impl<'a> Watch<'a> {
                 }
             }
             What::Event(Event::Sample(sample)) => self.sample(player, *sample, progress),
+            // Work may end before its time.
+            What::Event(Event::Over) if player < self.measured => self.end(),
             What::Ended(outcome) => {
                 self.players[player].outcome = Some(*outcome);
                 if player < self.measured {

@@ -83,8 +83,6 @@ impl Workload {
                 "rate_process",
                 (self.rate_process != RateProcess::Linear).then(|| self.rate_process.to_string()),
             ),
-            ("offset_increment", self.offset_increment.as_ref().and_then(|value| text(value))),
-            ("startdelay", self.startdelay.as_ref().and_then(|value| text(value))),
             ("thinktime", self.thinktime.as_ref().and_then(|value| text(value))),
             ("stamps", (self.stamps != Stamps::Batch).then(|| self.stamps.to_string())),
             ("verify", (self.verify != Verify::None).then(|| self.verify.to_string())),

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::lengths::{LENGTH, is_buffered_length, is_length};
-use super::{Verify, Workload, WorkloadError};
+use super::{Test, Verify, Workload, WorkloadError};
 
 const SECTORS: &str = "accepted: a multiple of 512";
 
@@ -50,11 +50,15 @@ impl Workload {
 
     fn check_size(&self) -> Result<(), WorkloadError> {
         let Some(size) = self.size else { return Ok(()) };
-        let jobs =
-            if self.rw.is_random() || self.offset_increment.is_some() { 1 } else { u64::from(self.numjobs) };
-        if size.0 / self.max_bs().0 < jobs {
+        // A test that goes through an area or a file divides it among its jobs.
+        let divided = self.test.map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
+        let jobs = if divided && self.offset_increment.is_none() { u64::from(self.numjobs) } else { 1 };
+        if self.test.is_none_or(|test| !test.is_on_files()) && size.0 / self.max_bs().0 < jobs {
             let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
             return Err(self.refusal("size", &size, &accepted));
+        }
+        if let Some(bytes) = self.io_size.filter(|bytes| self.test.is_some() && *bytes < self.bs) {
+            return Err(self.refusal("io_size", &bytes, &format!("at least one block of {} is needed", self.bs)));
         }
         if self.end().is_none_or(|end| i64::try_from(end.0).is_err()) {
             let accepted =
