@@ -133,6 +133,7 @@ const DONE: &[Known] = &[
     done(&["direct"], into!(keys.direct = bool)),
     done(&["buffered"], |draft, value| value.bool().map(|buffered| draft.keys.direct = Some(!buffered))),
     done(&["invalidate"], into!(keys.invalidate = bool)),
+    done(&["pre_read"], into!(keys.pre_read = bool)),
     done(&["sync"], into!(keys.sync = word)),
     done(&["fsync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fsync = writes)),
     done(&["fdatasync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fdatasync = writes)),
