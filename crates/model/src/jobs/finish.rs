@@ -94,6 +94,7 @@ fn read(
     match known.standing {
         Standing::Done(read) => read(draft, Value { text, kb_base }).map(|()| None),
         Standing::Noted(why) => Ok(Some(why)),
+        Standing::NotedSwitch(why) => Value { text, kb_base }.flag().map(|_| Some(why)),
         Standing::Refused { unless, .. } if unless.contains(&text) => Ok(None),
         Standing::Refused { why, .. } => Err(why.into()),
     }

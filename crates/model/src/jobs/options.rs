@@ -12,6 +12,8 @@ pub(super) enum Standing {
     Done(fn(&mut Draft, Value<'_>) -> Result<(), String>),
     /// It changes nothing here, or nothing but what the sentence says.
     Noted(&'static str),
+    /// As [`Self::Noted`], of an option that is on or off.
+    NotedSwitch(&'static str),
     /// It would change the meaning and cannot be done; values that ask for nothing are taken.
     Refused {
         /// Values that ask for what is done anyway.
