@@ -103,7 +103,7 @@ fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure
     if let Some((line, name)) = jobs.filenames.iter().find(|(_, name)| base.join(name).exists()) {
         return Err(usage(format!("{line}: {name}: it exists, and not all jobs are about it; {ONE_TARGET}")));
     }
-    let file = FileSpec { dir: Some(common_directory(jobs, base)?), ..FileSpec::default() };
+    let file = FileSpec { dir: Some(common_directory(jobs, &base)?), ..FileSpec::default() };
     Ok(TargetSpec { name: "file".into(), file: Some(file), ..TargetSpec::default() })
 }
 
@@ -111,10 +111,10 @@ const ONE_TARGET: &str =
     "a plan measures all jobs on one target: give it with --target, or take one section with --section";
 
 /// The directory that all files are in; one elsewhere may be on another disk. What has no name is in `base`.
-fn common_directory(jobs: &Jobs, base: PathBuf) -> Result<PathBuf, Failure> {
-    let of = |name: &str| base.join(name).parent().map_or_else(|| base.clone(), Path::to_path_buf);
+fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
+    let of = |name: &str| base.join(name).parent().map_or_else(|| base.to_path_buf(), Path::to_path_buf);
     let named = jobs.filenames.first().filter(|_| !jobs.own_files).map(|(_, name)| of(name));
-    let first = named.unwrap_or_else(|| base.clone());
+    let first = named.unwrap_or_else(|| base.to_path_buf());
     match jobs.filenames.iter().map(|(line, name)| (line, name, of(name))).find(|(.., of)| *of != first) {
         Some((line, name, of)) => Err(usage(format!(
             "{line}: {name}: it is in {}, and not all files are, but in {}; {ONE_TARGET}",
