@@ -1,10 +1,10 @@
-//! Job files of fio on the command line: what they become, and on which targets.
+//! Job files of fio and parameter files of vdbench on the command line: what they become, and on which targets.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iotax_model::exit::Exit;
-use iotax_model::jobs::{self, Included, Jobs, Machine, Surroundings};
+use iotax_model::jobs::{self, Included, Jobs, Machine, Surroundings, vdbench};
 use iotax_model::plan::{Margin, Plan};
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_rig::target::device::Permission;
@@ -27,20 +27,30 @@ pub(super) struct JobFlags {
     section: Vec<String>,
 }
 
-/// Whether a file is meant as a job file: by its name, or by what is in it.
+/// Whether a file is meant as a job file or a parameter file: by its name, or by what is in it.
 pub(super) fn is_meant(path: &Path, text: &str) -> bool {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("fio" | "job") => true,
         Some("toml") => false,
-        _ => jobs::is_job_file(text),
+        _ => jobs::is_job_file(text) || vdbench::is_meant(text),
     }
 }
 
-/// Reads a job file, and says what it means here.
+/// Reads a job file or a parameter file, and says what it means here.
 pub(super) fn read(path: &Path, text: &str, sections: &[String]) -> Result<Jobs, Failure> {
     let around =
         Surroundings { include: &included, variable: &|name| std::env::var(name).ok(), machine: machine() };
-    let jobs = jobs::read(&path.display().to_string(), text, sections, &around).or_exit(Exit::Usage)?;
+    let name = path.display().to_string();
+    let jobs = match (vdbench::is_meant(text), sections) {
+        (false, sections) => jobs::read(&name, text, sections, &around),
+        (true, []) => vdbench::read(&name, text),
+        (true, [section, ..]) => {
+            return Err(usage(format!(
+                "--section {section}: it is for job files of fio, and {name} is a parameter file of vdbench"
+            )));
+        }
+    };
+    let jobs = jobs.or_exit(Exit::Usage)?;
     for note in &jobs.notes {
         say!("note: {note}");
     }
@@ -76,7 +86,7 @@ impl JobFlags {
         let given = [("--target", &self.target), ("--section", &self.section)];
         match given.iter().find_map(|(flag, values)| Some((flag, values.first()?))) {
             Some((flag, value)) => Err(usage(format!(
-                "{flag} {value}: it is for job files of fio, and {} is a plan, which says so itself",
+                "{flag} {value}: it is for job files, and {} is a plan, which says so itself",
                 path.display()
             ))),
             None => Ok(()),
@@ -84,21 +94,35 @@ impl JobFlags {
     }
 }
 
-/// Where a job file has its work done: the one file that all of it names, else a new file in its directory, or here.
+/// Where a job file has its work done: the one file that all of it names, else a new file where its files would be.
 fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure> {
-    let directory = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
-    let path = |name: &str| directory.join(name);
+    let base = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
     if let ([(_, name)], false) = (jobs.filenames.as_slice(), jobs.own_files) {
-        return place::target(&path(name), false, false, permission);
+        return place::target(&base.join(name), false, false, permission);
     }
-    if let Some((line, name)) = jobs.filenames.iter().find(|(_, name)| path(name).exists()) {
-        return Err(usage(format!(
-            "{line}: filename = {name}: it exists, and not all jobs are about it; a plan measures them on one target: give it \
-             with --target, or take one section with --section"
-        )));
+    if let Some((line, name)) = jobs.filenames.iter().find(|(_, name)| base.join(name).exists()) {
+        return Err(usage(format!("{line}: {name}: it exists, and not all jobs are about it; {ONE_TARGET}")));
     }
-    let file = FileSpec { dir: Some(directory), ..FileSpec::default() };
+    let file = FileSpec { dir: Some(common_directory(jobs, &base)?), ..FileSpec::default() };
     Ok(TargetSpec { name: "file".into(), file: Some(file), ..TargetSpec::default() })
+}
+
+const ONE_TARGET: &str =
+    "a plan measures all jobs on one target: give it with --target, or take one section with --section";
+
+/// The directory that all files are in; one elsewhere may be on another disk. What has no name is in `base`.
+fn common_directory(jobs: &Jobs, base: &Path) -> Result<PathBuf, Failure> {
+    let of = |name: &str| base.join(name).parent().map_or_else(|| base.to_path_buf(), Path::to_path_buf);
+    let named = jobs.filenames.first().filter(|_| !jobs.own_files).map(|(_, name)| of(name));
+    let first = named.unwrap_or_else(|| base.to_path_buf());
+    match jobs.filenames.iter().map(|(line, name)| (line, name, of(name))).find(|(.., of)| *of != first) {
+        Some((line, name, of)) => Err(usage(format!(
+            "{line}: {name}: it is in {}, and not all files are, but in {}; {ONE_TARGET}",
+            of.display(),
+            first.display()
+        ))),
+        None => Ok(first),
+    }
 }
 
 /// A file that another one includes: as it is named, or beside that one.

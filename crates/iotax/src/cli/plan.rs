@@ -224,7 +224,12 @@ fn like(plan: &Plan, target: usize) -> Option<String> {
     Some(format!("like {}, but {}", other.name, differences.join(", ")))
 }
 
+/// What a workload does, and what runs beside it.
 fn work(workload: &Workload) -> String {
+    workload.jobs().map(job).collect::<Vec<_>>().join(" + ")
+}
+
+fn job(workload: &Workload) -> String {
     let jobs = if workload.numjobs == 1 { String::new() } else { format!(", {} jobs", workload.numjobs) };
     let rate = workload.rate_iops.map(|rate| format!(", {rate} IOPS")).unwrap_or_default();
     format!(

@@ -154,6 +154,6 @@ impl<'a> Agenda<'a> {
     /// Warm-up and window of a cell.
     fn seconds(&self, cell: Cell) -> f64 {
         let workload = &self.plan.workloads[cell.workload];
-        workload.duration().as_secs_f64()
+        workload.expected_time().as_secs_f64()
     }
 }

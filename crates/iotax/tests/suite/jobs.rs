@@ -60,8 +60,8 @@ fn sections_are_measured_at_once_and_after_one_another() {
     let measured = &run["measurements"];
     let together = named(measured, "workload", "reader+writer");
     for (name, direction) in [("reader", "read"), ("writer", "write")] {
-        let share = named(&together["shares"], "name", name);
-        assert!(share[direction]["ios"].as_u64() > Some(0) || share["iops"].as_f64() > Some(0.0), "{share}");
+        let share = named(&together["jobs"], "name", name);
+        assert!(share[direction]["ios"].as_u64() > Some(0), "{share}");
     }
     let after = named(measured, "workload", "after");
     assert!(after["metrics"]["iops"].as_f64() > Some(0.0), "{after}");
@@ -80,6 +80,37 @@ fn a_bench_takes_its_work_from_a_job_file() {
     let refused = lab.run(&["bench", &work, "--job", path, "--bs", "8k"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("--job says what is done"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_parameter_file_of_vdbench_is_carried_out() {
+    let lab = Lab::new();
+    let work = lab.work().display().to_string();
+    let path = file(
+        &lab,
+        "params.vdb",
+        &format!(
+            "* two lengths\nsd=sd1,lun={work}/vdb,size=4m,threads=2\nwd=wd1,sd=sd1,rdpct=70\n\
+             rd=rd1,wd=wd1,iorate=max,elapsed=1,forxfersize=(4k,64k)\n"
+        ),
+    );
+    let path = path.to_str().expect("utf-8");
+    let output = lab.run(&["run", path, "--yes", "--repeat", "1", "--json", "-"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&run);
+    for name in ["rd1-xfersize4k", "rd1-xfersize64k"] {
+        let measured = named(&run["measurements"], "workload", name);
+        assert!(measured["metrics"]["iops"].as_f64() > Some(0.0), "{measured}");
+    }
+    let refused = lab.run(&["plan", "show", path, "--section", "rd1"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--section rd1: it is for job files of fio"));
+    let apart = "[a]\nfilename=one/x\nsize=1m\n[b]\nfilename=two/y\nsize=1m\n";
+    let apart = file(&lab, "apart.fio", apart);
+    let refused = lab.run(&["plan", "show", apart.to_str().expect("utf-8")]);
+    assert!(text(&refused.stderr).contains("two/y: it is in ./two"), "{}", text(&refused.stderr));
+    lab.assert_nothing_left();
 }
 
 #[test]

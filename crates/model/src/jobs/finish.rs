@@ -94,6 +94,7 @@ fn read(
     match known.standing {
         Standing::Done(read) => read(draft, Value { text, kb_base }).map(|()| None),
         Standing::Noted(why) => Ok(Some(why)),
+        Standing::NotedSwitch(why) => Value { text, kb_base }.flag().map(|_| Some(why)),
         Standing::Refused { unless, .. } if unless.contains(&text) => Ok(None),
         Standing::Refused { why, .. } => Err(why.into()),
     }
@@ -110,7 +111,7 @@ fn finish(draft: &mut Draft, notes: &mut Notes) -> Vec<Wrong> {
         keys.max_errors = Some(1);
     }
     depth(draft, notes);
-    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, ending];
+    let steps: [Step; 7] = [lengths, per_direction, sequence, zones, amount, files, around];
     steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
 }
 
@@ -266,7 +267,7 @@ fn amount(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     if keys.runtime.is_none() {
         keys.runtime = Some(LONGEST);
         notes.sentences.push(format!(
-            "without a runtime: a job ends when its size is done, or after {LONGEST} (--runtime); plans count with the latter"
+            "without a runtime: a job ends when its size is done, or after {LONGEST} at the latest (--runtime)"
         ));
     }
     Ok(())
@@ -300,17 +301,32 @@ fn files(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The flush at the end is not part of what is measured.
-fn ending(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+/// What comes before and after a job's I/O.
+fn around(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+    let is_direct = draft.keys.direct == Some(true);
+    if draft.keys.pre_read == Some(true) && is_direct {
+        notes
+            .sentences
+            .push("pre_read: direct I/O does not look into the page cache, which is left alone".into());
+        draft.keys.pre_read = Some(false);
+    }
     if draft.end_fsync != Some(true) || !rw(draft).writes() {
         return Ok(());
     }
     let option = "end_fsync";
-    if draft.keys.direct != Some(true) {
-        let why = "what was written is flushed after the window, which does not count here; use fsync = N, sync = 1 or direct = 1";
+    // Without loops only time ends a job.
+    if draft.keys.loops.is_some() {
+        draft.keys.end_fsync = Some(true);
+        if draft.runtime.is_some() {
+            notes.sentences.push(format!("{option}: it counts if the job ends before its runtime does"));
+        }
+    } else if is_direct {
+        notes.sentences.push(format!("{option}: what was written is flushed after the window"));
+    } else {
+        let why = "with time_based what was written is flushed after the window, which does not count here; use fsync = N, \
+                   sync = 1 or direct = 1, or leave time_based out";
         return Err((option, why.into()));
     }
-    notes.sentences.push(format!("{option}: what was written is flushed after the window"));
     Ok(())
 }
 

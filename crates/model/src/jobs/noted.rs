@@ -10,6 +10,10 @@ const fn alone(names: &'static [&'static str], why: &'static str) -> Known {
     Known { names, alone: true, standing: Standing::Noted(why) }
 }
 
+const fn switch(names: &'static [&'static str], why: &'static str) -> Known {
+    Known { names, alone: true, standing: Standing::NotedSwitch(why) }
+}
+
 const WORKERS: &str = "jobs are threads of one process";
 const REPORTS: &str = "reports have jobs one by one and together, with all directions and percentiles";
 const CLOCK: &str = "every I/O is timed, and what that costs is measured";
@@ -24,9 +28,9 @@ const VERIFIED: &str = "every sector is stamped, and a wrong one is reported wit
 /// Each with the reason why it changes nothing.
 pub(super) const NOTED: &[Known] = &[
     noted(&["description"], "it is for readers"),
-    alone(&["thread"], WORKERS),
-    alone(&["group_reporting"], REPORTS),
-    alone(&["new_group"], REPORTS),
+    switch(&["thread"], WORKERS),
+    switch(&["group_reporting"], REPORTS),
+    switch(&["new_group"], REPORTS),
     noted(&["unified_rw_reporting"], REPORTS),
     noted(&["clat_percentiles"], REPORTS),
     noted(&["lat_percentiles"], REPORTS),
@@ -89,8 +93,8 @@ pub(super) const NOTED: &[Known] = &[
     noted(&["fixedbufs"], "io_uring has its buffers and files registered"),
     noted(&["registerfiles"], "io_uring has its buffers and files registered"),
     noted(&["nonvectored"], "io_uring has its buffers and files registered"),
-    alone(&["userspace_reap"], "completions are reaped as the engine does it"),
-    alone(&["refill_buffers"], FRESH),
+    switch(&["userspace_reap"], "completions are reaped as the engine does it"),
+    switch(&["refill_buffers"], FRESH),
     noted(&["verify_interval"], VERIFIED),
     noted(&["verify_offset"], VERIFIED),
     noted(&["verify_dump"], VERIFIED),

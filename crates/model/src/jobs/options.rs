@@ -12,6 +12,8 @@ pub(super) enum Standing {
     Done(fn(&mut Draft, Value<'_>) -> Result<(), String>),
     /// It changes nothing here, or nothing but what the sentence says.
     Noted(&'static str),
+    /// As [`Self::Noted`], of an option that is on or off.
+    NotedSwitch(&'static str),
     /// It would change the meaning and cannot be done; values that ask for nothing are taken.
     Refused {
         /// Values that ask for what is done anyway.
@@ -133,6 +135,7 @@ const DONE: &[Known] = &[
     done(&["direct"], into!(keys.direct = bool)),
     done(&["buffered"], |draft, value| value.bool().map(|buffered| draft.keys.direct = Some(!buffered))),
     done(&["invalidate"], into!(keys.invalidate = bool)),
+    done(&["pre_read"], into!(keys.pre_read = bool)),
     done(&["sync"], into!(keys.sync = word)),
     done(&["fsync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fsync = writes)),
     done(&["fdatasync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fdatasync = writes)),

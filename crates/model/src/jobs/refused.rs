@@ -31,7 +31,6 @@ const VERIFYING: &str =
     "verify = crc32c or xxhash checks what is read, and at the end what was written; use it alone";
 const PRIVILEGES: &str = "jobs run as whoever started iotax; leave it out";
 const COMMANDS: &str = "iotax runs no commands of others; run it before or after";
-const CACHE: &str = "what the page cache holds is not arranged; use direct = 1";
 
 /// Each with the reason, and what to do instead.
 pub(super) const REFUSED: &[Known] = &[
@@ -39,7 +38,10 @@ pub(super) const REFUSED: &[Known] = &[
     refused(&["lockfile"], &["none"], "files are not locked; leave it out"),
     refused(&["opendir"], &[], "a job works on one target; name a file with filename"),
     refused(&["blockalign", "ba"], &[], "I/Os lie at multiples of their shortest length; leave it out"),
-    alone(&["bs_unaligned", "blocksize_unaligned"], "lengths are multiples of 512; leave it out"),
+    alone(
+        &["bs_unaligned", "blocksize_unaligned"],
+        "lengths of a range are multiples of the shortest; leave it out",
+    ),
     refused(&["offset_align"], OFF, "write the aligned offset"),
     refused(&["ignore_error"], &[], "every error is counted; use continue_on_error"),
     refused(&["iodepth_batch", "iodepth_batch_submit"], &["0", "1"], BATCHES),
@@ -106,7 +108,7 @@ pub(super) const REFUSED: &[Known] = &[
     refused(&["cmdprio"], &[], "I/Os of a job are of one priority; leave it out"),
     refused(&["cmdprio_bssplit"], &[], "I/Os of a job are of one priority; leave it out"),
     refused(&["hipri_percentage"], &["100"], "all I/Os are polled with hipri, or none"),
-    alone(&["uncached"], CACHE),
+    alone(&["uncached"], "what the page cache holds is not arranged; use direct = 1"),
     refused(&["force_async"], OFF, "the kernel decides what it does at once; leave it out"),
     refused(&["cmd_type"], &[], "commands of NVMe are not sent; use ioengine = io_uring"),
     refused(&["thp"], OFF, "mappings are as the kernel makes them; leave it out"),
@@ -129,7 +131,6 @@ pub(super) const REFUSED: &[Known] = &[
     refused(&["steadystate_duration", "ss_dur"], OFF, UNTIL),
     refused(&["steadystate_ramp_time", "ss_ramp"], OFF, UNTIL),
     refused(&["create_only"], OFF, "what is created is removed; leave it out, or use --keep of iotax bench"),
-    refused(&["pre_read"], OFF, CACHE),
     refused(&["unlink_each_loop"], OFF, "a target stays until its run ends; leave it out"),
     refused(&["cpumask"], &[], CPUS),
     Known { names: &["cpus_allowed"], alone: true, standing: Standing::Refused { unless: &[], why: CPUS } },

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Verify, Workload, WorkloadError};
+use super::{ASSUMED, Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
@@ -33,6 +33,32 @@ impl Workload {
     pub fn window(&self) -> Nanos {
         let end = |job: &Self| job.startdelay.map_or(0, |delay| delay.0).saturating_add(job.runtime.0);
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
+    }
+
+    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate; jobs without a
+    /// rate that do so at the same time divide these bytes among them.
+    #[must_use]
+    pub fn expected_time(&self) -> Nanos {
+        let longest = self.duration();
+        let before = longest.0.saturating_sub(self.window().0);
+        let delay =
+            |job: &Self| job.startdelay.filter(|_| !self.beside.is_empty()).map_or(0, |delay| delay.0);
+        let ends = self.jobs().map(|job| delay(job).saturating_add(job.own_time()));
+        let last = ends.max().unwrap_or(0);
+        let shared = self.jobs().filter(|job| !job.is_open_loop() && job.amount().is_some());
+        let shared = shared.map(Self::own_time).fold(0, u64::saturating_add);
+        longest.min(Nanos(before.saturating_add(last.max(shared))))
+    }
+
+    /// Nanoseconds that its I/O takes, about, if nothing runs beside it.
+    fn own_time(&self) -> u64 {
+        let Some(Bytes(bytes)) = self.amount() else { return self.runtime.0 };
+        let jobs = u64::from(self.numjobs);
+        let rate =
+            self.rate.map(|rate| rate.0).or(self.rate_iops.map(|ios| ios.saturating_mul(self.min_bs().0)));
+        let speed = rate.map_or(ASSUMED, |rate| rate.saturating_mul(jobs).max(1));
+        let work = u128::from(bytes) * 1_000_000_000 / u128::from(speed);
+        u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
     /// Bytes from the first of its areas' beginnings to the last one's end: each of numjobs has an area of its own where there
@@ -159,6 +185,23 @@ mod tests {
         assert_eq!(Workload { name: "a+b".into(), ..one }.own_name(), "a");
         let alone = keys("a", &[("size", "8m"), ("startdelay", "1s"), ("runtime", "2s")]);
         assert_eq!(alone.complete(&WorkloadKeys::default()).window(), Nanos::from_secs(2));
+    }
+
+    #[test]
+    fn jobs_that_end_by_themselves_are_not_priced_by_their_cap() {
+        let cap = [("size", "200m"), ("loops", "1"), ("runtime", "1h"), ("ramp_time", "1s")];
+        let with = |more: &[(&'static str, &'static str)]| [&cap[..], more].concat();
+        let seconds = |first: &[_], second: &[_]| workload(first, second).expected_time().as_secs_f64();
+        // 200 MiB at 200 MB/s are 1.05 s, and both jobs move as much.
+        assert!((seconds(&cap, &cap) - 3.097).abs() < 0.001, "{}", seconds(&cap, &cap));
+        let timed = [("size", "200m"), ("runtime", "9s"), ("ramp_time", "1s")];
+        assert!((seconds(&cap, &timed) - 10.0).abs() < 0.001);
+        let late = with(&[("startdelay", "5s")]);
+        assert!((seconds(&cap, &late) - 7.049).abs() < 0.001, "{}", seconds(&cap, &late));
+        let slow = with(&[("rate_iops", "5120"), ("bs", "4k"), ("numjobs", "2"), ("rw", "randread")]);
+        assert!((seconds(&cap, &slow) - 11.0).abs() < 0.001, "{}", seconds(&cap, &slow));
+        let short = with(&[("io_size", "800g")]);
+        assert_eq!(workload(&short, &timed).expected_time(), workload(&short, &timed).duration());
     }
 
     #[test]

@@ -231,17 +231,6 @@ impl Workload {
         has_end.then_some(Bytes(all))
     }
 
-    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate.
-    #[must_use]
-    pub fn expected_time(&self) -> Nanos {
-        let longest = self.duration();
-        let Some(Bytes(bytes)) = self.amount().filter(|_| self.beside.is_empty()) else { return longest };
-        let speed = self.rate.map_or(ASSUMED, |rate| rate.0.max(1));
-        let work = u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(speed)).unwrap_or(u64::MAX);
-        let before = longest.0.saturating_sub(self.window().0);
-        longest.min(Nanos(before.saturating_add(work)))
-    }
-
     pub(crate) fn refusal(
         &self,
         key: &'static str,
