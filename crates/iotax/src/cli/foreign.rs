@@ -25,6 +25,13 @@ pub(super) struct Foreign {
     /// Write that to a file instead [default format: normal]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// The form of the classic that a suite follows, and where it goes; `-` is stdout.
+    #[arg(skip)]
+    classic: Option<(&'static Format, PathBuf)>,
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// A value of `--output-format`.
@@ -43,14 +50,23 @@ pub(super) fn exported(text: &str) -> Result<&'static Format, WordError> {
 }
 
 impl Foreign {
-    /// Whether it goes to stdout.
-    pub(super) const fn on_stdout(&self) -> bool {
-        !self.output_format.is_empty() && self.output.is_none()
+    /// With the form of a suite's classic, by its name in the table.
+    pub(super) fn with(self, classic: Option<(&str, PathBuf)>) -> Result<Self, WordError> {
+        let classic = classic.map(|(name, path)| Ok((exported(name)?, path))).transpose()?;
+        Ok(Self { classic, ..self })
     }
 
-    /// The file that it goes to.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.output.as_deref()
+    /// The flags whose texts go to stdout.
+    pub(super) fn on_stdout(&self) -> Vec<&'static str> {
+        let printed = (!self.output_format.is_empty() && self.output.is_none()).then_some("--output-format");
+        let classic = self.classic.as_ref().filter(|(_, path)| is_stdout(path));
+        printed.into_iter().chain(classic.map(|(format, _)| format.name)).collect()
+    }
+
+    /// The files that it goes to.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let classic = self.classic.as_ref().map(|(_, path)| path.as_path()).filter(|path| !is_stdout(path));
+        self.output.as_deref().into_iter().chain(classic)
     }
 
     /// Writes the run where it was asked for, if it was: in the table's order, whatever the order asked for.
@@ -64,11 +80,12 @@ impl Foreign {
                 }
             }
         }
-        if let Some(path) = &self.output {
-            return output::write(path, &text);
+        match &self.output {
+            Some(path) => output::write(path, &text)?,
+            None => print_text(&text),
         }
-        print_text(&text);
-        Ok(())
+        let Some((format, path)) = &self.classic else { return Ok(()) };
+        export(format, judged, Some(path.as_path()).filter(|path| !is_stdout(path)))
     }
 
     fn wants(&self, format: &Format) -> bool {

@@ -34,9 +34,6 @@ pub(super) struct Output {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
-    /// Write the figures as `iozone -R` lays them out: for suites that have such a form.
-    #[arg(skip)]
-    pub(super) excel: Option<PathBuf>,
     #[command(flatten)]
     pub(super) foreign: Foreign,
 }
@@ -44,7 +41,12 @@ pub(super) struct Output {
 impl Output {
     /// Whether stdout carries a document and nothing else.
     pub(super) fn stdout_is_taken(&self) -> bool {
-        self.json_on_stdout() || self.foreign.on_stdout()
+        !self.on_stdout().is_empty()
+    }
+
+    /// What goes to stdout.
+    fn on_stdout(&self) -> Vec<&'static str> {
+        self.json_on_stdout().then_some("--json").into_iter().chain(self.foreign.on_stdout()).collect()
     }
 
     fn json_on_stdout(&self) -> bool {
@@ -83,14 +85,14 @@ impl Output {
 
     /// Refuses files that cannot be written or that hold something else than an earlier result of iotax.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.json_on_stdout() && self.foreign.on_stdout() {
-            return Err(usage(
-                "--json and --output-format both go to stdout, which carries one of them; give the other a file: --json FILE \
-                 or --output FILE",
-            ));
+        if let [first, second, ..] = self.on_stdout().as_slice() {
+            return Err(usage(format!(
+                "{first} and {second} both go to stdout, which carries one of them; give the other a file: --json FILE or \
+                 --output FILE"
+            )));
         }
-        let files = [self.json_file(), self.html.as_deref(), self.foreign.file(), self.excel.as_deref()];
-        files.into_iter().flatten().try_for_each(check)
+        let files = [self.json_file(), self.html.as_deref()];
+        files.into_iter().flatten().chain(self.foreign.files()).try_for_each(check)
     }
 
     /// Tables, JSON and HTML of a run; and the run with what they rest on.
@@ -113,9 +115,6 @@ impl Output {
         }
         let judged = (run, judgement);
         self.foreign.write(&judged)?;
-        if let Some(path) = &self.excel {
-            write(path, &exchange::iozone::excel(&judged.0).or_exit(Exit::Usage)?)?;
-        }
         Ok(judged)
     }
 

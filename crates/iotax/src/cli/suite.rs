@@ -61,8 +61,11 @@ pub(super) struct Args {
     /// Print the suite as a plan file, to be edited and carried out with iotax run
     #[arg(long)]
     print_plan: bool,
-    /// Of records, on one target: write the figures as iozone -R lays them out
-    #[arg(long, value_name = "FILE")]
+    /// Of bonnie: write the figures as bonnie++'s CSV; - (or no value) is stdout, which then carries nothing else
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    csv: Option<PathBuf>,
+    /// Of records, on one target: write the figures as iozone -R lays them out; - (or no value) is stdout
+    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     excel: Option<PathBuf>,
     #[command(flatten)]
     output: Output,
@@ -93,7 +96,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.excel.is_some() && (suite.shape != Shape::Files || plan.targets.len() > 1) {
         return Err(usage("--excel: iozone's layout is for suite records on one target"));
     }
-    let output = Output { excel: args.excel.clone(), ..args.output.clone() };
+    if args.csv.is_some() && suite.name != "bonnie" {
+        return Err(usage(
+            "--csv: bonnie++'s CSV is for suite bonnie; for tables of any run: iotax export RUN --format csv",
+        ));
+    }
+    let classic = args.csv.clone().map(|path| ("bonnie-csv", path));
+    let classic = classic.or_else(|| args.excel.clone().map(|path| ("iozone-excel", path)));
+    let foreign = args.output.foreign.clone().with(classic).or_exit(Exit::Usage)?;
+    let output = Output { foreign, ..args.output.clone() };
     if args.print_plan {
         let text = plan.to_toml().context("this suite has no form as a plan").or_exit(Exit::Usage)?;
         print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");

@@ -99,7 +99,7 @@ fn files_by_records_begin_warm_and_are_laid_out_as_iozone_does() {
     ]);
     assert_valid(&json);
     let excel = fs::read_to_string(lab.path("iozone.txt")).expect("written");
-    assert!(excel.starts_with("Excel output is below:\n\n\"Reader report\"\n"), "{excel}");
+    assert!(excel.contains("\nExcel output is below:\n\n\"Reader report\"\n"), "{excel}");
     assert!(excel.contains("\n\"4096\"  "), "{excel}");
     let of = |name: &str| {
         let all = json["measurements"].as_array().expect("measurements");
@@ -110,4 +110,34 @@ fn files_by_records_begin_warm_and_are_laid_out_as_iozone_does() {
     assert_eq!(bytes, 4 << 20, "the whole file, once");
     eprintln!("cold {cold:.0}, warm {warm:.0} bytes/s");
     assert!(warm > 0.0 && cold > 0.0);
+}
+
+#[test]
+fn bonnies_csv_is_all_that_stdout_carries_and_only_of_its_suite() {
+    let lab = Lab::new();
+    let work = lab.work();
+    let work = work.to_str().expect("utf-8");
+    let bonnie = |more: &[&str]| {
+        let tests = ["suite", "bonnie", work, "--size=1m", "--tests=put_block,seeks", "--repeat=1", "--yes"];
+        lab.run(&[&tests[..], more].concat())
+    };
+    let output = bonnie(&["--csv"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let line = text(&output.stdout);
+    assert_eq!((line.lines().count(), line.trim_end().split(',').count()), (1, 50), "{line}");
+    assert!(line.starts_with("1.98,iotax-"), "{line}");
+    for _ in 0..2 {
+        let exported = lab.run(&["export", "1", "--format", "bonnie-csv", "--output", "line.csv"]);
+        assert!(exported.status.success(), "one of ours is written over: {}", text(&exported.stderr));
+    }
+    assert_eq!(fs::read_to_string(lab.path("line.csv")).expect("written"), line);
+    for (refused, words) in [
+        (lab.run(&["suite", "sizes", work, "--csv"]), "--csv: bonnie++'s CSV is for suite bonnie"),
+        (bonnie(&["--csv", "--json"]), "--json and bonnie-csv both go to stdout"),
+        (lab.run(&["export", "1", "--format", "iozone-excel"]), "iotax suite records"),
+    ] {
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(text(&refused.stderr).contains(words), "{}", text(&refused.stderr));
+    }
+    lab.assert_nothing_left();
 }

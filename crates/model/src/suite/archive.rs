@@ -1,6 +1,6 @@
 //! A tree like a kernel's source: made from an archive, walked, packed into one, deleted.
 
-use super::{Options, Shape, Suite};
+use super::{Options, Remark, Shape, Suite};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Test, Workload, WorkloadKeys};
 
@@ -8,7 +8,16 @@ pub(super) const SUITE: Suite = Suite {
     name: "archive",
     help: "a tree of 24,000 source files unpacked, walked, packed from a cold cache, and deleted",
     shape: Shape::Each,
-    remarks: &[],
+    remarks: &[
+        Remark {
+            tests: &["unpack", "pack"],
+            text: "its flush is in the time; tar has none, and ends when the page cache has taken the data",
+        },
+        Remark {
+            tests: &["remove"],
+            text: "it is not flushed: the space may be freed on the storage after the end",
+        },
+    ],
     repeat: 3,
     workloads,
 };

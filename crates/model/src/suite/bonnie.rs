@@ -3,7 +3,7 @@
 //! It has no means to drop caches, so it takes a file of twice the memory. Here they are dropped before each test, and what
 //! is written counts with its flush, so that a file of a fixed size will do.
 
-use super::{Options, Shape, Suite};
+use super::{Options, Remark, Shape, Suite};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
 
@@ -11,7 +11,21 @@ pub(super) const SUITE: Suite = Suite {
     name: "bonnie",
     help: "bonnie++: a file by the byte, by the block, rewritten, at random places by 5 at once; then many small files",
     shape: Shape::Each,
-    remarks: &[],
+    remarks: &[
+        Remark {
+            tests: &["putc", "getc"],
+            text: "each byte is a system call, and the page cache has nearly all of them: the figure is the kernel's way in and \
+                   out, not the storage's",
+        },
+        Remark {
+            tests: &["get_block"],
+            text: "the kernel reads ahead, so that the latency of most reads is a copy from memory and the rate is the storage's",
+        },
+        Remark {
+            tests: &["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"],
+            text: "names without content that are never flushed: figures for the filesystem in memory, until its journal is full",
+        },
+    ],
     repeat: 3,
     workloads,
 };

@@ -1,7 +1,7 @@
 //! The life of files without content: how many a second are created, opened, renamed and deleted, by one thread and by several, in
 //! small directories and in large ones.
 
-use super::{Options, Shape, Suite};
+use super::{Options, Remark, Shape, Suite};
 use crate::units::Nanos;
 use crate::workload::{Rw, Test, Workload, WorkloadKeys};
 
@@ -9,7 +9,11 @@ pub(super) const SUITE: Suite = Suite {
     name: "mdlife",
     help: "files without content created, opened, renamed and deleted: by threads and by size of the directory",
     shape: Shape::Each,
-    remarks: &[],
+    remarks: &[Remark {
+        tests: &[],
+        text: "nothing is flushed within the measured time, and names are in memory: figures for the filesystem's work, of which a \
+               crash may undo the last seconds",
+    }],
     repeat: 3,
     workloads,
 };

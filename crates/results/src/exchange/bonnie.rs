@@ -35,6 +35,9 @@ pub enum Why {
     },
 }
 
+/// Stands in every line that [`csv`] makes, and in none of bonnie++'s own: where the program's version is.
+pub const MARK: &str = ",iotax-";
+
 /// Its parts on one large file, in its order.
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];
 /// Its parts on many small ones.

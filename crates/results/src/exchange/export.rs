@@ -1,6 +1,6 @@
 //! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
 
-use super::{csv, fio, parquet, prometheus, vdbench};
+use super::{bonnie, csv, fio, iozone, parquet, prometheus, vdbench};
 use crate::judge::Judgement;
 use crate::store::Run;
 
@@ -74,6 +74,20 @@ pub const FORMATS: &[Format] = &[
         mark: Some(vdbench::MARK),
     },
     Format {
+        name: "bonnie-csv",
+        output_format: None,
+        help: "bonnie++'s CSV, of a run of suite bonnie",
+        write: |(run, _)| told(bonnie::csv(run, bonnie::Version::V1_98)),
+        mark: Some(bonnie::MARK),
+    },
+    Format {
+        name: "iozone-excel",
+        output_format: None,
+        help: "the tables of iozone -R, of a run of suite records on one target",
+        write: |(run, _)| told(iozone::excel(run)),
+        mark: Some(iozone::MARK),
+    },
+    Format {
         name: "prometheus",
         output_format: None,
         help: "gauges of every measurement in Prometheus' text format",
@@ -95,3 +109,8 @@ pub const FORMATS: &[Format] = &[
         mark: None,
     },
 ];
+
+/// A text of a suite's own format, or in words why there is none.
+fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
+    text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
+}

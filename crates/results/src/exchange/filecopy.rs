@@ -7,10 +7,6 @@ use serde::Serialize;
 
 use crate::store::Run;
 
-/// What it measures, for whoever reads the figure.
-pub const REMARK: &str = "copies between files in the page cache, never flushed: a figure for the cache and for system calls, \
-                          not for a disk";
-
 /// The copies: name, what UnixBench calls it, baseline in KiB/s.
 const BASELINES: [(&str, &str, f64); 3] = [
     ("fstime", "File Copy 1024 bufsize 2000 maxblocks", 3960.0),
@@ -28,8 +24,6 @@ pub struct Index {
     /// The geometric mean of their indexes; absent if one of the three is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<f64>,
-    /// See [`REMARK`].
-    pub remark: &'static str,
 }
 
 /// One copy's figures.
@@ -49,9 +43,12 @@ pub struct Copy {
     pub blocks: usize,
 }
 
-/// The indexes of every target that has a copy.
+/// The indexes of every target that has a copy; none of a run of another suite.
 #[must_use]
 pub fn indexes(run: &Run) -> Vec<Index> {
+    if run.plan.suite.as_deref() != Some("filecopy") {
+        return Vec::new();
+    }
     let of = |target: &str| {
         let copies: Vec<Copy> = BASELINES.iter().filter_map(|copy| measured(run, target, copy)).collect();
         let all = (copies.len() == BASELINES.len()).then(|| {
@@ -59,28 +56,9 @@ pub fn indexes(run: &Run) -> Vec<Index> {
             geometric_mean(&indexes)
         });
         let index = all.flatten();
-        (!copies.is_empty()).then(|| Index { target: target.to_owned(), copies, index, remark: REMARK })
+        (!copies.is_empty()).then(|| Index { target: target.to_owned(), copies, index })
     };
     run.plan.targets.iter().filter_map(|target| of(&target.name)).collect()
-}
-
-/// The indexes as UnixBench prints them, a table for each target.
-#[must_use]
-pub fn text(indexes: &[Index]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    for Index { target, copies, index, remark } in indexes {
-        let _ = writeln!(text, "{:<44}{:>12}{:>14}{:>10}", target, "BASELINE", "RESULT", "INDEX");
-        for copy in copies {
-            let (base, result) = (copy.baseline_kib_per_s, copy.kib_per_s);
-            let _ = writeln!(text, "{:<44}{base:>12.1}{result:>14.1}{:>10.1}", copy.title, copy.index);
-        }
-        if let Some(index) = index {
-            let _ = writeln!(text, "{:<44}{index:>36.1}", "Index of the copies");
-        }
-        let _ = writeln!(text, "{remark}\n");
-    }
-    text
 }
 
 fn measured(

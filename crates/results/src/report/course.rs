@@ -5,6 +5,8 @@ use iotax_model::suite::Shape;
 use iotax_model::units::human;
 
 use super::figure::{self, change, or_unknown};
+use crate::exchange::filecopy;
+use crate::store::Run;
 use crate::suite::{Course, Knee, Point, Test, Transition};
 
 /// From so large a misfit on, two parts do not describe the times of block sizes.
@@ -27,6 +29,24 @@ pub(super) fn title(test: &Test<'_>) -> String {
         Shape::Each => whole,
     };
     format!("{what} ({})", test.name)
+}
+
+/// The columns of [`indexes`].
+pub(super) const INDEX_HEAD: [&str; 4] = ["", "baseline, KiB/s", "copied, KiB/s", "index"];
+
+/// UnixBench's index of its file copies: for each target a row for each copy, and one for all of them.
+pub(super) fn indexes(run: &Run) -> Vec<(String, Vec<[String; 4]>)> {
+    let rows = |found: filecopy::Index| {
+        let copies = found.copies.iter().map(|copy| {
+            let [baseline, copied, index] = [copy.baseline_kib_per_s, copy.kib_per_s, copy.index];
+            [copy.title.to_owned(), format!("{baseline:.1}"), format!("{copied:.1}"), format!("{index:.1}")]
+        });
+        let all = found
+            .index
+            .map(|index| ["geometric mean".to_owned(), String::new(), String::new(), format!("{index:.1}")]);
+        (found.target, copies.chain(all).collect())
+    };
+    filecopy::indexes(run).into_iter().map(rows).collect()
 }
 
 /// A point's place: `64k`, or how many I/Os are outstanding.

@@ -3,7 +3,7 @@
 use iotax_model::Workload;
 use iotax_model::record::Source;
 use iotax_model::units::human;
-use iotax_model::workload::Distribution;
+use iotax_model::workload::{Distribution, Test};
 
 use crate::judge::Tax;
 use crate::judge::crowd::Fairness;
@@ -122,6 +122,9 @@ pub(super) fn title(workload: &Workload) -> String {
 
 fn title_of_one(workload: &Workload) -> String {
     use std::fmt::Write as _;
+    if let Some(test) = workload.test {
+        return title_of_test(workload, test);
+    }
     let order = if workload.rw.is_random() { "random" } else { "sequential" };
     let what = match (workload.rw.reads(), workload.rw.writes()) {
         (true, true) => {
@@ -143,6 +146,49 @@ fn title_of_one(workload: &Workload) -> String {
     }
     if !workload.direct {
         text.push_str(", through the page cache");
+    }
+    text
+}
+
+/// What a test does: `a new file written byte by byte, through the page cache`, `1000 files deleted, in random order, 4 jobs`.
+fn title_of_test(workload: &Workload, test: Test) -> String {
+    use std::fmt::Write as _;
+    let bs = workload.bs;
+    let on_files = |done: &str| {
+        let files = workload.files().map(grouped).unwrap_or_default();
+        let size = workload.filesize.map(|size| format!(" of {size}")).unwrap_or_default();
+        let each = if workload.numjobs > 1 { " by each job" } else { "" };
+        let order = if workload.rw.is_random() { ", in random order" } else { "" };
+        format!("{files} files{size} {done}{each}{order}")
+    };
+    let mut text = match test {
+        Test::Putc => "a new file written byte by byte".into(),
+        Test::Getc => "read byte by byte".into(),
+        Test::Rewrite => format!("{bs} records read, changed and written back"),
+        Test::Seeks => format!("{bs} read at random, every tenth changed and written back"),
+        Test::WriteNew => format!("a new file written, {bs} at a time"),
+        Test::StdioWrite => format!("a new file written with fwrite, {bs} at a time"),
+        Test::StdioRead => format!("read with fread, {bs} at a time"),
+        Test::Copy => format!("a file copied over and over, {bs} at a time"),
+        Test::Create => on_files("created"),
+        Test::Open => on_files("opened and closed"),
+        Test::Stat => on_files("asked for their attributes"),
+        Test::Rename => on_files("renamed"),
+        Test::Delete => on_files("deleted"),
+        Test::Pack => "a tree read into one archive".into(),
+        Test::Unpack => "a tree made from an archive".into(),
+        Test::Walk => "a tree walked, every entry asked for its attributes".into(),
+        Test::RemoveTree => "a tree deleted".into(),
+        Test::Foreign => "as another tool did it".into(),
+    };
+    if workload.numjobs > 1 {
+        let _ = write!(text, ", {} jobs", workload.numjobs);
+    }
+    if !workload.direct && !test.is_on_files() {
+        text.push_str(", through the page cache");
+    }
+    if workload.end_fsync {
+        text.push_str(", flushed in the end");
     }
     text
 }
@@ -202,6 +248,29 @@ pub(crate) fn listed_briefly(items: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::suite::{Options, Suite};
+
+    #[test]
+    fn a_test_is_called_by_what_it_does() {
+        let titles = |suite: &str, names: &[&str]| -> Vec<String> {
+            let workloads = (Suite::named(suite).expect("a suite").workloads)(&Options::default());
+            names.iter().map(|name| title(workloads.iter().find(|w| w.name == *name).expect(name))).collect()
+        };
+        assert_eq!(
+            titles("bonnie", &["putc", "seeks", "get_block", "ran_stat"]),
+            [
+                "a new file written byte by byte, through the page cache, flushed in the end",
+                "8k read at random, every tenth changed and written back, 5 jobs, through the page cache, flushed in the end",
+                "8k sequential read, queue depth 1, through the page cache",
+                "16,384 files asked for their attributes, in random order",
+            ]
+        );
+        assert_eq!(
+            titles("mdlife", &["delete-1000-t4"]),
+            ["1,000 files deleted by each job, in random order, 4 jobs"]
+        );
+        assert_eq!(titles("archive", &["pack"]), ["a tree read into one archive, flushed in the end"]);
+    }
 
     #[test]
     fn an_interval_is_in_its_estimates_unit() {

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, Tally};
 use iotax_model::suite::{Options, Suite};
 use iotax_model::{Histogram, Plan};
-use iotax_results::Run;
 use iotax_results::exchange::bonnie::{self, Version};
 use iotax_results::exchange::filecopy;
 use iotax_results::store::RunState;
+use iotax_results::{Run, exchange, judge, report};
 
 use crate::synthetic::target;
 
@@ -196,10 +196,33 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
         assert!((copy.index - 40.0).abs() < 0.1 && copy.blocks == 2, "{copy:?}");
     }
     assert!(index.index.is_some_and(|all| (all - 40.0).abs() < 0.1), "{index:?}");
-    let text = filecopy::text(&indexes);
-    assert!(text.contains("File Copy 256 bufsize 500 maxblocks") && text.contains("1655.0"), "{text}");
-    assert!(text.contains("page cache") && text.contains("40.0"), "{text}");
+    shows_the_index(&run);
     run.measurements.retain(|measured| measured.workload != "fsdisk");
     let partly = filecopy::indexes(&run);
     assert_eq!((partly[0].copies.len(), partly[0].index), (2, None), "two of three are no index");
+}
+
+/// In what people read and what programs read.
+fn shows_the_index(run: &Run) {
+    let judgement = judge(run);
+    let page = report::page::run(run, &judgement);
+    for text in [
+        report::terminal::set(&page, 100, false),
+        report::markdown::set(&page),
+        report::html::render(run, &judgement),
+    ] {
+        for words in ["File Copy 256 bufsize 500 maxblocks", "1655.0", "40.0", "never flushed"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    let found = exchange::json::document(run, &judgement);
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../schema/iotax-1.schema.json")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> =
+        validator.iter_errors(&found).map(|e| format!("{e} at {}", e.instance_path())).collect();
+    assert_eq!(errors, Vec::<String>::new());
+    let index = &found["suite"]["indexes"][0];
+    assert_eq!((&index["target"], &index["copies"][1]["workload"]), (&"host".into(), &"fsbuffer".into()));
+    assert!(index["index"].as_f64().is_some_and(|all| (all - 40.0).abs() < 0.1), "{index}");
 }

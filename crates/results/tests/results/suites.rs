@@ -2,6 +2,7 @@
 
 use iotax_model::suite::Options;
 use iotax_model::{Suite, Workload};
+use iotax_results::exchange::export::{Document, FORMATS};
 use iotax_results::exchange::iozone::{self, Why};
 use iotax_results::exchange::json::document;
 use iotax_results::report::{html, markdown, page, terminal};
@@ -181,8 +182,8 @@ type Report = (String, Vec<(u64, u64, f64)>);
 /// What a reader of iozone's layout finds.
 fn read(text: &str) -> Vec<Report> {
     let quoted = |word: &str| word.trim_matches('"').parse::<u64>().expect("a size");
-    let (head, body) = text.split_once("\n\n").expect("an empty line after the head");
-    assert_eq!(head, "Excel output is below:");
+    let (head, body) = text.split_once("Excel output is below:\n\n").expect("its line before the tables");
+    assert!(head.contains(iozone::MARK), "by which it is known as ours: {head}");
     let report = |part: &str| {
         let mut lines = part.lines();
         let title = lines.next().expect("a title").trim_matches('"').to_owned();
@@ -229,4 +230,26 @@ fn what_iozone_cannot_lay_out_is_refused() {
     assert_eq!(iozone::excel(&threads()), Err(Why::OtherRun));
     let error = iozone::excel(&records(&["host-file", "vm-raw"])).expect_err("two").to_string();
     assert!(error.contains("host-file, vm-raw"), "{error}");
+}
+
+#[test]
+fn each_classics_form_is_exported_of_its_own_suite_only() {
+    let written = |name: &str, made: Run| {
+        let format = FORMATS.iter().find(|format| format.name == name).expect("in the table");
+        let judgement = judge(&made);
+        ((format.write)(&(made, judgement)), format.mark.expect("known by it"))
+    };
+    let (found, mark) = written("iozone-excel", records(&["host-file"]));
+    let Ok(Document::Text(text)) = found else { panic!("{found:?}") };
+    assert!(text.contains(mark) && text.contains("\"Re-Reader report\""), "{text}");
+    let all = ["put_block", "rewrite", "get_block"];
+    let (found, mark) =
+        written("bonnie-csv", suite_run("bonnie", &all, &Options::default(), &["host-file"], |_, _| 1.0));
+    let Ok(Document::Text(text)) = found else { panic!("{found:?}") };
+    assert!(text.lines().count() == 3 && text.lines().all(|line| line.contains(mark)), "{text}");
+    for (name, words) in [("iozone-excel", "iotax suite records"), ("bonnie-csv", "none of the suite bonnie")]
+    {
+        let error = written(name, threads()).0.expect_err("of another suite").to_string();
+        assert!(error.contains(words), "{error}");
+    }
 }

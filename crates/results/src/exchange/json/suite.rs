@@ -3,7 +3,8 @@
 use iotax_model::suite::Shape;
 use serde_json::Value;
 
-use super::{filled, number, object};
+use super::{any, filled, number, object};
+use crate::exchange::filecopy;
 use crate::store::Run;
 use crate::suite::{Course, Knee, Point, Test, Transition, tests};
 
@@ -20,6 +21,7 @@ pub(super) fn suite(run: &Run) -> Option<Value> {
         ("name", Some(name.into())),
         ("remarks", remarks.and_then(|remarks| filled(remarks.collect()))),
         ("tests", filled(tests(run).iter().flat_map(courses).collect())),
+        ("indexes", filled(filecopy::indexes(run).iter().filter_map(any).collect())),
     ]))
 }
 

@@ -71,6 +71,7 @@ pub fn render(run: &Run, judgement: &Judgement) -> String {
                     } @else {
                         (suite::sections(run, judgement, &tests))
                     }
+                    (suite::indexes(run))
                     (remark_list(run, judgement))
                     (targets(run))
                     (timing(judgement))

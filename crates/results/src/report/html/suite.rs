@@ -42,6 +42,23 @@ fn section(run: &Run, judgement: &Judgement, test: &Test<'_>, number: usize) -> 
     }
 }
 
+/// UnixBench's index of its file copies.
+pub(super) fn indexes(run: &Run) -> Markup {
+    html! {
+        @for (target, rows) in course::indexes(run) {
+            section {
+                h2 { "UnixBench's index of " (target) }
+                div.wide tabindex="0" role="region" aria-label=(format!("UnixBench's index of {target}")) {
+                    table {
+                        thead { tr { @for name in course::INDEX_HEAD { th { (name) } } } }
+                        tbody { @for row in &rows { tr { @for field in row { td { (field) } } } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn axis(label: &str, unit: Unit, log: bool) -> Axis {
     Axis { label: label.into(), unit, log, at_least: 0.0 }
 }

@@ -59,6 +59,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
     if page.parts.is_empty() {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
+    super::suite::add_indexes(&mut page, run);
     page.add_list("What it means", judgement.conclusions.clone());
     if let Some(suite) = run.plan.known_suite() {
         page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());

@@ -33,6 +33,20 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test
     page.add_lines(lines);
 }
 
+/// UnixBench's index of its file copies, a table for each target that has it.
+pub(super) fn add_indexes(page: &mut Page, run: &Run) {
+    for (target, rows) in course::indexes(run) {
+        page.add(Part::Head(format!("UnixBench's index of {target}")));
+        let mut grid = Grid::new(&course::INDEX_HEAD);
+        grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
+        let row = |[name, figures @ ..]: [String; 4]| -> Vec<Field> {
+            [words(name)].into_iter().chain(figures.map(figure)).collect()
+        };
+        grid.rows = rows.into_iter().map(row).collect();
+        page.add(Part::Table(grid));
+    }
+}
+
 /// One row per point and target.
 fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
     let compares = run.plan.targets.len() > 1;
