@@ -161,6 +161,7 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
             (Some(sum), Some(pacing)) => Some(sum.merge(pacing)),
             (sum, pacing) => sum.or(pacing),
         };
+        one.jobs.iter().for_each(|job| add_job(&mut outcome.jobs, job));
         outcome.stop = outcome.stop.or(one.stop);
         if let Some(findings) = &one.verify {
             outcome.verify.get_or_insert_default().merge(findings.clone());
@@ -175,6 +176,17 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
     let inside: Option<Vec<&HostActivity>> = all.iter().map(|ran| ran.outcome.inside.as_ref()).collect();
     outcome.inside = inside.map(|machines| added_up(&machines));
     outcome
+}
+
+/// Adds what a job did in one guest to what it did in the others, over the longest of their times.
+fn add_job(jobs: &mut Vec<Share>, job: &Share) {
+    match jobs.iter_mut().find(|known| known.name == job.name) {
+        Some(known) => {
+            known.duration_ns = known.duration_ns.max(job.duration_ns);
+            known.tallies.merge(&job.tallies);
+        }
+        None => jobs.push(job.clone()),
+    }
 }
 
 /// What several machines did, each over its own window: times and I/Os summed, shares of time averaged. What one of them does

@@ -45,8 +45,8 @@ impl Reader<'_> {
             let product = match sign {
                 '*' => value.checked_mul(next).ok_or_else(too_large)?,
                 _ if next == 0 => return Err("it divides by 0".into()),
-                '/' => value / next,
-                _ => value % next,
+                '/' => value.checked_div(next).ok_or_else(too_large)?,
+                _ => value.checked_rem(next).ok_or_else(too_large)?,
             };
             value = product;
         }
@@ -75,7 +75,7 @@ impl Reader<'_> {
             self.deeper()?;
             let value = self.one()?;
             self.depth -= 1;
-            return Ok(-value);
+            return value.checked_neg().ok_or_else(too_large);
         }
         let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);

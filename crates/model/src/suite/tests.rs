@@ -76,10 +76,12 @@ fn records_do_what_their_names_say() {
         let workload = one(name);
         assert_eq!((workload.rw, workload.stride.map(|stride| stride.0)), (rw, stride), "{name}");
         assert!(workload.pre_read && !workload.direct && workload.iodepth == 1, "{name}");
-        assert_eq!(workload.amount(), Some(Bytes(65536)), "the whole file once");
+        // No record of a strided pass comes twice.
+        let once = if name.starts_with("strided") { 4096 } else { 65536 };
+        assert_eq!(workload.amount(), Some(Bytes(once)), "{name}");
     }
     assert!(!one("read-64k-4k").pre_read, "the first read begins cold");
-    assert!(all.iter().all(|w| w.amount() == Some(Bytes(65536))), "every test ends by itself");
+    assert!(all.iter().all(|w| w.amount().is_some()), "every test ends by itself");
 }
 
 #[test]

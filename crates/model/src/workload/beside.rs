@@ -11,13 +11,16 @@ impl Workload {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// What it is called among its jobs: a name that joins all of theirs with `+`, as job files give it, is that of the first.
+    /// What it is called among its jobs. Job files give a name that joins all of theirs with `+`, with something before it and `: `,
+    /// or after it where that is needed to tell it from others; of these the first name is its own.
     #[must_use]
     pub fn own_name(&self) -> &str {
-        let mut others = self.beside.iter().rev();
-        let own =
-            others.try_fold(self.name.as_str(), |name, job| name.strip_suffix(&job.name)?.strip_suffix('+'));
-        own.unwrap_or(&self.name)
+        let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
+        if others.is_empty() {
+            return &self.name;
+        }
+        let own = self.name.rfind(&others).map(|end| &self.name[..end]);
+        own.map_or(self.name.as_str(), |own| own.rsplit_once(": ").map_or(own, |(_, own)| own))
     }
 
     /// From the start of the load to the end of the window: warm-up, runtime and the delays of jobs that begin later.
@@ -40,18 +43,21 @@ impl Workload {
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
         let longest = self.duration();
-        let before = longest.0.saturating_sub(self.window().0);
+        let before = longest.0.saturating_sub(self.window().0).saturating_add(self.time_of_set_up());
         let delay =
             |job: &Self| job.startdelay.filter(|_| !self.beside.is_empty()).map_or(0, |delay| delay.0);
         let ends = self.jobs().map(|job| delay(job).saturating_add(job.own_time()));
         let last = ends.max().unwrap_or(0);
         let shared = self.jobs().filter(|job| !job.is_open_loop() && job.amount().is_some());
         let shared = shared.map(Self::own_time).fold(0, u64::saturating_add);
-        longest.min(Nanos(before.saturating_add(last.max(shared))))
+        Nanos(before.saturating_add(last.max(shared).min(self.window().0)))
     }
 
     /// Nanoseconds that its I/O takes, about, if nothing runs beside it.
     fn own_time(&self) -> u64 {
+        if let Some(calls) = self.time_of_calls() {
+            return calls.min(self.runtime.0);
+        }
         let Some(Bytes(bytes)) = self.amount() else { return self.runtime.0 };
         let jobs = u64::from(self.numjobs);
         let rate =
@@ -202,6 +208,22 @@ mod tests {
         assert!((seconds(&cap, &slow) - 11.0).abs() < 0.001, "{}", seconds(&cap, &slow));
         let short = with(&[("io_size", "800g")]);
         assert_eq!(workload(&short, &timed).expected_time(), workload(&short, &timed).duration());
+    }
+
+    #[test]
+    fn the_first_job_has_a_name_of_its_own() {
+        for (name, own) in [
+            ("a+b", "a"),
+            ("a+b-2", "a"),
+            ("rd1: a+b", "a"),
+            ("rd1", "rd1"),
+            ("b+b", "b"),
+            ("mixed", "mixed"),
+        ] {
+            let mut all = workload(&[("size", "8m")], &[("size", "8m")]);
+            all.name = name.into();
+            assert_eq!(all.own_name(), own, "{name}");
+        }
     }
 
     #[test]

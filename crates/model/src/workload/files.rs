@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
-use super::{DEFAULT_SIZE, Test, Workload, WorkloadError};
+use super::{ASSUMED, DEFAULT_SIZE, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 /// The most files of one job.
@@ -20,6 +20,10 @@ const TREE_BYTES: u64 = 320 << 20;
 /// What a filesystem takes for a file beside its blocks. ext4 has an inode for each 16 KiB of its device, so that as many small
 /// files as there is room for need this much each.
 const INODE: u64 = 16 << 10;
+/// What a call is taken to take where a time is estimated: for a byte, for a place on a disk, for a file.
+const BYTE_NS: u64 = 1_000;
+const SEEK_NS: u64 = 1_000_000;
+const FILE_NS: u64 = 100_000;
 const BLOCK: u64 = 4 << 10;
 
 /// Sizes of files, from the smallest to the largest, all equally likely. Text form: `4k`, or `0-16k`.
@@ -130,6 +134,28 @@ impl Workload {
         const SLOWEST: (u64, u64) = (10_000_000, 100);
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
         Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
+    }
+
+    /// Nanoseconds that a test takes, about, whose time is that of its calls and not of its bytes; absent for any other work.
+    pub(super) fn time_of_calls(&self) -> Option<u64> {
+        let test = self.test?;
+        let passes = self.loops.unwrap_or(1);
+        let bytes = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
+        let (calls, each) = match test {
+            Test::Putc | Test::Getc => (bytes, BYTE_NS),
+            Test::Seeks => (bytes / self.bs.0.max(1), SEEK_NS),
+            _ => (self.files()?, FILE_NS),
+        };
+        let content = self.tree_bytes().map_or(0, |bytes| bytes.0).saturating_mul(1_000_000_000 / ASSUMED);
+        Some(calls.saturating_mul(each).saturating_add(content).saturating_mul(passes))
+    }
+
+    /// Nanoseconds that it takes, about, to make the files that a test finds, and to read an area into the cache.
+    pub(super) fn time_of_set_up(&self) -> u64 {
+        let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs)).saturating_mul(FILE_NS);
+        let ahead = if self.pre_read { self.size.unwrap_or(DEFAULT_SIZE).0 } else { 0 };
+        let bytes = ahead.saturating_add(self.tree_bytes().map_or(0, |bytes| bytes.0));
+        files.saturating_add(bytes.saturating_mul(1_000_000_000 / ASSUMED))
     }
 
     /// Whether it makes files of its own in a directory beside the area, which nobody uses then.

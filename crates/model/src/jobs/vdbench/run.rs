@@ -154,11 +154,12 @@ impl Setting<'_> {
             }
         }
         let Some((first, beside)) = all.split_first() else { return Ok(None) };
+        // Among others the first is to be told from what all of them are called.
+        let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
+        let name = if beside.is_empty() { name } else { format!("{name}: {}", names.join("+")) };
         let keys = WorkloadKeys { name: Some(name), beside: beside.to_vec(), ..first.clone() };
         let workload = keys.complete(&WorkloadKeys::default());
-        for part in std::iter::once(&workload).chain(&workload.beside) {
-            part.check().map_err(|error| error.to_string())?;
-        }
+        workload.check().map_err(|error| error.to_string())?;
         Ok(Some(workload))
     }
 }

@@ -35,9 +35,10 @@ pub(super) fn storage(definition: &Definition, trouble: &mut Trouble) -> Storage
     refuse_unknown(definition, &KEYS, trouble);
     let whole = take(definition, "size", trouble, |key| size(one(key)?));
     let mut offset = take(definition, "offset", trouble, |key| size(one(key)?)).unwrap_or(Bytes(0)).0;
+    let reach = whole.map(|whole| whole.0.saturating_add(offset));
     let mut area = whole;
     if let Some((from, to)) = take(definition, "range", trouble, |key| range(key, whole)) {
-        offset += from;
+        offset = offset.saturating_add(from);
         area = Some(Bytes(to - from));
     }
     let (direct, sync) = take(definition, "openflags", trouble, flags).unwrap_or((false, SyncMode::None));
@@ -47,7 +48,7 @@ pub(super) fn storage(definition: &Definition, trouble: &mut Trouble) -> Storage
         lun: take(definition, "lun", trouble, |key| Ok((key.place.clone(), one(key)?.to_owned()))),
         offset,
         size: area,
-        whole: whole.map(|whole| whole.0),
+        whole: reach,
         threads: take(definition, "threads", trouble, |key| threads(one(key)?)).unwrap_or(THREADS),
         direct,
         sync,

@@ -90,7 +90,7 @@ fn what_runs_at_once_is_beside_and_shares_the_rate() {
     assert_eq!(
         parts,
         [
-            ("rd1", Rw::RandWrite, Some(250), 0, None),
+            ("rd1: wd1-sd1+wd2-sd1+wd2-sd2", Rw::RandWrite, Some(250), 0, None),
             ("wd2-sd1", Rw::Read, Some(375), 0, Some(1)),
             ("wd2-sd2", Rw::Read, Some(375), 1, Some(1)),
         ]

@@ -158,7 +158,7 @@ impl Work {
                 (false, _) => Rw::ReadWrite,
             }),
             rwmixread: Some(self.reads).filter(|reads| (1..100).contains(reads)),
-            offset: Some(Bytes(base + storage.offset)),
+            offset: Some(Bytes(base.saturating_add(storage.offset))),
             size: storage.size,
             direct: Some(storage.direct),
             sync: Some(storage.sync),
