@@ -119,7 +119,11 @@ fn workload(test: &str, file: u64, record: u64) -> Workload {
         _ => (None, true, None, Some(Test::StdioRead)),
     };
     // iozone begins each pass over a strided file one record further. One pass alone meets no record twice either.
-    let once = if test == "strided" { Bytes(file.div_ceil(record * STRIDE.unsigned_abs()) * record) } else { Bytes(file) };
+    let once = if test == "strided" {
+        Bytes(file.div_ceil(record * STRIDE.unsigned_abs()) * record)
+    } else {
+        Bytes(file)
+    };
     let (file, bs) = (Bytes(file), Bytes(record));
     WorkloadKeys {
         rw,

@@ -51,14 +51,19 @@ impl Workload {
     fn check_size(&self) -> Result<(), WorkloadError> {
         let Some(size) = self.size else { return Ok(()) };
         // A test that goes through an area or a file divides it among its jobs.
-        let divided = self.test.map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
+        let divided =
+            self.test.map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
         let jobs = if divided && self.offset_increment.is_none() { u64::from(self.numjobs) } else { 1 };
         if self.test.is_none_or(|test| !test.is_on_files()) && size.0 / self.max_bs().0 < jobs {
             let accepted = format!("at least one block of {} for each job is needed", self.max_bs());
             return Err(self.refusal("size", &size, &accepted));
         }
         if let Some(bytes) = self.io_size.filter(|bytes| self.test.is_some() && *bytes < self.bs) {
-            return Err(self.refusal("io_size", &bytes, &format!("at least one block of {} is needed", self.bs)));
+            return Err(self.refusal(
+                "io_size",
+                &bytes,
+                &format!("at least one block of {} is needed", self.bs),
+            ));
         }
         if self.end().is_none_or(|end| i64::try_from(end.0).is_err()) {
             let accepted =
