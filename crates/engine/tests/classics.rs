@@ -54,7 +54,7 @@ impl Ground {
             other => begun.push(other),
         })
         .expect("measured");
-        assert_eq!(begun, [Event::Ready, Event::Measuring]);
+        assert_eq!(begun, [Event::Ready, Event::Measuring, Event::Over]);
         let mut sum = Tallies::default();
         samples.iter().for_each(|sample| sum.merge(&sample.tallies));
         assert_eq!(sum, outcome.tallies);
