@@ -30,6 +30,8 @@ pub(crate) struct Meter {
     common: Arc<Common>,
     pulse: Arc<Pulse>,
     failures_in_a_row: u32,
+    /// When the first call began, though it be none that counts.
+    began_at: Option<u64>,
     /// When the last call returned.
     now: u64,
     is_stopped: bool,
@@ -45,6 +47,7 @@ impl Meter {
             common,
             pulse,
             failures_in_a_row: 0,
+            began_at: None,
             now: clock::now(),
             is_stopped: false,
         }
@@ -105,6 +108,7 @@ impl Meter {
     #[inline]
     fn time<T>(&mut self, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, (io::Result<T>, u64)> {
         let begun = clock::now();
+        self.began_at.get_or_insert(begun);
         self.pulse.enters(begun);
         let result = call();
         self.now = clock::now();
@@ -142,6 +146,7 @@ impl Meter {
             self.ledger.close(self.now, None);
         }
         Finish {
+            began_at: self.began_at,
             ended_at: before_the_end.then_some(self.now),
             ramp_ios: self.ledger.ramp_ios,
             faults: self.faults,

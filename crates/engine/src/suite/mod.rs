@@ -60,6 +60,7 @@ use crate::crew::{Crew, Finish, Report, Seat};
 use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::open::{self, Target};
+use crate::prepare::read_ahead;
 use crate::run::flush;
 use crate::watch;
 use crate::window::Window;
@@ -151,7 +152,11 @@ enum Ground<'a> {
 impl<'a> Ground<'a> {
     fn of(job: &'a Job, test: Test, path: &Path) -> Result<Self, EngineError> {
         if !test.needs_directory() {
-            return open::for_job(job, path).map(Self::Area);
+            let target = open::for_job(job, path)?;
+            if job.workload.pre_read {
+                read_ahead(&target, &job.workload, job.size)?;
+            }
+            return Ok(Self::Area(target));
         }
         let directory = Path::new(job.directory.as_deref().ok_or(EngineError::NoDirectory(test))?);
         let looked = |error| EngineError::System { doing: format!("reading {}", directory.display()), error };

@@ -147,6 +147,9 @@ fn title_of_one(workload: &Workload) -> String {
     if !workload.direct {
         text.push_str(", through the page cache");
     }
+    if workload.end_fsync {
+        text.push_str(", flushed in the end");
+    }
     text
 }
 

@@ -2,6 +2,7 @@
 
 use iotax_model::record::Tally;
 use iotax_model::units::human;
+use iotax_model::workload::Test;
 use iotax_model::{Histogram, Workload};
 
 use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, verdict, words};
@@ -105,8 +106,14 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
 fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
-    let directions: Vec<(&str, &Tally)> =
-        summary.tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
+    // Files without content are not written: that is no figure.
+    let on_files = workload.test.is_some_and(Test::is_on_files);
+    let directions: Vec<(&str, &Tally)> = summary
+        .tallies
+        .each()
+        .filter_map(|(name, tally)| Some((name, tally?)))
+        .filter(|(_, tally)| tally.ios > 0 || !on_files)
+        .collect();
     let moving: Vec<&Tally> =
         directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
     for (name, tally) in &directions {
