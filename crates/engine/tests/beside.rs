@@ -1,6 +1,7 @@
 //! Several jobs at the same time on one file.
 
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use iotax_engine::measure;
 use iotax_model::record::{Outcome, Sample, Tallies};
@@ -44,15 +45,24 @@ fn run(workload: Workload) -> (Outcome, Vec<Sample>, tempfile::NamedTempFile) {
         identity: None,
         directory: None,
     };
-    let (mut samples, mut order) = (Vec::new(), Vec::new());
+    let (mut samples, mut order, mut told_at) = (Vec::new(), Vec::new(), Vec::new());
     let outcome = measure(&job, file.path(), &mut |event| match event {
         Event::Ready => order.push("ready"),
         Event::Measuring => order.push("measuring"),
-        Event::Sample(sample) => samples.push(*sample),
+        Event::Sample(sample) => {
+            samples.push(*sample);
+            told_at.push(Instant::now());
+        }
+        Event::Over => order.push("over"),
         other => panic!("{other:?}"),
     })
     .expect("measured");
-    assert_eq!(order, ["ready", "measuring"]);
+    assert_eq!(order, ["ready", "measuring", "over"]);
+    // They come as they are, and not when the last job has ended.
+    if let (Some(first), Some(last), Some(end)) = (told_at.first(), told_at.last(), samples.last()) {
+        let span = Duration::from_nanos(end.at_ns - samples[0].at_ns);
+        assert!(*last - *first >= span / 2, "{:?} of {span:?}", *last - *first);
+    }
     (outcome, samples, file)
 }
 

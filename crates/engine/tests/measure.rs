@@ -90,6 +90,7 @@ fn samples_tile_the_window_and_add_up_to_the_totals() {
                     measuring += 1;
                 }
                 Event::Sample(sample) => samples.push(*sample),
+                Event::Over => assert!(!samples.is_empty(), "it ends after its samples"),
                 other => panic!("{other:?}"),
             }) else {
                 continue;
