@@ -167,15 +167,19 @@ pub(super) fn workloads<'a>(
         &alike,
     ];
     for fits in fits {
-        for (workload, partner) in a.workloads.iter().zip(&mut partners) {
+        for at in (0..partners.len()).filter(|at| partners[*at].is_none()).collect::<Vec<_>>() {
+            let workload = &a.workloads[at];
             let mut fitting = (0..free.len()).filter(|place| fits(workload, free[*place]));
             // Of which of two a source tells is not known where it tells too little.
             let (first, another) = (fitting.next(), fitting.next());
-            let is_sure = another.is_none() || (a.source.is_none() && b.source.is_none());
-            if partner.is_none()
-                && let Some(place) = first.filter(|_| is_sure)
-            {
-                *partner = Some(free.remove(place));
+            let is_only = |place: usize| {
+                let mut others =
+                    (0..partners.len()).filter(|other| *other != at && partners[*other].is_none());
+                another.is_none() && !others.any(|other| fits(&a.workloads[other], free[place]))
+            };
+            let is_told = a.source.is_none() && b.source.is_none();
+            if let Some(place) = first.filter(|place| is_told || is_only(*place)) {
+                partners[at] = Some(free.remove(place));
             }
         }
     }

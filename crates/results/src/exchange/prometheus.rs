@@ -43,7 +43,9 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
             if let Some(ns) = lasted(m) {
                 add(DURATION, "", ns as f64 / 1e9);
             }
-            add(ERRORS, "", m.outcome.errors.iter().map(|error| error.count).sum::<u64>() as f64);
+            if m.stated.is_none() {
+                add(ERRORS, "", m.outcome.errors.iter().map(|error| error.count).sum::<u64>() as f64);
+            }
             let grade = judgement.grades.get(i).map_or("", |grade| grade.word());
             let emulated = emulated(run, &m.target).map_or("", |yes| if yes { "true" } else { "false" });
             let source = run.source.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -90,7 +90,11 @@ pub(super) fn measurements(run: &Run, judgement: &Judgement) -> Vec<Vec<Value>> 
         let directions = m.outcome.tallies.each();
         row.extend(directions.map(|(_, tally)| Value::of(tally.map(|tally| tally.ios), Value::Whole)));
         row.extend([
-            Value::Whole(m.outcome.errors.iter().map(|error| error.count).sum()),
+            // What another tool did not tell is not none.
+            Value::of(
+                m.stated.is_none().then(|| m.outcome.errors.iter().map(|error| error.count).sum()),
+                Value::Whole,
+            ),
             Value::of(m.outcome.ioengine.map(IoEngine::word).map(str::to_owned), Value::Text),
             Value::of(emulated(run, &m.target), Value::Flag),
             Value::of(judgement.grades.get(i).map(|grade| grade.word().to_owned()), Value::Text),

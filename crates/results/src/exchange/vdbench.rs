@@ -37,10 +37,11 @@ fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
     if tallies.trim.is_some() || tallies.meta.is_some() {
         return refused("vdbench's columns are about reads and writes only");
     }
-    if m.samples.is_empty() {
-        return refused("there are no figures by interval, which vdbench's lines are");
+    match m.samples.len() {
+        0 => refused("there are no figures by interval, which vdbench's lines are"),
+        1 => refused("there is one interval, and vdbench's average leaves the first one out"),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn definition(text: &mut String, run: &Run, m: &Measurement) -> fmt::Result {

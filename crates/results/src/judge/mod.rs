@@ -261,6 +261,9 @@ pub(crate) fn place_of(warning: &Warning) -> Option<Place<'_>> {
     Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.block?))
 }
 
+/// Why the targets of an import are not judged against one another.
+const UNPAIRED: &str = "the repetitions of an import are in the order of its files: those of one target were not measured beside those of another";
+
 /// Every comparison with the baseline and every step, decided, and for a run that adds blocks how far it is.
 fn compare(
     run: &Run,
@@ -271,7 +274,8 @@ fn compare(
     let mut figures = Figures::new(&Metric::ALL);
     let mut withheld = grade::withheld(findings);
     for measurement in &run.measurements {
-        figures.add(plan, measurement, withheld.remove(&place(measurement)));
+        let unpaired = run.source.as_ref().map(|_| UNPAIRED.to_owned());
+        figures.add(plan, measurement, withheld.remove(&place(measurement)).or(unpaired));
     }
     let pairs = cases::pairs(plan, edges);
     let cases = figures.cases(plan, &pairs);

@@ -32,7 +32,7 @@ pub struct Test<'a> {
 pub struct Course<'a> {
     /// The target's name.
     pub target: &'a str,
-    /// What was measured, in the order of the test's workloads.
+    /// What was measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
     pub points: Vec<Point<'a>>,
     /// Where more outstanding I/Os buy only latency; absent for another shape, or too few points.
     pub knee: Option<Knee>,
@@ -115,7 +115,13 @@ fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<Test<'a>> {
 }
 
 impl<'a> Course<'a> {
-    fn of(target: &'a str, shape: Shape, points: Vec<Point<'a>>) -> Self {
+    fn of(target: &'a str, shape: Shape, mut points: Vec<Point<'a>>) -> Self {
+        // A plan may name them in any order.
+        match shape {
+            Shape::Depths => points.sort_by_key(Point::outstanding),
+            Shape::Sizes => points.sort_by_key(|point| point.block_size().0),
+            _ => {}
+        }
         let knee = (shape == Shape::Depths).then(|| knee::of(&points)).flatten();
         let transition = (shape == Shape::Sizes).then(|| transition::of(&points)).flatten();
         Self { target, points, knee, transition }

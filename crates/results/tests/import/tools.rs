@@ -68,6 +68,41 @@ fn fio_terse_versions_are_told_apart() {
 }
 
 #[test]
+fn outputs_of_fio_are_told_apart_and_clones_are_not_mistaken() {
+    let json: serde_json::Value = serde_json::from_str(&data("fio-3.33.json")).expect("JSON");
+    for both in [format!("{{\"runs\":[{json},{json}]}}"), format!("[{json},{json}]"), format!("{json}{json}")]
+    {
+        let found = only(&both);
+        assert_eq!((found.entries.len(), &found.not_understood[..]), (4, &[][..]));
+        near(metric(entry(&found, "mix"), "iops"), 15_801.198_801 + 6_987.012_987);
+    }
+    let fewer = only(&data("fio-3.33.json").replace("\"numjobs\": \"2\"", "\"numjobs\": \"1\""));
+    assert_eq!((fewer.entries.len(), fewer.not_understood.len()), (1, 1));
+    // A second run of the same second, with another depth.
+    let text = data("fio-3.33.txt");
+    let twice = only(&(text.clone() + &text.replace("iodepth=1\n", "iodepth=8\n")));
+    let single = twice.entries.iter().filter(|entry| entry.workload == "randread");
+    let depths: Vec<_> = single.map(|entry| entry.keys.iodepth).collect();
+    assert_eq!(depths, [Some(1), Some(8)]);
+    let terse = data("fio-3.33-terse.txt");
+    let line = terse.lines().nth(1).expect("version 3");
+    let together = only(&format!("{line}\n{line}\n"));
+    assert_eq!((together.entries.len(), together.not_understood.len()), (1, 1));
+    assert!(together.entries[0].notes[0].contains("clones"), "{:?}", together.entries[0].notes);
+}
+
+#[test]
+fn options_of_fio_have_its_units() {
+    let asked = "\"size\": \"4kib\", \"offset\": \"1gb\", \"buffered\": \"0\", \"thinktime\": \"5\", \"stonewall\": \"\"";
+    let text = data("fio-3.33.json").replace("\"size\": \"4m\"", asked).replace("  \"direct\": \"0\",\n", "");
+    let found = only(&text);
+    let read = entry(&found, "randread");
+    assert_eq!((read.keys.size, read.keys.offset), (Some(Bytes(4000)), Some(Bytes(1 << 30))));
+    assert_eq!((read.keys.direct, read.keys.thinktime.map(|time| time.0)), (Some(true), Some(5000)));
+    assert_eq!(read.notes, ["not in iotax's terms: stonewall=1"]);
+}
+
+#[test]
 fn fio_bins_become_a_histogram() {
     let found = only(&data("fio-3.33-plus.json"));
     let read = &found.entries[0];

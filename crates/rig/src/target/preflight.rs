@@ -399,8 +399,7 @@ mod tests {
         // Files of tests lie beside the target, or on the disk of a guest that has a filesystem.
         let with = |target: &str, name: &str| {
             let text = format!("name = '{name}'\n{target}\n[[target]]\nname = 'other'\n{target}");
-            let work =
-                "[defaults]\ndirect = false\nramp_time = '0s'\n[[workload]]\ntest = 'create'\nnrfiles = 100\n[[workload]]\ntest = 'stat'\nnrfiles = 10";
+            let work = "[defaults]\ndirect = false\nramp_time = '0s'\n[[workload]]\ntest = 'create'\nnrfiles = 100\n[[workload]]\ntest = 'stat'\nnrfiles = 10";
             let plan = Plan::from_toml(&format!("[[target]]\n{text}\n{work}")).expect("valid plan");
             check(&plan, &Permission::default()).expect("fine").total()
         };

@@ -41,6 +41,8 @@ pub(super) struct Job<'a> {
     /// See `cpu`.
     pub(super) counts: Option<ProcessCounts>,
     pub(super) errors: &'a [ErrorCount],
+    /// The keys that are known of the workload of an import; absent of what iotax measured, which knows all.
+    known: Option<&'a [String]>,
 }
 
 /// What a job did in one direction.
@@ -165,6 +167,10 @@ impl<'a> Job<'a> {
             cpu: alone.then_some(m.outcome.cpu),
             counts: m.outcome.counts.filter(|_| alone),
             errors,
+            known: run
+                .source
+                .as_ref()
+                .map(|source| source.known.get(&m.workload).map_or(&[][..], Vec::as_slice)),
         })
     }
 
@@ -193,24 +199,33 @@ impl<'a> Job<'a> {
         self.errors.first().map_or(0, |error| errno(&error.error))
     }
 
+    fn is_known(&self, key: &str) -> bool {
+        self.known.is_none_or(|known| known.iter().any(|one| one == key))
+    }
+
     /// The workload's keys as options of fio: what scripts look for, and what is not as it is by itself.
     pub(super) fn options(&self) -> Vec<(&'static str, String)> {
         let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
         let keys = serde_json::to_value(self.workload).unwrap_or_default();
         let mut options = Vec::new();
         for key in KEYS.iter().filter(|key| !NOT_FIOS.contains(&key.name)) {
-            let Some(value) = keys.get(key.name).and_then(text) else { continue };
+            let is_known = self.is_known(key.name);
+            let Some(value) = keys.get(key.name).and_then(text).filter(|_| is_known) else { continue };
             let told = key.default.is_none_or(|default| {
                 let default = default();
                 value != default && value != switched(&default)
             });
             let wanted = ALWAYS.contains(&key.name) && !(key.name == "bs" && lengths);
             if key.name != "ioengine" && (told || wanted) {
-                options.push((key.name, value));
+                // fio's GiB is 1000 to the third.
+                let is_length = matches!(key.value, "SIZE" | "RANGE" | "SPLIT");
+                options.push((key.name, if is_length { value.replace("iB", "") } else { value }));
             }
         }
-        let ioengine = self.ioengine.unwrap_or(self.workload.ioengine);
-        options.push(("ioengine", ioengine.word().to_owned()));
+        if self.ioengine.is_some() || self.is_known("ioengine") {
+            let ioengine = self.ioengine.unwrap_or(self.workload.ioengine);
+            options.push(("ioengine", ioengine.word().to_owned()));
+        }
         if self.is_open_loop() {
             options.push(("lat_percentiles", "1".to_owned()));
         }
@@ -247,7 +262,7 @@ fn direction(word: &str, tallies: &Tallies, samples: &[Sample], errors: &[ErrorC
             })
             .collect()
     };
-    let short = errors.iter().filter(|error| error.direction == word && errno(&error.error) == 0);
+    let short = errors.iter().filter(|error| error.direction == word && is_short(&error.error));
     Direction {
         ios: tally.ios,
         bytes: tally.bytes,
@@ -270,6 +285,12 @@ fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
         let tool = run.source.as_ref().map_or("another tool", |source| source.tool.as_str());
         return Err(Unfit(format!(
             "run {} comes from {tool}, which tells no counts and latencies of {:?}; fio's formats are made of them",
+            run.id, m.workload
+        )));
+    }
+    if m.stated.is_some() && m.outcome.duration_ns == 0 {
+        return Err(Unfit(format!(
+            "run {} is imported and tells not how long {:?} took; fio's rates are made of that",
             run.id, m.workload
         )));
     }
@@ -370,11 +391,17 @@ fn add(disks: &mut [(Disk, u64)], m: &Measurement, machine: &HostActivity, elsew
     }
 }
 
-/// Linux's number of an error that I/O can end in; 0 for what has none, such as a short read.
+/// Whether it is an I/O that moved less than it should have, or nothing, which no number is of.
+fn is_short(name: &str) -> bool {
+    name.starts_with("short ") || name.starts_with("empty ")
+}
+
+/// Linux's number of an error that I/O can end in: 0 for one that was short, EIO for one that is not known here.
 fn errno(name: &str) -> i32 {
+    const EIO: i32 = 5;
     const NUMBERS: [(&str, i32); 24] = [
         ("EPERM", 1),
-        ("EIO", 5),
+        ("EIO", EIO),
         ("ENXIO", 6),
         ("EBADF", 9),
         ("EAGAIN", 11),
@@ -398,5 +425,8 @@ fn errno(name: &str) -> i32 {
         ("EDQUOT", 122),
         ("ECANCELED", 125),
     ];
-    NUMBERS.iter().find(|(known, _)| *known == name).map_or(0, |(_, number)| *number)
+    if is_short(name) {
+        return 0;
+    }
+    NUMBERS.iter().find(|(known, _)| *known == name).map_or(EIO, |(_, number)| *number)
 }

@@ -158,8 +158,6 @@ fn new(fields: &[&str], line: usize, found: &mut Found) {
     add(found, &about, &ON_A_FILE, &fields[first..first + 12], &fields[latencies..latencies + 6]);
     add(found, &about, &ON_FILES, &fields[on_files..latencies], &fields[latencies + 6..latencies + 12]);
     for entry in &mut found.entries[before..] {
-        entry.started_at_ms =
-            fields[4].parse::<u64>().ok().filter(|s| *s > 0).and_then(|s| s.checked_mul(1000));
         if fields[3] != "1" {
             entry.notes.push(format!("{} at once", fields[3]));
         }

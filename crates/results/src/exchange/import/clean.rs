@@ -2,6 +2,8 @@
 //!
 //! Nothing here changes a figure. A line stays the line of its number, so that what is said of a line is found in the file.
 
+use serde::de::IgnoredAny;
+
 /// The text of a file: UTF-8, or UTF-16 where a byte order mark says so. What is no text becomes a replacement character.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> String {
@@ -21,7 +23,10 @@ pub fn decode(bytes: &[u8]) -> String {
 #[must_use]
 pub fn clean(text: &str) -> String {
     let text = text.trim_start_matches('\u{feff}');
-    let is_page = text.contains("</");
+    if is_json(text) {
+        return text.to_owned();
+    }
+    let is_page = tags(text).any(|(_, name)| PAGES.iter().any(|page| name.eq_ignore_ascii_case(page)));
     let mut clean = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let plain: String = line.chars().filter_map(plain).collect();
@@ -69,21 +74,48 @@ fn unquoted(line: &str) -> &str {
     rest
 }
 
+/// Tags by which a web page is known.
+const PAGES: [&str; 8] = ["pre", "html", "p", "table", "br", "div", "code", "!doctype"];
+
+/// Tags that stand within one. Others are none: `</data/a` is a path, and `<host>` stands for something.
+const WITHIN: [&str; 26] = [
+    "a", "b", "body", "em", "font", "h1", "h2", "h3", "head", "hr", "i", "kbd", "li", "meta", "ol", "samp",
+    "script", "span", "strong", "style", "tbody", "td", "th", "title", "tr", "ul",
+];
+
+/// Longer is no tag.
+const LONGEST_TAG: usize = 1000;
+
+/// What may be tags: where each begins, and its name.
+fn tags(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.match_indices('<').filter_map(|(at, _)| {
+        let inner = text[at + 1..].strip_prefix('/').unwrap_or(&text[at + 1..]);
+        let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '!')).filter(|end| *end > 0)?;
+        let (name, after) = inner.split_at(end);
+        let is_end = after.starts_with(|c: char| c == '>' || c.is_whitespace()) || after.starts_with("/>");
+        is_end.then_some((at, name))
+    })
+}
+
+/// Whether it is JSON and nothing else, which says itself what is text and what is not.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '['])
+        && serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>().all(|value| value.is_ok())
+}
+
 /// A line of a web page as it is read: without tags, and with the characters that entities stand for.
 fn unmarked(line: &str) -> String {
     let mut text = String::new();
-    let mut rest = line;
-    while let Some((before, after)) = rest.split_once('<') {
-        text.push_str(before);
-        let is_tag = after.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '!'));
-        if let Some((_, next)) = after.split_once('>').filter(|_| is_tag) {
-            rest = next;
-        } else {
-            text.push('<');
-            rest = after;
+    let mut next = 0;
+    for (at, name) in tags(line) {
+        let is_known = PAGES.iter().chain(&WITHIN).any(|known| name.eq_ignore_ascii_case(known));
+        let end = line[at..].char_indices().take(LONGEST_TAG).find(|(_, c)| *c == '>');
+        if let Some((length, _)) = end.filter(|_| is_known && at >= next) {
+            text.push_str(&line[next..at]);
+            next = at + length + 1;
         }
     }
-    text.push_str(rest);
+    text.push_str(&line[next..]);
     let entities = [
         ("&lt;", "<"),
         ("&gt;", ">"),
@@ -96,17 +128,32 @@ fn unmarked(line: &str) -> String {
     entities.into_iter().fold(text, |text, (entity, character)| text.replace(entity, character))
 }
 
-/// Whether numbers that stand alone have commas for points: some is `0,12` or `391,5`, which no thousand is, and none has a point.
+/// Whether numbers that stand alone have commas for points: some is `0,12` or `391,5`, which no thousand is, and none has a point
+/// or is `1,234,567`. What a command has is what somebody typed.
 fn has_decimal_commas(text: &str) -> bool {
     let mut found = false;
-    for word in text.split_whitespace() {
-        if is_decimal(word, '.') {
+    for word in text.lines().filter(|line| !is_command(line)).flat_map(str::split_whitespace) {
+        if is_decimal(word, '.') || has_thousands(word) {
             return false;
         }
         let is_no_thousand = |(whole, part): (&str, &str)| whole == "0" || part.len() != 3;
         found |= is_decimal(word, ',') && word.split_once(',').is_some_and(is_no_thousand);
     }
     found
+}
+
+/// Whether a line is what was typed, or a comment.
+fn is_command(line: &str) -> bool {
+    line.trim_start().starts_with(['$', '#'])
+}
+
+/// Whether it is `1,234,567`, of which no comma is a point.
+fn has_thousands(word: &str) -> bool {
+    let parts: Vec<&str> = word.split(',').collect();
+    parts.len() > 2
+        && (1..=3).contains(&parts[0].len())
+        && parts[1..].iter().all(|part| part.len() == 3)
+        && parts.iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Whether it is digits, this sign once, and digits.
@@ -117,12 +164,13 @@ fn is_decimal(word: &str, sign: char) -> bool {
 
 fn with_points(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
-    for piece in text.split_inclusive(char::is_whitespace) {
-        let word = piece.trim_end();
-        if is_decimal(word, ',') {
-            clean.push_str(&piece.replacen(',', ".", 1));
-        } else {
-            clean.push_str(piece);
+    for line in text.split_inclusive('\n') {
+        for piece in line.split_inclusive(char::is_whitespace) {
+            if is_decimal(piece.trim_end(), ',') && !is_command(line) {
+                clean.push_str(&piece.replacen(',', ".", 1));
+            } else {
+                clean.push_str(piece);
+            }
         }
     }
     clean
@@ -155,6 +203,12 @@ mod tests {
             ("rate 391,5 0,118 5.250\n", "rate 391,5 0,118 5.250\n"),
             ("rate 391,5 0,118\n", "rate 391.5 0.118\n"),
             ("1,234 5,678\n", "1,234 5,678\n"),
+            ("$ x 0,5\n1,234\n", "$ x 0,5\n1,234\n"),
+            ("1,234,567 0,5\n", "1,234,567 0,5\n"),
+            ("# x 1.5\n0,5 1,234\n", "# x 1.5\n0.5 1.234\n"),
+            ("x </data/a> <p99> 1\n", "x </data/a> <p99> 1\n"),
+            ("<p>x </data/a> <p99> 1</p>\n", "x </data/a> <p99> 1\n"),
+            ("{\"a\": \"<p>\u{201c}&lt;\"}\n", "{\"a\": \"<p>\u{201c}&lt;\"}\n"),
             ("10 \u{b5}s \u{2212}5\n", "10 us -5\n"),
         ] {
             assert_eq!(clean(text), cleaned);

@@ -115,8 +115,10 @@ fn records(line: &str) -> Option<(u64, u64)> {
 struct Command {
     input: Option<String>,
     output: Option<String>,
-    /// Values of oflag, iflag and conv.
-    flags: Vec<String>,
+    /// Values of iflag.
+    reads: Vec<String>,
+    /// Values of oflag and conv.
+    writes: Vec<String>,
 }
 
 impl Command {
@@ -134,9 +136,10 @@ impl Command {
                 "of" => command.output = Some(value.to_owned()),
                 // conv=sync fills records up and flushes nothing.
                 "conv" => {
-                    command.flags.extend(value.split(',').filter(|flag| *flag != "sync").map(str::to_owned));
+                    command.writes.extend(value.split(',').filter(|flag| *flag != "sync").map(str::to_owned));
                 }
-                "oflag" | "iflag" => command.flags.extend(value.split(',').map(str::to_owned)),
+                "oflag" => command.writes.extend(value.split(',').map(str::to_owned)),
+                "iflag" => command.reads.extend(value.split(',').map(str::to_owned)),
                 "bs" | "ibs" | "obs" | "count" | "status" | "skip" | "seek" => {}
                 _ => continue,
             }
@@ -145,8 +148,13 @@ impl Command {
         known.then_some(command)
     }
 
-    fn has(&self, flag: &str) -> bool {
-        self.flags.iter().any(|known| known == flag)
+    /// The flags of the side that is measured; of a copy none is of all of it.
+    fn flags(&self, rw: Option<Rw>) -> &[String] {
+        match rw {
+            Some(Rw::Read) => &self.reads,
+            Some(_) => &self.writes,
+            None => &[],
+        }
     }
 
     /// What is measured and how: nothing is if data comes from nowhere and goes nowhere.
@@ -179,22 +187,24 @@ fn entry(done: &Done, command: &Command, counts: Option<(u64, u64)>) -> Entry {
             name = format!("{name}-{bs}");
         }
     }
-    for flag in &command.flags {
+    let flags = command.flags(rw);
+    let has = |flag: &str| flags.iter().any(|known| known == flag);
+    for flag in flags {
         name = format!("{name}-{flag}");
     }
     entry.workload = name;
-    if command.has("direct") {
+    if has("direct") {
         entry.keys.direct = Some(true);
     } else if rw.is_some() {
         entry.keys.direct = Some(false);
         entry.notes.push("the page cache is in the rate: dd was not asked for direct I/O".into());
     }
-    if command.has("dsync") {
+    if has("dsync") {
         entry.keys.sync = Some(SyncMode::DSync);
-    } else if command.has("sync") {
+    } else if has("sync") {
         entry.keys.sync = Some(SyncMode::Sync);
     }
-    if command.has("fsync") || command.has("fdatasync") {
+    if has("fsync") || has("fdatasync") {
         entry.notes.push("one flush at the end is in the time".into());
     }
     entry
@@ -271,7 +281,7 @@ mod tests {
     fn the_command_tells_target_and_direction() {
         let text = "# sudo dd if=/dev/zero of=/data/x bs=4k oflag=direct,dsync count=256\n256+0 records in\n256+0 records out\n\
                     1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.5 s, 2.1 MB/s\n\nreal\t0m1.503s\nuser\t0m0.001s\nsys\t0m0.010s\n\
-                    # dd if=/data/x of=/dev/null\n2048+0 records in\n2048+0 records out\n1048576 bytes copied, 0.5 s, 2.1 MB/s\n";
+                    # dd if=/data/x of=/dev/null oflag=direct\n2048+0 records in\n2048+0 records out\n1048576 bytes copied, 0.5 s, 2.1 MB/s\n";
         let found = read(text).expect("dd's");
         let [write, read] = &found.entries[..] else { panic!("{found:?}") };
         assert_eq!((write.target.as_deref(), &*write.workload), (Some("/data/x"), "write-4k-direct-dsync"));

@@ -51,6 +51,14 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
     }
     let known = reports[first..].iter().all(|report| report.at.is_some()) && first > 0;
     for (device, columns) in devices {
+        let (reported, all) =
+            (columns.values().map(Vec::len).max().unwrap_or_default(), reports.len() - first);
+        // It was idle in the others (iostat -z), or its lines are lost.
+        if reported < all {
+            let reason = "it is not in every report: nothing tells whether it was idle in the others (iostat without -z tells)";
+            found.not_understood.push(super::pieces::not_understood(reports[first].line, device, reason));
+            continue;
+        }
         let means: BTreeMap<&str, f64> =
             columns.into_iter().filter_map(|(name, values)| Some((name, mean(&values)?))).collect();
         let mut entry = entry(device, &means);
@@ -248,9 +256,16 @@ mod tests {
     }
 
     #[test]
+    fn a_device_that_is_missing_in_a_report_is_listed() {
+        let row = OLD.lines().nth(6).expect("a row");
+        let found = read(&OLD.replace(&format!("{row}\n"), "")).expect("iostat's");
+        assert!(found.entries.is_empty() && found.not_understood[0].text == "sda", "{found:?}");
+    }
+
+    #[test]
     fn rows_that_do_not_fit_their_columns_are_listed() {
         let found = read(&OLD.replace("  10.00\n", "\n")).expect("iostat's");
         assert_eq!(found.not_understood[0].number, 7);
-        assert_eq!(found.entries[0].stated.metrics["iops"], 300.0);
+        assert!(found.entries.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! What was found in files as runs: one of each tool, whose plan holds what is known and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use iotax_model::record::{Measurement, Outcome, Source};
 use iotax_model::workload::{Test, WorkloadKeys};
@@ -23,6 +23,10 @@ pub struct Imported {
     pub source: Source,
     /// When the first measurement began, in milliseconds since 1970-01-01 UTC, if a file tells.
     pub started_at_ms: Option<u64>,
+    /// What a text calls a target, and the name that it has here.
+    names: HashMap<String, String>,
+    /// Measurements of each target and workload so far.
+    blocks: HashMap<(String, String), u32>,
 }
 
 /// The runs in files, each given with its name and what was found in it: one run for each tool, in the order of their appearance.
@@ -64,7 +68,14 @@ fn empty(tool: &str) -> Imported {
         known: BTreeMap::new(),
         not_understood: vec![],
     };
-    Imported { plan, measurements: vec![], source, started_at_ms: None }
+    Imported {
+        plan,
+        measurements: vec![],
+        source,
+        started_at_ms: None,
+        names: HashMap::new(),
+        blocks: HashMap::new(),
+    }
 }
 
 fn add(run: &mut Imported, file: &str, found: &Found) {
@@ -91,9 +102,10 @@ impl Imported {
     fn add(&mut self, entry: &Entry) {
         let target = self.target(entry.target.as_deref());
         let workload = self.workload(entry);
-        let same = |m: &&Measurement| m.target == target && m.workload == workload;
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let block = count(self.measurements.iter().filter(same).count() + 1);
+        let known = self.blocks.entry((target.clone(), workload.clone())).or_default();
+        *known = known.saturating_add(1);
+        let block = *known;
         self.plan.repeat = self.plan.repeat.max(block);
         if let Some(began) = entry.started_at_ms {
             self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
@@ -115,12 +127,17 @@ impl Imported {
         });
     }
 
-    /// The name of the target for what a text calls it; made, if it is new.
+    /// The name of the target for what a text calls it; made, if it is new, with a number after it where another has that name.
     fn target(&mut self, told: Option<&str>) -> String {
-        let name = simple(told.unwrap_or(&self.source.tool));
-        if !self.plan.targets.iter().any(|target| target.name == name) {
-            self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
+        let told = told.unwrap_or(&self.source.tool);
+        if let Some(name) = self.names.get(told) {
+            return name.clone();
         }
+        let is_new = |name: &String| !self.plan.targets.iter().any(|target| target.name == *name);
+        let numbered = |n: usize| if n == 1 { simple(told, "") } else { simple(told, &format!("-{n}")) };
+        let name = (1..).map(numbered).find(is_new).expect("there is always a next number");
+        self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
+        self.names.insert(told.to_owned(), name.clone());
         name
     }
 
@@ -170,15 +187,36 @@ fn known(keys: &WorkloadKeys) -> Vec<String> {
     known
 }
 
-/// A name as plans have them, out of whatever a text calls it.
-fn simple(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_.".contains(c);
+/// A name as plans have them, out of whatever a text calls it, with an end of its own.
+fn simple(text: &str, end: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();
-    let mut name = parts.join("-").trim_start_matches('.').to_owned();
+    let name = parts.join("-");
     // The end tells more than the beginning: of a path, the file.
-    if name.len() > LONGEST {
-        let end = name.split_off(name.len() - LONGEST);
-        name = end.trim_start_matches(['.', '-']).into();
+    let beyond = name.chars().count().saturating_sub(LONGEST - end.len());
+    let name: String = name.chars().skip(beyond).collect();
+    let name = name.trim_start_matches(['.', '-']);
+    format!("{}{end}", if name.is_empty() { "unnamed" } else { name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_text_tells_apart_stays_apart() {
+        let long = "a/very/long/path/whose/last/forty/characters/are/the/same.dat";
+        let told =
+            ["/dev/sda", "dev-sda", "/dev/sda", "\u{1f4be}", "\u{1f4bf}", "\u{30c7}1", "\u{30c8}1", long];
+        let entry =
+            |told: &str| Entry { target: Some(told.into()), workload: "w".into(), ..Entry::default() };
+        let mut entries: Vec<Entry> = told.iter().map(|told| entry(told)).collect();
+        entries.push(entry(&format!("another/{long}")));
+        let run = runs(&[("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])]).remove(0);
+        let names: Vec<&str> = run.measurements.iter().map(|m| m.target.as_str()).collect();
+        assert_eq!(names[..5], ["dev-sda", "dev-sda-2", "dev-sda", "unnamed", "unnamed-2"]);
+        assert_eq!((names[5], names[6], run.plan.targets.len()), ("\u{30c7}1", "\u{30c8}1", 8));
+        assert!(names.iter().all(|name| name.chars().count() <= LONGEST), "{names:?}");
+        assert_eq!(run.measurements.iter().map(|m| m.block).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1, 1, 1, 1]);
     }
-    if name.is_empty() { "unnamed".into() } else { name }
 }

@@ -49,8 +49,8 @@ fn per_second(rate: f64) -> String {
 }
 
 fn unsteady(case: &Case<'_>) -> Option<Finding> {
-    // What goes through the page cache and ends by itself is not meant to settle: first the cache takes it, then the storage.
-    if !case.workload.direct && case.workload.amount().is_some() {
+    // What is written through the page cache and ends by itself is not meant to settle: first the cache takes it, then the storage.
+    if case.workload.writes() && !case.workload.direct && case.workload.amount().is_some() {
         return None;
     }
     let found = steadiness(&case.m.samples).filter(|found| !found.is_steady())?;

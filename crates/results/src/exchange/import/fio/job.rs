@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use iotax_model::Histogram;
 use iotax_model::record::{Tallies, Tally};
+use iotax_model::workload::{KEYS, Key};
 
 use super::super::{Entry, Line};
 use crate::judge::Metric;
@@ -16,8 +17,8 @@ pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
 pub(super) struct Job {
     pub(super) name: String,
     pub(super) group: Option<String>,
-    /// Tells the outputs of several runs in one text apart; clones have it in common.
-    pub(super) document: String,
+    /// The number of the run's output in the text; clones have it in common.
+    pub(super) document: usize,
     /// Where it ran, in client/server mode.
     pub(super) host: Option<String>,
     /// What was asked, by fio's names. Absent if the text does not tell; else what is not in it has fio's default, and what is
@@ -37,6 +38,10 @@ pub(super) struct Job {
     pub(super) sync_ns: Option<f64>,
     /// How many clones these figures are the sum of already.
     pub(super) clones: Option<u32>,
+    /// Of the format, where one text may have several.
+    pub(super) version: String,
+    /// What else is to be said of it.
+    pub(super) note: Option<String>,
     pub(super) line: usize,
 }
 
@@ -79,12 +84,17 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     }
     let (mut found, mut lines) = (Vec::new(), Vec::new());
     for group in groups {
-        let reason = format!("of {} jobs at once not every figure is there", group.len());
-        let line = Line { number: group[0].line, text: group[0].name.clone(), reason };
         let is_whole = group.len() == 1 || group.iter().all(|job| job.is_whole);
-        match entry(&group).filter(|_| is_whole) {
+        let asked = group[0].numjobs().filter(|asked| (*asked as usize) < group.len());
+        match entry(&group).filter(|_| is_whole && asked.is_none()) {
             Some(entry) => found.push(entry),
-            None => lines.push(line),
+            None => {
+                let reason = asked.map_or_else(
+                    || format!("of {} jobs at once not every figure is there", group.len()),
+                    |asked| format!("{} jobs of this name where numjobs is {asked}", group.len()),
+                );
+                lines.push(Line { number: group[0].line, text: group[0].name.clone(), reason });
+            }
         }
     }
     (found, lines)
@@ -92,7 +102,7 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
 
 fn entry(clones: &[Job]) -> Option<Entry> {
     let count = u32::try_from(clones.len()).ok()?;
-    let asked = clones[0].option("numjobs").and_then(|text| text.parse::<u32>().ok());
+    let asked = clones[0].numjobs();
     let reports_groups =
         clones[0].options.as_ref().is_some_and(|options| options.contains_key("group_reporting"));
     let lacking = !reports_groups && clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
@@ -107,7 +117,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         line: job.line,
         ..Entry::default()
     };
-    keys(&mut entry, job, count);
+    let foreign = keys(&mut entry, job, count);
     let together: Vec<(usize, Vec<&Direction>)> = (0..DIRECTIONS.len())
         .map(|i| (i, clones.iter().filter_map(|job| job.directions[i].as_ref()).collect::<Vec<_>>()))
         .filter(|(_, of)| !of.is_empty())
@@ -133,6 +143,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
         entry.add("sync latency_mean", job.sync_ns, "ns");
     }
     notes(&mut entry, clones, lacking);
+    entry.notes.extend(foreign);
     entry.has_figures().then_some(entry)
 }
 
@@ -203,17 +214,20 @@ impl Direction {
 /// Whole histograms, if every direction of every clone has its bins.
 fn tallies(together: &[(usize, Vec<&Direction>)]) -> Tallies {
     let mut tallies = Tallies::default();
+    let (mut all_ios, mut all_bytes) = (0, 0);
     for (i, of) in together {
         for direction in of {
             let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins)
             else {
                 return Tallies::default();
             };
+            let times = bins.iter().try_fold(0_u64, |sum, (_, times)| sum.checked_add(*times));
+            // What is no count that anything could have is none.
+            let sums = added(all_ios, ios).zip(added(all_bytes, bytes)).filter(|_| times == Some(ios));
+            let Some(sums) = sums else { return Tallies::default() };
+            (all_ios, all_bytes) = sums;
             let mut latency = Histogram::new();
             bins.iter().for_each(|(ns, times)| latency.add_many(*ns, *times));
-            if latency.count() != ios {
-                return Tallies::default();
-            }
             if let Some(tally) = tallies.of_mut(DIRECTIONS[*i]) {
                 tally.get_or_insert_default().merge(&Tally { ios, bytes, latency, response: None });
             }
@@ -222,7 +236,16 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Tallies {
     tallies
 }
 
+/// The sum of two counts, if it is one that the store can hold.
+fn added(a: u64, b: u64) -> Option<u64> {
+    a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
+}
+
 impl Job {
+    fn numjobs(&self) -> Option<u32> {
+        self.option("numjobs")?.parse().ok()
+    }
+
     fn option(&self, name: &str) -> Option<&str> {
         self.options.as_ref()?.get(name).map(String::as_str)
     }
@@ -237,55 +260,51 @@ fn target(job: &Job) -> Option<String> {
     }
 }
 
-/// fio's names that are ours, with what holds in fio if they are not given.
-const KEYS: [(&str, Option<&str>); 18] = [
-    ("rw", Some("read")),
-    ("bs", Some("4k")),
-    ("iodepth", Some("1")),
-    ("numjobs", Some("1")),
-    ("direct", Some("0")),
-    ("ioengine", None),
-    ("rwmixread", None),
-    ("size", None),
-    ("offset", None),
-    ("runtime", None),
-    ("ramp_time", None),
-    ("fsync", None),
-    ("fdatasync", None),
-    ("rate_iops", None),
-    ("bssplit", None),
-    ("bsrange", None),
-    ("random_distribution", None),
-    ("norandommap", None),
-];
+/// Keys that mean something else in fio, or that fio does not have.
+const NOT_FIOS: [&str; 8] =
+    ["stamps", "write_journal", "stall_timeout", "max_errors", "test", "nrfiles", "filesize", "nrdirs"];
 
-fn keys(entry: &mut Entry, job: &Job, clones: u32) {
-    let Some(options) = &job.options else { return };
+/// What holds in fio if it is not given.
+const DEFAULTS: [(&str, &str); 5] =
+    [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
+
+/// Options that are said in another way: what was worked on, how it is told.
+const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
+
+/// The name of a key for fio's name of an option.
+fn key_of(option: &str) -> &str {
+    match option {
+        "readwrite" => "rw",
+        "blocksize" => "bs",
+        "blocksize_range" => "bsrange",
+        "buffered" => "direct",
+        other => other,
+    }
+}
+
+/// The keys that fio's options tell, each in fio's terms. What is not in iotax's is in a note.
+fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
+    let options = job.options.as_ref()?;
+    for (key, value) in DEFAULTS {
+        if !options.keys().any(|option| key_of(option) == key) {
+            entry.set(key, value);
+        }
+    }
+    let base_is_1000 = options.get("kb_base").is_some_and(|base| base == "1000");
     let mut foreign: Vec<String> = Vec::new();
-    for (key, default) in KEYS {
-        let told = match key {
-            "rw" => options.get("rw").or_else(|| options.get("readwrite")),
-            "bs" => options.get("bs").or_else(|| options.get("blocksize")),
-            _ => options.get(key),
-        };
-        let Some(value) = told.map(String::as_str).or(default) else { continue };
-        let is_time = matches!(key, "runtime" | "ramp_time");
-        // A time without a unit is seconds, and a switch without a value is on.
-        let value = match value {
-            "" if key == "norandommap" => "1".to_owned(),
-            "" => continue,
-            value if is_time && value.bytes().all(|b| b.is_ascii_digit()) => format!("{value}s"),
-            value => value.to_owned(),
-        };
-        if !entry.set(key, &value) {
-            foreign.push(format!("{key}={value}"));
+    for (option, value) in options.iter().filter(|(option, _)| !SAID.contains(&option.as_str())) {
+        let key = KEYS.iter().find(|key| key.name == key_of(option) && !NOT_FIOS.contains(&key.name));
+        let is_known = key.is_some_and(|key| {
+            // What is empty is not known.
+            value.is_empty()
+                || ours(key, option, value, base_is_1000).is_some_and(|text| entry.set(key.name, &text))
+        });
+        if !is_known {
+            foreign.push(format!("{option}={value}"));
         }
     }
     // What was meant is not known where ranges are given for each direction and the like.
-    if options.contains_key("bssplit")
-        || options.contains_key("bsrange")
-        || options.contains_key("blocksize_range")
-    {
+    if options.keys().any(|option| matches!(key_of(option), "bssplit" | "bsrange")) {
         entry.keys.bs = None;
     }
     if clones > 1 {
@@ -294,9 +313,39 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) {
     if entry.keys.rw.is_none_or(|rw| !(rw.reads() && rw.writes())) {
         entry.keys.rwmixread = None;
     }
-    if !foreign.is_empty() {
-        entry.notes.push(format!("not in iotax's terms: {}", foreign.join(", ")));
+    (!foreign.is_empty()).then(|| format!("not in iotax's terms: {}", foreign.join(", ")))
+}
+
+/// The text of an option as iotax reads it; absent if it has no such form.
+fn ours(key: &Key, option: &str, value: &str, base_is_1000: bool) -> Option<String> {
+    let is_whole = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+    Some(match key.value {
+        _ if option == "buffered" => match value {
+            "1" => "0".to_owned(),
+            "0" => "1".to_owned(),
+            _ => return None,
+        },
+        // A time without a unit is seconds, and that of a pause microseconds.
+        "TIME" if is_whole => format!("{value}{}", if key.name == "thinktime" { "us" } else { "s" }),
+        // Elsewhere an m would be a thousandth.
+        "TIME" | "SIZE" if value.contains('.') => return None,
+        "SIZE" => size(value, base_is_1000)?,
+        // A list of lengths in units that mean two things is not guessed at.
+        "RANGE" | "SPLIT" if base_is_1000 || value.contains(['b', 'B', 'i', 'I']) => return None,
+        _ => value.to_owned(),
+    })
+}
+
+/// A size of fio's, whose `k` and `kb` are 1024 and whose `kib` is 1000 unless `kb_base` says that it is the other way round.
+fn size(value: &str, base_is_1000: bool) -> Option<String> {
+    let (digits, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
+    let unit = unit.trim().to_ascii_lowercase();
+    let letter = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    if letter.is_empty() {
+        return Some(digits.to_owned());
     }
+    let of_1000 = unit.ends_with("ib") != base_is_1000;
+    (letter.len() == 1).then(|| format!("{digits}{letter}{}", if of_1000 { "b" } else { "ib" }))
 }
 
 fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
@@ -309,6 +358,7 @@ fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
     if clones.iter().any(|job| job.is_torn) {
         entry.notes.push("the JSON around it is torn: what else ran is not known".into());
     }
+    entry.notes.extend(clones.iter().filter_map(|job| job.note.clone()));
     for error in clones.iter().filter_map(|job| job.error.as_ref()) {
         entry.notes.push(format!("fio ended with an error: {error}"));
     }

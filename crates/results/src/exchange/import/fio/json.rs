@@ -16,10 +16,12 @@ pub(super) fn read(text: &str) -> Read {
     if !text.contains("\"jobs\"") && !text.contains("\"jobname\"") {
         return read;
     }
-    let mut at = 0;
+    // The line of what was counted so far.
+    let (mut at, mut counted, mut line) = (0, 0, 1);
     while let Some(open) = text[at..].find('{').map(|found| at + found) {
         let mut values = serde_json::Deserializer::from_str(&text[open..]).into_iter::<Sure>();
-        let line = text[..open].matches('\n').count() + 1;
+        line += text[counted..open].matches('\n').count();
+        counted = open;
         match values.next() {
             Some(Ok(Sure(value))) => {
                 documents(&value, line, &mut read);
@@ -27,9 +29,9 @@ pub(super) fn read(text: &str) -> Read {
             }
             Some(Err(error)) if is_head(&text[open..]) => {
                 let number = line + error.line() - 1;
-                let line = text.lines().nth(number - 1).unwrap_or_default().to_owned();
+                let text = text[open..].lines().nth(error.line() - 1).unwrap_or_default().to_owned();
                 let reason = "the JSON is torn here".to_owned();
-                read.not_understood.push(Line { number, text: line, reason });
+                read.not_understood.push(Line { number, text, reason });
                 at = open + 1;
             }
             _ => at = open + 1,
@@ -118,11 +120,14 @@ fn documents(value: &Value, line: usize, read: &mut Read) {
             if lists.iter().any(|list| list.iter().any(is_job)) {
                 let version = map.get("fio version").and_then(Value::as_str);
                 read.version = read.version.take().or_else(|| version.map(plain_version));
-                read.jobs.extend(
-                    lists.iter().flat_map(|list| list.iter()).filter_map(|value| job(value, map, line)),
-                );
+                let all = lists.iter().flat_map(|list| list.iter());
+                read.begin_document();
+                let place = (line, read.documents);
+                read.jobs.extend(all.filter_map(|value| job(value, map, place)));
             } else if is_job(value) && map.contains_key("read") {
-                let torn = job(value, &Map::new(), line).map(|job| Job { is_torn: true, ..job });
+                read.begin_document();
+                let torn =
+                    job(value, &Map::new(), (line, read.documents)).map(|job| Job { is_torn: true, ..job });
                 read.jobs.extend(torn);
             } else {
                 map.values().for_each(|value| documents(value, line, read));
@@ -138,20 +143,22 @@ pub(super) fn plain_version(text: &str) -> String {
     text.trim_start_matches("fio-").to_owned()
 }
 
-fn job(value: &Value, document: &Map<String, Value>, line: usize) -> Option<Job> {
+/// A job of a document, whose line and number are given.
+fn job(value: &Value, document: &Map<String, Value>, (line, number): (usize, usize)) -> Option<Job> {
     let name = value.get("jobname")?.as_str()?.to_owned();
     // The sum over all clients is none of them.
     if value.get("hostname").is_none() && document.contains_key("client_stats") {
         return None;
     }
-    let began = value.get("job_start").or_else(|| document.get("timestamp_ms")).and_then(Value::as_u64);
+    // The document's own time is that of printing it.
+    let began = value.get("job_start").and_then(Value::as_u64);
     let error = value.get("error").and_then(Value::as_i64).filter(|error| *error != 0);
     let cpu = |key: &str| value.get(key).and_then(Value::as_f64);
     let directions = DIRECTIONS.map(|word| value.get(word).and_then(direction));
     Some(Job {
         name,
         group: value.get("groupid").map(Value::to_string),
-        document: line.to_string(),
+        document: number,
         host: value.get("hostname").and_then(Value::as_str).map(str::to_owned),
         options: options(value, document),
         is_whole: ["read", "write"].iter().all(|word| value.get(*word).is_some_and(is_told)),
@@ -175,7 +182,9 @@ fn options(job: &Value, document: &Map<String, Value>) -> Option<BTreeMap<String
     let own = job.get("job options")?.as_object()?;
     let global = document.get("global options").and_then(Value::as_object);
     let all = global.into_iter().flatten().chain(own);
-    Some(all.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect())
+    // An option alone is a switch that is on.
+    let told = |value: &str| if value.is_empty() { "1".to_owned() } else { value.to_owned() };
+    Some(all.filter_map(|(key, value)| Some((key.clone(), told(value.as_str()?)))).collect())
 }
 
 /// Absent if nothing was done in it.

@@ -20,6 +20,15 @@ struct Read {
     version: Option<String>,
     jobs: Vec<Job>,
     not_understood: Vec<Line>,
+    /// How many outputs of fio have begun.
+    documents: usize,
+}
+
+impl Read {
+    /// What follows is the output of another run of fio, so that a job of the same name is a repetition.
+    const fn begin_document(&mut self) {
+        self.documents += 1;
+    }
 }
 
 /// fio's results in a text.

@@ -65,7 +65,7 @@ pub(super) fn read(text: &str) -> Read {
                 if layout.head == 5 {
                     read.version = Some(plain_version(fields[1]));
                 }
-                read.jobs.push(job);
+                add(&mut read, job, fields[0]);
             }
             None => read.not_understood.push(Line {
                 number: at + 1,
@@ -76,6 +76,25 @@ pub(super) fn read(text: &str) -> Read {
     }
     read
 }
+
+/// Adds a job of a line, whose version is given. Lines of one job that stand together are clones that ran at once or repetitions, which
+/// nothing tells: the first is taken, and that there are others is said. One that comes again after another job is a repetition.
+fn add(read: &mut Read, mut job: Job, version: &str) {
+    job.version = version.to_owned();
+    let same =
+        |last: &&mut Job| last.name == job.name && last.group == job.group && last.version == job.version;
+    if let Some(last) = read.jobs.last_mut().filter(same) {
+        last.note = Some(AMBIGUOUS.to_owned());
+        let reason = AMBIGUOUS.to_owned();
+        read.not_understood.push(Line { number: job.line, text: job.name, reason });
+        return;
+    }
+    read.begin_document();
+    job.document = read.documents;
+    read.jobs.push(job);
+}
+
+const AMBIGUOUS: &str = "several lines of this job stand together: its clones, which ran at once, or repetitions; only the first is taken";
 
 /// Of a line that begins as a terse one does.
 fn layout(line: &str) -> Option<Layout> {
@@ -112,8 +131,6 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
     Some(Job {
         name: head[0].to_owned(),
         group: Some(head[1].to_owned()),
-        // Nothing tells whether two lines of a job are clones or repetitions, so nothing is added up.
-        document: line.to_string(),
         error: Some(head[2]).filter(|error| *error != "0").map(|error| format!("error {error}")),
         directions,
         is_whole: true,

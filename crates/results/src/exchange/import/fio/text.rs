@@ -15,6 +15,12 @@ struct Reader {
     read: Read,
     /// What the lines before the jobs say of each: `NAME: (g=0): rw=...`.
     asked: Vec<(String, BTreeMap<String, String>)>,
+    /// When the last job's head was printed.
+    printed: Option<String>,
+    /// Whether results came since the last run's output began.
+    has_results: bool,
+    /// Whether what comes after the jobs came.
+    is_over: bool,
     job: Option<Job>,
     direction: Option<usize>,
     /// Nanoseconds in the unit of the percentiles that follow.
@@ -44,7 +50,12 @@ impl Reader {
         let line = line.trim();
         if let Some(head) = head(line) {
             self.end_job();
-            let Head { name, group, clones, error, document } = head;
+            let Head { name, group, clones, error, printed } = head;
+            let is_later = self.printed.as_deref().is_some_and(|before| !is_at_once(before, &printed));
+            if self.is_over || is_later {
+                self.begin_document();
+            }
+            (self.printed, self.has_results) = (Some(printed), true);
             self.job = Some(Job {
                 options: self
                     .asked
@@ -53,7 +64,7 @@ impl Reader {
                     .map(|(_, options)| options.clone()),
                 name,
                 group: Some(group),
-                document,
+                document: self.read.documents,
                 clones: Some(clones),
                 error,
                 line: at,
@@ -63,20 +74,36 @@ impl Reader {
         }
         if let Some((name, options)) = asked(line, next) {
             self.end_job();
+            // What is asked after results is of another run.
+            if self.has_results {
+                self.begin_document();
+            }
             self.asked.push((name, options));
             return;
         }
         if line.starts_with("fio-") && !line.contains(' ') {
+            if self.has_results {
+                self.end_job();
+                self.begin_document();
+            }
             self.read.version = Some(super::json::plain_version(line));
             return;
         }
         if line.starts_with("Run status group") || line.starts_with("Disk stats") {
             self.end_job();
+            self.is_over = true;
             return;
         }
         if self.job.is_some() {
             self.of_job(line, at);
         }
+    }
+
+    /// What follows is of another run of fio.
+    fn begin_document(&mut self) {
+        self.read.begin_document();
+        self.asked.clear();
+        (self.printed, self.has_results, self.is_over) = (None, false, false);
     }
 
     fn of_job(&mut self, line: &str, at: usize) {
@@ -195,8 +222,8 @@ struct Head {
     group: String,
     clones: u32,
     error: Option<String>,
-    /// When the output was written: the same for all jobs of a run.
-    document: String,
+    /// When it was printed, empty if it is not told: for all jobs of a run at once.
+    printed: String,
 }
 
 /// `NAME: (groupid=0, jobs=1): err= 0: pid=25370: Sun Nov 22 03:53:55 2026`
@@ -211,8 +238,22 @@ fn head(line: &str) -> Option<Head> {
         group: group.to_owned(),
         clones: jobs.trim().parse().ok()?,
         error: (error != "0").then(|| error.to_owned()),
-        document: rest.split_once(": ").map(|(_, date)| date.trim().to_owned()).unwrap_or_default(),
+        printed: rest.split_once(": ").map(|(_, date)| date.trim().to_owned()).unwrap_or_default(),
     })
+}
+
+/// Whether two dates such as `Sun Nov 22 03:53:55 2026` are of one output, which takes a second at most to print. One that is not told
+/// tells nothing.
+fn is_at_once(one: &str, other: &str) -> bool {
+    let second = |date: &str| {
+        let clock = date.split_whitespace().find(|word| word.matches(':').count() == 2)?;
+        let parts: Option<Vec<u64>> = clock.split(':').map(|part| part.parse().ok()).collect();
+        parts.map(|parts| parts.iter().fold(0_u64, |sum, part| sum.saturating_mul(60).saturating_add(*part)))
+    };
+    one.is_empty()
+        || other.is_empty()
+        || one == other
+        || second(one).zip(second(other)).is_some_and(|(one, other)| one.abs_diff(other) <= 1)
 }
 
 /// `NAME: (g=0): rw=randread, bs=(R) 4096B-4096B, ..., ioengine=psync, iodepth=1`

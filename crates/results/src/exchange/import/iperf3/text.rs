@@ -65,6 +65,8 @@ struct Test {
     host: Option<String>,
     reverse: bool,
     udp: bool,
+    /// Whether there were several streams: of one alone no sum is told.
+    summed: bool,
     /// Streams by role and number, as far as any line names them.
     streams: BTreeSet<(String, String)>,
     sent: Vec<Total>,
@@ -99,7 +101,9 @@ impl Test {
     }
 
     fn row(&mut self, row: &Row<'_>, number: usize) {
-        if !row.is_sum() {
+        if row.is_sum() {
+            self.summed = true;
+        } else {
             self.streams.insert((row.role.unwrap_or_default().to_owned(), row.id.to_owned()));
         }
         let total = Total {
@@ -129,7 +133,8 @@ impl Test {
         let mut mine = all.iter().filter(|total| total.role.as_ref() == role);
         let of_role = |(known, _): &&(String, String)| role.is_none_or(|role| known == role);
         let streams: BTreeSet<&str> = self.streams.iter().filter(of_role).map(|(_, id)| &**id).collect();
-        mine.clone().find(|total| total.sum).or_else(|| (streams.len() == 1).then(|| mine.next()).flatten())
+        let alone = streams.len() == 1 && !self.summed;
+        mine.clone().find(|total| total.sum).or_else(|| alone.then(|| mine.next()).flatten())
     }
 
     fn close(self, found: &mut Found) {
