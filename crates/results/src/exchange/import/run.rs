@@ -135,7 +135,9 @@ impl Imported {
         }
         let is_new = |name: &String| !self.plan.targets.iter().any(|target| target.name == *name);
         let numbered = |n: usize| if n == 1 { simple(told, "") } else { simple(told, &format!("-{n}")) };
-        let name = (1..).map(numbered).find(is_new).expect("there is always a next number");
+        // One number more than there are targets cannot all be taken.
+        let most = self.plan.targets.len() + 1;
+        let name = (1..=most).map(numbered).find(is_new).expect("a free number");
         self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
         self.names.insert(told.to_owned(), name.clone());
         name

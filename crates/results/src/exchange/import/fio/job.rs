@@ -86,16 +86,15 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     for group in groups {
         let is_whole = group.len() == 1 || group.iter().all(|job| job.is_whole);
         let asked = group[0].numjobs().filter(|asked| (*asked as usize) < group.len());
-        match entry(&group).filter(|_| is_whole && asked.is_none()) {
-            Some(entry) => found.push(entry),
-            None => {
-                let reason = asked.map_or_else(
-                    || format!("of {} jobs at once not every figure is there", group.len()),
-                    |asked| format!("{} jobs of this name where numjobs is {asked}", group.len()),
-                );
-                lines.push(Line { number: group[0].line, text: group[0].name.clone(), reason });
-            }
+        if let Some(entry) = entry(&group).filter(|_| is_whole && asked.is_none()) {
+            found.push(entry);
+            continue;
         }
+        let reason = asked.map_or_else(
+            || format!("of {} jobs at once not every figure is there", group.len()),
+            |asked| format!("{} jobs of this name where numjobs is {asked}", group.len()),
+        );
+        lines.push(Line { number: group[0].line, text: group[0].name.clone(), reason });
     }
     (found, lines)
 }

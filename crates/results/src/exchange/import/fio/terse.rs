@@ -80,7 +80,7 @@ pub(super) fn read(text: &str) -> Read {
 /// Adds a job of a line, whose version is given. Lines of one job that stand together are clones that ran at once or repetitions, which
 /// nothing tells: the first is taken, and that there are others is said. One that comes again after another job is a repetition.
 fn add(read: &mut Read, mut job: Job, version: &str) {
-    job.version = version.to_owned();
+    version.clone_into(&mut job.version);
     let same =
         |last: &&mut Job| last.name == job.name && last.group == job.group && last.version == job.version;
     if let Some(last) = read.jobs.last_mut().filter(same) {
