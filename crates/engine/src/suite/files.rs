@@ -1,8 +1,8 @@
 //! Many files and one operation on each: they are created, opened, asked for their attributes, renamed or deleted.
 //!
 //! As bonnie++ has it, names begin with a number, or with rw = rand... with up to 12 random letters, so that their order says
-//! nothing of when they were made. The order of the operations is that in which directories list their files, or a random
-//! one; files are always created, and renamed, one after the other.
+//! nothing of when they were made. The order of the operations is that in which directories list their files (of renames that of
+//! their names), or a random one; files are always created one after the other.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt::Write;

@@ -35,7 +35,7 @@ pub enum Why {
     },
 }
 
-/// Stands in every line that [`csv`] makes, and in none of bonnie++'s own: where the program's version is.
+/// Stands in every line that [`csv()`] makes, and in none of bonnie++'s own: where the program's version is.
 pub const MARK: &str = ",iotax-";
 
 /// Its parts on one large file, in its order.

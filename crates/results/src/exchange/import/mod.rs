@@ -1,7 +1,7 @@
 //! What other tools wrote, read as far as it can be understood.
 //!
 //! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
-//! The text is clean ([`clean`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
+//! The text is clean ([`clean()`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
 //! to be its tool's.
 
 mod atop;
