@@ -109,7 +109,7 @@ fn a_sparse_file_is_told_from_a_full_one() {
     fs::File::create(&sparse).and_then(|file| file.set_len(16 << 20)).expect("made");
     let noise = fs::read("/proc/self/exe").expect("this test");
     fs::write(&full, noise.iter().cycle().take(16 << 20).copied().collect::<Vec<u8>>()).expect("written");
-    let short = ["--runtime", "200ms", "--ramp-time", "0s", "--json", "-"];
+    let short = ["--runtime", "400ms", "--ramp-time", "0s", "--json", "-"];
     let bench = |path: &Path| lab.json(&[&["bench", path.to_str().expect("utf-8")][..], &short].concat());
     let json = bench(&sparse);
     let holes = warned(&json, "holes");
@@ -124,7 +124,7 @@ fn a_sparse_file_is_told_from_a_full_one() {
     assert_eq!((warned(&json, "holes"), warned(&json, "cache_lie")), (vec![], vec![]));
     assert!(json["measurements"][0].get("flush").is_none(), "reads flush nothing");
     let watching = json["measurements"][0]["watching_ns"].as_u64().expect("known");
-    println!("watching took {watching} ns of 200 ms");
+    println!("watching took {watching} ns of 400 ms");
     // A file of its own is filled, whatever is asked of it.
     let own = bench(&lab.work().join("new"));
     assert_eq!((warned(&own, "holes"), warned(&own, "compressible")), (vec![], vec![]));

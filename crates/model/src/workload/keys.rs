@@ -151,7 +151,10 @@ macro_rules! keys {
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
                 };
                 if self.name.is_none() {
-                    workload.name = format!("{}-{}-qd{}", workload.rw, workload.lengths(), workload.iodepth);
+                    workload.name = workload.test.map_or_else(
+                        || format!("{}-{}-qd{}", workload.rw, workload.lengths(), workload.iodepth),
+                        |test| test.to_string(),
+                    );
                 }
                 workload
             }

@@ -15,32 +15,42 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Found { tool: "dd", ..Found::default() };
     let mut command = Command::default();
-    for (i, line) in lines.iter().enumerate() {
+    let mut i = 0;
+    while let Some(line) = lines.get(i) {
         if let Some(new) = Command::of(line) {
             command = new;
         }
         let after_records = i > 0 && records(lines[i - 1]).is_some();
-        let before_records = lines.get(i + 1).is_some_and(|next| records(next).is_some());
-        if records(line).is_some() || (before_records && !after_records) {
-            // What dd tells while it goes on stands before the records.
+        if let Some((done, end)) = Done::at(&lines, i) {
+            if after_records || !is_progress(&lines, end) {
+                let counts = (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
+                // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
+                let counts =
+                    counts.flatten().filter(|(read, written)| read == written).map(|(read, _)| read);
+                let mut entry = entry(&done, &command, counts);
+                entry.line = i + 1;
+                add_time(&mut entry, &lines[end..]);
+                found.entries.push(entry);
+            }
+            i = end;
             continue;
         }
-        let next = lines.get(i + 1).filter(|next| !before_records && Done::of(next).is_none());
-        let wrapped = || Done::of(&format!("{line} {}", next?));
-        if let Some(done) = Done::of(line).or_else(wrapped) {
-            let counts = (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
-            // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
-            let counts = counts.flatten().filter(|(read, written)| read == written).map(|(read, _)| read);
-            let mut entry = entry(&done, &command, counts);
-            entry.line = i + 1;
-            add_time(&mut entry, &lines[i + 1..]);
-            found.entries.push(entry);
-        } else if after_records && line.split_whitespace().any(|word| whole(word).is_some()) {
+        let counted = || records(line).is_none() && line.split_whitespace().any(|word| whole(word).is_some());
+        if after_records && counted() {
             let reason = "no bytes and seconds that the rate fits";
             found.not_understood.push(not_understood(i + 1, line, reason));
         }
+        i += 1;
     }
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// Whether what stood before line `next` was told while dd went on: the records follow it, in the same paragraph.
+fn is_progress(lines: &[&str], next: usize) -> bool {
+    lines[next..]
+        .iter()
+        .take_while(|line| !line.trim().is_empty() && Command::of(line).is_none())
+        .any(|line| records(line).is_some())
 }
 
 /// What the last line says.
@@ -50,10 +60,24 @@ struct Done {
 }
 
 impl Done {
+    /// What line `i` says, alone or with the next one if it was wrapped, and the number of the line after it.
+    fn at(lines: &[&str], i: usize) -> Option<(Self, usize)> {
+        let line = lines.get(i).filter(|line| records(line).is_none())?;
+        let wrapped = || {
+            let next = lines.get(i + 1).filter(|next| records(next).is_none() && Self::of(next).is_none())?;
+            Some((Self::of(&format!("{line} {next}"))?, i + 2))
+        };
+        Self::of(line).map(|done| (done, i + 1)).or_else(wrapped)
+    }
+
     fn of(line: &str) -> Option<Self> {
         // The Chinese comma stands without a space after it.
         let line = line.replace('\u{ff0c}', ", ");
         let words: Vec<&str> = line.split_whitespace().collect();
+        if words.first()?.ends_with("/s") {
+            // The rest of another one.
+            return None;
+        }
         let rate = Rate::of(&words)?;
         let second = |word: &str| matches!(word, "s" | "s," | "sec," | "secs" | "seconds," | "\u{441},");
         let seconds = words.windows(2).find_map(|pair| decimal(pair[0]).filter(|_| second(pair[1])))?;
@@ -302,5 +326,8 @@ mod tests {
         let text = "1048576 bytes (1.0 MB, 1.0 MiB) copied, 1 s, 1.0 MB/s\n2+0 records in\n2+0 records out\n\
                     2097152 bytes (2.1 MB, 2.0 MiB) copied, 1 s, 2.1 MB/s\n";
         assert_eq!(rates(text), [2_097_152.0]);
+        let progress = "1048576 bytes (1.0 MB, 1.0 \nMiB) copied, 1 s, 1.0 MB/s\n";
+        assert_eq!(rates(&format!("{progress}{text}")), [2_097_152.0]);
+        assert_eq!(rates(&format!("{progress}{progress}")).len(), 2, "nothing tells these from results");
     }
 }

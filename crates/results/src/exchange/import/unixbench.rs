@@ -128,7 +128,9 @@ impl Run {
         if let Some(index) = Rated::of(line).or_else(wrapped) {
             self.indices.push((number, index));
         } else if let Some(at) = trimmed.find("Index Score") {
-            let score = trimmed[at + 11..].split_whitespace().last().and_then(decimal);
+            // It has one decimal, unless it was cut.
+            let is_whole = |word: &&str| word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len());
+            let score = trimmed[at + 11..].split_whitespace().last().filter(is_whole).and_then(decimal);
             match score {
                 Some(score) => {
                     let partial = trimmed.contains("Partial");
