@@ -26,6 +26,9 @@ pub enum EngineError {
         /// What failed in it.
         errors: Vec<ErrorCount>,
     },
+    /// The network or its far end did not do what was asked, in words that name the far end.
+    #[error("{0}")]
+    Net(String),
     /// The target could not be used.
     #[error("{path}: {reason}")]
     Target {

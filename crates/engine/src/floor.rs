@@ -37,6 +37,7 @@ pub(crate) fn floor() -> u64 {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();

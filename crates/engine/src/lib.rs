@@ -21,6 +21,7 @@ mod floor;
 mod latencies;
 mod ledger;
 mod live;
+pub mod net;
 mod open;
 mod pace;
 mod pattern;
@@ -65,6 +66,9 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     job.workload.check()?;
     if job.interval < SHORTEST_INTERVAL {
         return Err(EngineError::Interval(job.interval));
+    }
+    if let Some(peer) = &job.peer {
+        return net::measure(job, peer, events);
     }
     check_memory(job)?;
     if let Some(test) = job.workload.test {

@@ -155,6 +155,7 @@ fn watch(
         inside: None,
         flush_ns: None,
         page_cache: None,
+        carried: None,
         jobs: Vec::new(),
     })
 }

@@ -15,12 +15,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use iotax_engine::net::Server;
 use iotax_model::exit::Exit;
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_rig::target::preflight;
-use iotax_rig::{facts, stack};
+use iotax_rig::{facts, interfaces, stack};
 
 use files::Files;
 use inside::Inside;
@@ -35,7 +36,7 @@ pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksourc
 /// ledger of that is kept in `ledger_dir`.
 pub(crate) fn main(ledger_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
-    let agent = Agent { disk, files: Arc::new(Mutex::new(Files::new(ledger_dir))) };
+    let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(ledger_dir))) };
     let requests = listen(io::stdin(), Arc::clone(&agent.files));
     match agent.serve(&requests, io::stdout()) {
         Ok(()) => end(&agent.files, Exit::Fine),
@@ -102,6 +103,8 @@ struct Agent {
     /// The disk that requests without a path mean.
     disk: Option<PathBuf>,
     files: Arc<Mutex<Files>>,
+    /// The far end that it is, of a network's measurements.
+    server: Mutex<Option<Server>>,
 }
 
 impl Agent {
@@ -150,6 +153,14 @@ impl Agent {
             Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
                 .map(Event::Audited)
                 .map_err(|error| error.to_string()),
+            Request::Serve { bind, token } => self.serve_far(&bind, token.as_deref()),
+            Request::EndServing => {
+                *self.server.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                Ok(Event::Served)
+            }
+            Request::Interfaces => interfaces::interfaces(Path::new("/"))
+                .map(Event::Interfaces)
+                .map_err(|error| format!("the network interfaces are unknown: {error}")),
             Request::Floor => Ok(Event::Floor { ns_per_io: iotax_engine::floor() }),
             Request::Describe { path, size } => {
                 describe(Path::new(&path), size).map(|found| Event::Described(Box::new(found)))
@@ -161,7 +172,20 @@ impl Agent {
         }
     }
 
+    /// Becomes a far end, in place of the one that it was.
+    fn serve_far(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
+        let mut serving = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+        *serving = None;
+        let server = Server::start(bind, 0, token).map_err(|error| error.to_string())?;
+        let port = server.port();
+        *serving = Some(server);
+        Ok(Event::Serving { port })
+    }
+
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
+        if job.peer.is_some() {
+            return measure(job, Path::new("/"), emit);
+        }
         let path = self.target(job.path.clone())?;
         let needed = job.directory.is_none() && job.workload.needs_directory();
         let own = needed.then(|| lock(&self.files).make_directory(&path)).transpose()?;

@@ -100,6 +100,7 @@ fn a_load_starts_when_it_is_told_to_and_not_before() {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let mut link = link();
     link.prepare(&job).expect("ready");
@@ -134,6 +135,7 @@ fn an_agent_that_waits_to_start_ends_with_its_conductor() {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     wire::send(&mut stdin, &Request::Run(Box::new(job))).expect("sent");
     let answer: Option<Event> = wire::receive(agent.stdout.as_mut().expect("a pipe")).expect("received");

@@ -8,6 +8,7 @@ pub mod exit;
 pub mod findings;
 pub mod histogram;
 pub mod jobs;
+pub mod net;
 pub mod plan;
 pub mod record;
 pub mod schedule;

@@ -2,6 +2,7 @@
 //!
 //! What is not known is absent. Times are nanoseconds.
 
+mod carried;
 mod pace;
 mod process;
 mod stated;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use carried::{Carried, Flow, Gap, Interface, NicActivity, Probes};
 pub use pace::CpuPace;
 pub use process::ProcessCounts;
 pub use stated::{Figure, Source, Stated};
@@ -286,6 +288,9 @@ pub struct Outcome {
     /// the kernel does not tell.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
+    /// What only a network's measurement has.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub carried: Option<Carried>,
     /// What each of several jobs did that ran at once, over the time in which it ran; the totals are of all of them. Else
     /// empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -390,6 +395,9 @@ pub struct HostActivity {
     /// By block device beneath the target.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub disks: BTreeMap<String, DiskActivity>,
+    /// By network interface that the packets pass.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub nics: BTreeMap<String, NicActivity>,
     /// All CPUs together.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu: Option<HostCpu>,
@@ -544,6 +552,9 @@ pub struct TargetRecord {
     /// See `guest_kernel`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_clocksource: Option<String>,
+    /// The interfaces that a network's packets pass.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub interfaces: Vec<Interface>,
     /// Seconds from the start of the guest until its agent answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,

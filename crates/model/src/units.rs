@@ -16,7 +16,11 @@ pub struct Bytes(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
-/// A text that is not a size or a time.
+/// Bits per second. Text form, as iperf3 reads it: `10M`, `1.5G`, `500K`, `64000`, in powers of 1000; `bit/s` may follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct BitRate(pub u64);
+
+/// A text that is not a size, a time or a bitrate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not {what}; accepted: {accepted}")]
 pub struct UnitError {
@@ -28,6 +32,8 @@ pub struct UnitError {
 const BYTES_ACCEPTED: &str =
     "a number with a unit such as 512, 4k, 64KiB, 1m, 8GiB (powers of 1024) or 1GB (powers of 1000)";
 const NANOS_ACCEPTED: &str = "a number with a unit such as 250us, 500ms, 30s, 5m, 1h";
+
+const BIT_RATE_ACCEPTED: &str = "bits a second such as 64000, 500K, 10M, 2.5G (powers of 1000)";
 
 fn split_number(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
@@ -65,6 +71,30 @@ impl FromStr for Bytes {
         let power = letter.and_then(|c| "kmgtp".find(c)).ok_or_else(refuse)?;
         let unit = (0..=power).fold(1_u64, |unit, _| unit * base);
         scale(number, unit).map(Bytes).ok_or_else(refuse)
+    }
+}
+
+impl FromStr for BitRate {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        let refuse = || UnitError { input: text.to_owned(), what: "a bitrate", accepted: BIT_RATE_ACCEPTED };
+        let (number, unit) = split_number(text).ok_or_else(refuse)?;
+        let unit = unit.strip_suffix("bit/s").unwrap_or(unit).trim_end().to_ascii_lowercase();
+        let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == unit).ok_or_else(refuse)?;
+        let unit = (0..power).fold(1_u64, |unit, _| unit * 1000);
+        scale(number, unit).map(Self).ok_or_else(refuse)
+    }
+}
+
+impl fmt::Display for BitRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] =
+            [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1000, "K")];
+        match UNITS.iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
+            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}", self.0),
+        }
     }
 }
 
@@ -166,6 +196,7 @@ macro_rules! serde_as_text {
     };
 }
 serde_as_text!(Bytes, r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?\s*$");
+serde_as_text!(BitRate, r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$");
 serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
 
 /// Figures for people: three significant digits and a unit.

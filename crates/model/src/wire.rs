@@ -10,13 +10,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::findings::Recovery;
-use crate::record::{CacheDrop, Environment, Outcome, Sample};
+use crate::net::Peer;
+use crate::record::{CacheDrop, Environment, Interface, Outcome, Sample};
 use crate::target::Layer;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 6;
+pub const PROTOCOL: u16 = 7;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -52,6 +53,18 @@ pub enum Request {
     /// Start the load that is set up. Answered by [`Event::Measuring`], [`Event::Sample`] ...
     /// [`Event::Over`] and [`Event::Done`].
     Go,
+    /// Be the far end of a network's measurements, beside whatever else is asked, until [`Request::EndServing`]. Answered by
+    /// [`Event::Serving`].
+    Serve {
+        /// The address to listen on.
+        bind: String,
+        /// What clients must know.
+        token: Option<String>,
+    },
+    /// Stop being a far end. Answered by [`Event::Served`].
+    EndServing,
+    /// Look at this machine's network interfaces. Answered by [`Event::Interfaces`].
+    Interfaces,
     /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
     Audit {
         /// An existing file or device.
@@ -127,6 +140,9 @@ pub struct Job {
     /// agent makes one itself.
     #[serde(default)]
     pub directory: Option<String>,
+    /// The far end of a network's measurement; absent for storage.
+    #[serde(default)]
+    pub peer: Option<Peer>,
 }
 
 /// What an agent answers.
@@ -163,6 +179,15 @@ pub enum Event {
         /// The figure.
         ns_per_io: u64,
     },
+    /// It listens.
+    Serving {
+        /// On this port.
+        port: u16,
+    },
+    /// It does not listen any more.
+    Served,
+    /// The network interfaces that are there.
+    Interfaces(Vec<Interface>),
     /// What the target holds of what the journal tells.
     Audited(Recovery),
     /// What is at a path.

@@ -4,6 +4,7 @@
 
 pub mod facts;
 pub mod guest;
+pub mod interfaces;
 pub mod ledger;
 pub mod libvirt;
 pub mod link;

@@ -255,6 +255,7 @@ impl Outpost {
             command_line: None,
             guest_kernel: Some(self.hello.kernel.clone()),
             guest_clocksource: self.hello.clocksource.clone(),
+            interfaces: Vec::new(),
             boot_ns: None,
             allocation: None,
             found: None,

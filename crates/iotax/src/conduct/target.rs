@@ -271,6 +271,7 @@ impl Target {
             command_line: machine.map(|machine| machine.guest.command_line().to_owned()),
             guest_kernel: machine.map(|machine| machine.hello.kernel.clone()),
             guest_clocksource: machine.and_then(|machine| machine.hello.clocksource.clone()),
+            interfaces: Vec::new(),
             boot_ns: machine.map(|machine| machine.boot_ns),
             allocation: None,
             found: None,

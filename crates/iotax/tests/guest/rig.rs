@@ -115,5 +115,6 @@ pub(crate) fn job(rw: Rw) -> Job {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     }
 }

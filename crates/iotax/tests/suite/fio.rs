@@ -147,6 +147,7 @@ fn iotax(link: &mut Link, shape: &Shape, file: &Path) -> Figures {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let outcome = link.run(&job, Duration::from_mins(1), &mut |_| {}).expect("measured");
     assert_eq!(outcome.errors, []);

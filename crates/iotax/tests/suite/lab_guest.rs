@@ -226,6 +226,7 @@ impl LabGuest {
             shared: false,
             identity: None,
             directory: None,
+            peer: None,
         };
         self.link.run(&job, SLACK, &mut |_| {})
     }

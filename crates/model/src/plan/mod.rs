@@ -228,8 +228,25 @@ impl Plan {
         for neighbour in &self.neighbours {
             neighbour.check()?;
         }
+        self.check_networks()?;
         self.check_places()?;
         self.check_journals()
+    }
+
+    /// What is done over a network needs one, and nothing else can be done there.
+    fn check_networks(&self) -> Result<(), PlanError> {
+        for target in self.everything() {
+            let other = |workload: &&Workload| workload.net.is_some() != target.network.is_some();
+            let Some(workload) = self.work_on(target).into_iter().find(other) else { continue };
+            let remedy = if target.network.is_some() {
+                "a network carries workloads with net = { test = \"tcp\" } or another test of net"
+            } else {
+                "it needs a target with network = { via = \"veth\" } or another way"
+            };
+            let (name, doing) = (&workload.name, workload.doing());
+            return Err(target.refused(format!("workload {name:?} ({doing}): {remedy}")).into());
+        }
+        Ok(())
     }
 
     /// A test that makes files needs a filesystem where it is measured.

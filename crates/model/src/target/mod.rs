@@ -8,6 +8,7 @@ mod description;
 mod guest;
 mod image;
 mod layer;
+mod network;
 mod remote;
 
 use std::path::PathBuf;
@@ -22,9 +23,10 @@ pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
 pub use guest::{Accel, Aio, Bus, CacheMode, Discard, GuestFs, GuestSpec, MachineType};
 pub use image::{FileSpec, Format, Preallocation, Snapshot};
 pub use layer::{Layer, LayerKind};
+pub use network::{NetPath, NetworkSpec, Nic};
 pub use remote::Remote;
 
-/// A target as a plan describes it. At its bottom is exactly one of `path`, `device`, `lvm.vg` and `file.dir`.
+/// A target as a plan describes it. At its bottom is exactly one of `path`, `device`, `lvm.vg`, `file.dir` and `network`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSpec {
@@ -49,6 +51,9 @@ pub struct TargetSpec {
     /// A new file, on that filesystem or in a directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<FileSpec>,
+    /// A way between two ends of a network, instead of storage.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub network: Option<NetworkSpec>,
     /// A loop device over the file.
     #[serde(rename = "loop", skip_serializing_if = "Option::is_none", default)]
     pub loop_device: Option<LoopSpec>,
@@ -85,6 +90,9 @@ impl TargetSpec {
     /// plan tells.
     #[must_use]
     pub const fn wants_filesystem(&self) -> Option<&'static str> {
+        if self.network.is_some() {
+            return Some("it is a network; give a path, file, device or lvm");
+        }
         match (&self.guest, &self.loop_device, &self.file, &self.path) {
             (Some(guest), ..) if guest.filesystem.is_none() => {
                 Some("the guest sees a raw disk; add filesystem = \"ext4\" to guest")
@@ -173,6 +181,20 @@ impl TargetSpec {
 
     /// Exactly one thing lies at the bottom.
     fn check_bottom(&self) -> Result<(), String> {
+        if let Some(network) = &self.network {
+            let storage = self.path.is_some()
+                || self.device.is_some()
+                || self.lvm.is_some()
+                || self.filesystem.is_some()
+                || self.file.is_some()
+                || self.loop_device.is_some();
+            if storage {
+                return Err(
+                    "network stands alone: it excludes path, device, lvm, filesystem, file and loop".into()
+                );
+            }
+            return network.check(self.guest.is_some());
+        }
         if let Some(path) = &self.path {
             if self.device.is_some() || self.lvm.is_some() || self.file.is_some() || self.filesystem.is_some()
             {
@@ -189,7 +211,7 @@ impl TargetSpec {
         let group = self.lvm.as_ref().and_then(|lvm| lvm.vg.as_ref());
         match (&self.device, &self.lvm, group, &self.file) {
             (None, None, _, None) => Err(
-                "needs path = \"...\", file = { dir = \"...\" }, device = \"...\" or lvm = { vg = \"...\" }"
+                "needs path = \"...\", file = { dir = \"...\" }, device = \"...\", lvm = { vg = \"...\" } or network = { via = \"...\" }"
                     .into(),
             ),
             (Some(_), Some(_), Some(_), _) => {

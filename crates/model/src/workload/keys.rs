@@ -10,6 +10,7 @@ use super::{
     BufferPattern, ByDirection, Distribution, FileSize, IoEngine, LengthRange, LengthSplit, RateProcess, Rw,
     Stamps, Stride, SyncMode, Test, Verify,
 };
+use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
 
 /// A value that a key can have.
@@ -95,6 +96,9 @@ macro_rules! keys {
             /// its share. Warm-up and length are the first one's.
             #[serde(skip_serializing_if = "Vec::is_empty")]
             pub beside: Vec<Workload>,
+            /// What is done over a network; of the keys only runtime and ramp_time then mean something.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub net: Option<Traffic>,
             $($(#[doc = $help])+ pub $name: $type,)+
             $($(#[doc = $opt_help])+
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,6 +115,9 @@ macro_rules! keys {
             /// What is done at the same time on the same target
             #[serde(skip_serializing_if = "Vec::is_empty", default)]
             pub beside: Vec<WorkloadKeys>,
+            /// What is done over a network, with runtime and ramp_time
+            #[serde(skip_serializing_if = "Option::is_none")]
+            pub net: Option<Traffic>,
             $($(#[doc = $help])+
             #[serde(skip_serializing_if = "Option::is_none")]
             pub $name: Option<$type>,)+
@@ -146,15 +153,23 @@ macro_rules! keys {
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
                     name: self.name.clone().unwrap_or_default(),
+                    net: self.net.clone(),
                     beside: self.beside.iter().map(|keys| keys.complete(defaults)).collect(),
                     $($name: self.$name.clone().or_else(|| defaults.$name.clone()).unwrap_or_else(|| $default),)+
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
                 };
+                if workload.net.is_some() {
+                    // There is no cache beneath.
+                    (workload.direct, workload.invalidate) = (false, false);
+                }
                 if self.name.is_none() {
-                    workload.name = workload.test.map_or_else(
-                        || format!("{}-{}-qd{}", workload.rw, workload.lengths(), workload.iodepth),
-                        |test| test.to_string(),
-                    );
+                    workload.name = match (&workload.net, workload.test) {
+                        (Some(net), _) => net.generated_name(),
+                        (None, Some(test)) => test.to_string(),
+                        (None, None) => {
+                            format!("{}-{}-qd{}", workload.rw, workload.lengths(), workload.iodepth)
+                        }
+                    };
                 }
                 workload
             }

@@ -16,6 +16,7 @@ mod words;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
 
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
@@ -203,7 +204,11 @@ impl Workload {
     /// What it does, as a key and its value.
     #[must_use]
     pub fn doing(&self) -> String {
-        self.test.map_or_else(|| format!("rw = {}", self.rw), |test| format!("test = {test}"))
+        match (&self.net, self.test) {
+            (Some(net), _) => format!("net.test = {}", net.test),
+            (None, Some(test)) => format!("test = {test}"),
+            (None, None) => format!("rw = {}", self.rw),
+        }
     }
 
     /// Whether it changes what is on the target's area.
@@ -241,11 +246,25 @@ impl Workload {
         WorkloadError { name, key, value, accepted }
     }
 
+    /// Work over a network has keys of its own.
+    fn check_net(&self, net: &Traffic) -> Result<(), WorkloadError> {
+        if let Some(test) = self.test {
+            return Err(self.refusal("test", &test, "net has a test of its own"));
+        }
+        if self.runtime.0 == 0 {
+            return Err(self.refusal("runtime", &self.runtime, "accepted: more than 0s"));
+        }
+        net.check().map_err(|reason| self.refusal("net", &net.test, &reason))
+    }
+
     /// Refuses what no engine can run.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
         self.check_beside()?;
+        if let Some(net) = &self.net {
+            return self.check_net(net);
+        }
         match self.test {
             // Its keys tell what another tool did, as far as its record does.
             Some(Test::Foreign) => return Ok(()),

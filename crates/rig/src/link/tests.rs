@@ -54,6 +54,7 @@ fn job(runtime: Duration) -> Job {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     }
 }
 

@@ -1,0 +1,277 @@
+//! What is sent over a network: the vocabulary of `iotax net`. Keys are iperf3's long options.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{BitRate, Bytes, Nanos};
+use crate::workload::words;
+
+/// The port on which iperf3 and `iotax net serve` listen.
+pub const PORT: u16 = 5201;
+/// The most streams of one direction, as in iperf3.
+pub const MOST_STREAMS: u32 = 128;
+
+words! {
+    /// What is done.
+    NetTest, "test" {
+        /// As many bytes as TCP carries, or a bitrate of them.
+        Tcp = "tcp",
+        /// Datagrams at a bitrate.
+        Udp = "udp",
+        /// Round trips of one message over a TCP connection.
+        TcpRtt = "tcp-rtt",
+        /// Round trips of one datagram.
+        UdpRtt = "udp-rtt",
+        /// Round trips of ICMP echo requests, which the far end's kernel answers.
+        IcmpRtt = "icmp-rtt",
+    }
+}
+
+impl NetTest {
+    /// Whether it is round trips and not streams.
+    #[must_use]
+    pub const fn is_rtt(self) -> bool {
+        matches!(self, Self::TcpRtt | Self::UdpRtt | Self::IcmpRtt)
+    }
+}
+
+words! {
+    /// Which way bytes go. The near end is the client: the guest of a target that has one.
+    Direction, "direction" {
+        /// From the near end to the far end.
+        Up = "up",
+        /// From the far end to the near end, as iperf3's --reverse.
+        Down = "down",
+        /// Both at once, as iperf3's --bidir.
+        Both = "both",
+    }
+}
+
+impl Direction {
+    /// Whether the near end sends.
+    #[must_use]
+    pub const fn sends(self) -> bool {
+        matches!(self, Self::Up | Self::Both)
+    }
+
+    /// Whether the near end receives.
+    #[must_use]
+    pub const fn receives(self) -> bool {
+        matches!(self, Self::Down | Self::Both)
+    }
+}
+
+/// The work of a workload that is done over a network: `net = { test = "tcp", direction = "down" }`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// tcp, udp, tcp-rtt, udp-rtt or icmp-rtt
+    pub test: NetTest,
+    /// up (near to far end), down or both; of round trips under load, the load's
+    #[serde(default = "up")]
+    pub direction: Direction,
+    /// Streams of each direction
+    #[serde(default = "one")]
+    pub parallel: u32,
+    /// Bytes of one write, datagram or message [default: 128k for TCP, what the path carries in one packet for UDP, 64 for round trips]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub length: Option<Bytes>,
+    /// Bits a second of each stream and direction [default: as many as it carries]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bitrate: Option<BitRate>,
+    /// Bytes of all streams of a direction together after which it ends [default: no end but the time]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bytes: Option<Bytes>,
+    /// Size of the sockets' buffers [default: the kernel's own]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub window: Option<Bytes>,
+    /// TCP's largest segment in bytes [default: the kernel's own]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mss: Option<u32>,
+    /// TCP's congestion control [default: the kernel's own]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub congestion: Option<String>,
+    /// Send without copying what is sent
+    #[serde(default)]
+    pub zerocopy: bool,
+    /// Have the kernel poll the device for so long before it waits (SO_BUSY_POLL)
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub busy_poll: Option<Nanos>,
+    /// Round trips begun a second, whether or not earlier ones are back [default: the next one when the last one is]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub rate: Option<u64>,
+    /// Round trips: have TCP streams go in `direction` meanwhile
+    #[serde(default)]
+    pub loaded: bool,
+}
+
+const fn up() -> Direction {
+    Direction::Up
+}
+
+const fn one() -> u32 {
+    1
+}
+
+impl Traffic {
+    /// A test with all else left to its default.
+    #[must_use]
+    pub const fn new(test: NetTest) -> Self {
+        Self {
+            test,
+            direction: Direction::Up,
+            parallel: 1,
+            length: None,
+            bitrate: None,
+            bytes: None,
+            window: None,
+            mss: None,
+            congestion: None,
+            zerocopy: false,
+            busy_poll: None,
+            rate: None,
+            loaded: false,
+        }
+    }
+
+    /// Streams of both directions; of round trips those of the load.
+    #[must_use]
+    pub const fn streams(&self) -> u32 {
+        match (self.test.is_rtt() && !self.loaded, self.direction) {
+            (true, _) => 0,
+            (false, Direction::Both) => 2 * self.parallel,
+            (false, _) => self.parallel,
+        }
+    }
+
+    /// What it is called if nobody names it: `tcp-down`, `udp-up-1470-p4`, `tcp-rtt-loaded-up`.
+    #[must_use]
+    pub fn generated_name(&self) -> String {
+        let mut name = self.test.word().to_owned();
+        if !self.test.is_rtt() {
+            name = format!("{name}-{}", self.direction);
+        } else if self.loaded {
+            name = format!("{name}-loaded-{}", self.direction);
+        }
+        if let Some(length) = self.length {
+            name = format!("{name}-{length}");
+        }
+        if self.parallel > 1 {
+            name = format!("{name}-p{}", self.parallel);
+        }
+        name
+    }
+
+    /// Refuses what means nothing, in words that quote it and name what is accepted.
+    pub fn check(&self) -> Result<(), String> {
+        let rtt = self.test.is_rtt();
+        let only = |key: &str, which: &str| {
+            Err(format!("net.{key}: it is for {which}, not test = {:?}", self.test.word()))
+        };
+        if self.parallel == 0 || self.parallel > MOST_STREAMS {
+            return Err(format!("net.parallel = {}: accepted: 1 to {MOST_STREAMS}", self.parallel));
+        }
+        if self.rate == Some(0) || (self.rate.is_some() && !rtt) {
+            return if rtt {
+                Err("net.rate = 0: accepted: 1 or more a second".into())
+            } else {
+                only("rate", "round trips; a stream has bitrate")
+            };
+        }
+        if self.loaded && !rtt {
+            return only("loaded", "round trips");
+        }
+        if rtt && (self.bitrate.is_some() || self.bytes.is_some()) {
+            return only("bitrate and bytes", "streams");
+        }
+        let tcp = self.test == NetTest::Tcp || self.loaded;
+        if self.congestion.is_some() && !tcp && self.test != NetTest::TcpRtt {
+            return only("congestion", "TCP");
+        }
+        if self.mss.is_some() && !tcp && self.test != NetTest::TcpRtt {
+            return only("mss", "TCP");
+        }
+        if self.test == NetTest::IcmpRtt && self.busy_poll.is_some() {
+            return only("busy_poll", "sockets of TCP and UDP");
+        }
+        match (self.length, self.test) {
+            (None, _) => Ok(()),
+            (Some(Bytes(length)), NetTest::Tcp) if (1..=1 << 20).contains(&length) => Ok(()),
+            (Some(length), NetTest::Tcp) => Err(format!("net.length = {length}: accepted for TCP: 1 to 1m")),
+            (Some(Bytes(length)), _) if (16..=65507).contains(&length) => Ok(()),
+            (Some(length), test) => Err(format!("net.length = {length}: accepted for {test}: 16 to 65507")),
+        }
+    }
+}
+
+/// Where the far end listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Peer {
+    /// A name or an address.
+    pub host: String,
+    /// Of the control connection.
+    pub port: u16,
+    /// What both ends must know, if the far end wants it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub token: Option<String>,
+    /// The near end's address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bind: Option<String>,
+    /// The near end's first port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cport: Option<u16>,
+}
+
+impl Peer {
+    /// At an address and port, with nothing else asked.
+    #[must_use]
+    pub fn at(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port, token: None, bind: None, cport: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_nothing_is_refused_with_what_is_accepted() {
+        let stream = || Traffic::new(NetTest::Tcp);
+        let rtt = || Traffic::new(NetTest::UdpRtt);
+        for good in [
+            stream(),
+            rtt(),
+            Traffic { rate: Some(100), loaded: true, congestion: Some("cubic".into()), ..rtt() },
+        ] {
+            assert_eq!(good.check(), Ok(()), "{good:?}");
+        }
+        for (bad, words) in [
+            (Traffic { parallel: 0, ..stream() }, "net.parallel = 0: accepted: 1 to 128"),
+            (Traffic { rate: Some(3), ..stream() }, "a stream has bitrate"),
+            (Traffic { rate: Some(0), ..rtt() }, "accepted: 1 or more"),
+            (Traffic { loaded: true, ..stream() }, "round trips"),
+            (Traffic { bytes: Some(Bytes(9)), ..rtt() }, "streams"),
+            (Traffic { mss: Some(900), ..rtt() }, "TCP"),
+            (Traffic { length: Some(Bytes(2 << 20)), ..stream() }, "1 to 1m"),
+            (Traffic { length: Some(Bytes(8)), ..rtt() }, "16 to 65507"),
+        ] {
+            let refusal = bad.check().expect_err(words);
+            assert!(refusal.contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_what_is_done() {
+        let udp = Traffic {
+            direction: Direction::Down,
+            length: Some(Bytes(64)),
+            parallel: 4,
+            ..Traffic::new(NetTest::Udp)
+        };
+        assert_eq!(udp.generated_name(), "udp-down-64-p4");
+        assert_eq!(Traffic::new(NetTest::IcmpRtt).generated_name(), "icmp-rtt");
+        let loaded = Traffic { loaded: true, direction: Direction::Both, ..Traffic::new(NetTest::TcpRtt) };
+        assert_eq!((loaded.generated_name().as_str(), loaded.streams()), ("tcp-rtt-loaded-both", 2));
+    }
+}
