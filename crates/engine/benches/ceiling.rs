@@ -90,6 +90,7 @@ fn iotax(path: &Path, ioengine: IoEngine, iodepth: u32) -> f64 {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let outcome = measure(&job, path, &mut |_| {}).expect("measured");
     assert_eq!((outcome.errors, outcome.notes), (vec![], vec![]));

@@ -54,6 +54,7 @@ fn cost(keys: &[(&str, &str)], path: &std::path::Path) -> Result<f64, String> {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let outcome = measure(&job, path, &mut |_| ()).map_err(|error| error.to_string())?;
     Ok((outcome.cpu.user_ns + outcome.cpu.system_ns) as f64 / outcome.tallies.ios() as f64)

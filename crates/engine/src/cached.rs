@@ -104,6 +104,7 @@ mod tests {
             shared: false,
             identity: None,
             directory: None,
+            peer: None,
         };
         let access =
             Access { write: true, direct: false, sync: SyncMode::None, shared: false, identity: None };

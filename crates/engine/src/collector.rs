@@ -166,6 +166,7 @@ mod tests {
             shared: false,
             identity: None,
             directory: None,
+            peer: None,
         };
         Collector::new(Window::new(&job, 0), Latencies::new(&job.workload), workers)
     }

@@ -114,6 +114,7 @@ mod tests {
             shared: false,
             identity: None,
             directory: None,
+            peer: None,
         };
         let latencies = Latencies::new(&job.workload);
         let (reports, reported) = mpsc::channel();

@@ -266,6 +266,7 @@ mod tests {
             shared: false,
             identity: None,
             directory: None,
+            peer: None,
         }
     }
 

@@ -183,6 +183,7 @@ mod tests {
             shared: false,
             identity: None,
             directory: None,
+            peer: None,
         }
     }
 

@@ -87,6 +87,7 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let (reports, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();

@@ -44,6 +44,7 @@ fn run(workload: Workload) -> (Outcome, Vec<Sample>, tempfile::NamedTempFile) {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let (mut samples, mut order, mut told_at) = (Vec::new(), Vec::new(), Vec::new());
     let outcome = measure(&job, file.path(), &mut |event| match event {
@@ -149,6 +150,7 @@ fn what_one_of_them_cannot_do_is_refused_before_anything_is_written() {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     };
     let error =
         measure(&job, file.path(), &mut |event| panic!("{event:?}")).expect_err("too long").to_string();

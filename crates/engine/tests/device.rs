@@ -96,6 +96,7 @@ fn job_of(ioengine: IoEngine, rw: Rw, bs: u64, direct: bool) -> Job {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     }
 }
 

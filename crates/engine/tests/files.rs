@@ -39,6 +39,7 @@ impl Ground {
             shared: false,
             identity: None,
             directory: Some(self.0.path().display().to_string()),
+            peer: None,
         }
     }
 

@@ -37,6 +37,7 @@ fn job(keys: &WorkloadKeys) -> Job {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     }
 }
 

@@ -34,6 +34,7 @@ fn outcome(workload: Workload, file: &Path) -> Outcome {
         shared: false,
         identity: None,
         directory: Some(directory.path().display().to_string()),
+        peer: None,
     };
     measure(&job, file, &mut |_| {}).expect("measured")
 }

@@ -48,6 +48,7 @@ fn job(workload: Workload) -> Job {
         shared: false,
         identity: None,
         directory: None,
+        peer: None,
     }
 }
 
