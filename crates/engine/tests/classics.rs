@@ -11,7 +11,6 @@ use iotax_model::workload::{Test, WorkloadKeys};
 /// A place on a filesystem of a disk: an empty directory, and a file of 1 MiB beside it.
 struct Ground {
     directory: tempfile::TempDir,
-    peer: None,
     file: tempfile::NamedTempFile,
 }
 
@@ -44,7 +43,6 @@ impl Ground {
             shared: false,
             identity: None,
             directory: Some(self.directory.path().display().to_string()),
-            peer: None,
         }
     }
 
