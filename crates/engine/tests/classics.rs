@@ -43,6 +43,7 @@ impl Ground {
             shared: false,
             identity: None,
             directory: Some(self.directory.path().display().to_string()),
+            peer: None,
         }
     }
 
