@@ -154,10 +154,6 @@ impl Agent {
                 .map(Event::Audited)
                 .map_err(|error| error.to_string()),
             Request::Serve { bind, token } => self.serve_far(&bind, token.as_deref()),
-            Request::EndServing => {
-                *self.server.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                Ok(Event::Served)
-            }
             Request::Interfaces => interfaces::interfaces(Path::new("/"))
                 .map(Event::Interfaces)
                 .map_err(|error| format!("the network interfaces are unknown: {error}")),

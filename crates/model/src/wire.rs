@@ -53,16 +53,13 @@ pub enum Request {
     /// Start the load that is set up. Answered by [`Event::Measuring`], [`Event::Sample`] ...
     /// [`Event::Over`] and [`Event::Done`].
     Go,
-    /// Be the far end of a network's measurements, beside whatever else is asked, until [`Request::EndServing`]. Answered by
-    /// [`Event::Serving`].
+    /// Be the far end of a network's measurements from here on, beside whatever else is asked. Answered by [`Event::Serving`].
     Serve {
         /// The address to listen on.
         bind: String,
         /// What clients must know.
         token: Option<String>,
     },
-    /// Stop being a far end. Answered by [`Event::Served`].
-    EndServing,
     /// Look at this machine's network interfaces. Answered by [`Event::Interfaces`].
     Interfaces,
     /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
@@ -184,8 +181,6 @@ pub enum Event {
         /// On this port.
         port: u16,
     },
-    /// It does not listen any more.
-    Served,
     /// The network interfaces that are there.
     Interfaces(Vec<Interface>),
     /// What the target holds of what the journal tells.

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::findings::Recovery;
-use iotax_model::record::{CacheDrop, Outcome};
+use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
@@ -389,6 +389,23 @@ impl Link {
         let request = Request::Audit { path: text(path), journal: text(journal) };
         self.follow("audit", &request, AUDIT, |event| match event {
             Event::Audited(recovery) => Heard::Answer(recovery),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// Has the agent be the far end of a network's measurements, on an address of its machine. The port that it listens on.
+    pub fn serve(&mut self, bind: &str, token: Option<&str>) -> Result<u16, LinkError> {
+        let request = Request::Serve { bind: bind.to_owned(), token: token.map(str::to_owned) };
+        self.follow("serve", &request, PROMPT, |event| match event {
+            Event::Serving { port } => Heard::Answer(port),
+            other => Heard::foreign(&other),
+        })
+    }
+
+    /// The network interfaces where the agent runs.
+    pub fn interfaces(&mut self) -> Result<Vec<Interface>, LinkError> {
+        self.follow("interfaces", &Request::Interfaces, PROMPT, |event| match event {
+            Event::Interfaces(interfaces) => Heard::Answer(interfaces),
             other => Heard::foreign(&other),
         })
     }

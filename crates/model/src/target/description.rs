@@ -1,6 +1,6 @@
 //! A target in one line.
 
-use super::{FileSpec, GuestSpec, LvmSpec, TargetSpec};
+use super::{FileSpec, GuestSpec, LvmSpec, NetPath, NetworkSpec, TargetSpec};
 
 impl TargetSpec {
     /// The layers from the bottom up: `raw file > virtio-blk cache=none aio=io_uring > guest`.
@@ -17,7 +17,11 @@ impl TargetSpec {
         }));
         layers.extend(self.file.as_ref().map(file));
         layers.extend(self.loop_device.as_ref().map(|it| format!("loop direct_io={}", it.direct_io)));
-        if let Some(guest) = &self.guest {
+        layers.extend(self.network.as_ref().map(network));
+        if let Some((guest, network)) = self.guest.as_ref().zip(self.network.as_ref()) {
+            layers.push(card(network));
+            layers.push(machine(guest));
+        } else if let Some(guest) = &self.guest {
             layers.push(format!("{} cache={} aio={}", guest.bus, guest.cache, guest.aio));
             layers.push(machine(guest));
             layers.extend(guest.filesystem.map(|filesystem| filesystem.to_string()));
@@ -37,6 +41,24 @@ fn file(file: &FileSpec) -> String {
         None => format!(" + {kind} snapshot"),
     });
     format!("{} file{}", file.format, snapshot.unwrap_or_default())
+}
+
+fn network(network: &NetworkSpec) -> String {
+    let path = match network.via {
+        NetPath::Loopback => "loopback".to_owned(),
+        NetPath::Veth => "veth pair".to_owned(),
+        NetPath::Bridge => "bridge > tap".to_owned(),
+        NetPath::User => "user network (slirp)".to_owned(),
+        NetPath::Passt => "passt".to_owned(),
+        NetPath::Remote => format!("to {}", network.peer.as_deref().unwrap_or_default()),
+    };
+    network.mtu.map_or_else(|| path.clone(), |mtu| format!("{path} mtu={mtu}"))
+}
+
+fn card(network: &NetworkSpec) -> String {
+    let queues = network.queues.map(|queues| format!(" queues={queues}")).unwrap_or_default();
+    let vhost = network.vhost.map(|vhost| format!(" vhost={vhost}")).unwrap_or_default();
+    format!("{}{queues}{vhost}", network.nic)
 }
 
 fn machine(guest: &GuestSpec) -> String {
@@ -63,8 +85,14 @@ mod tests {
                 "vg0 > thin LVM volume + snapshot > btrfs (noatime) nodatacow > raw file > loop direct_io=true > \
                  nvme cache=none aio=io_uring > 3 guests > ext4",
             ),
+            ("network = { via = 'veth', mtu = 9000 }", "veth pair mtu=9000"),
+            (
+                "network = { via = 'bridge', queues = 2, vhost = true }\nguest = {}",
+                "bridge > tap > virtio-net queues=2 vhost=true > guest",
+            ),
         ] {
-            let text = format!("[[target]]\nname = 'a'\n{keys}\n[[workload]]\nrw = 'read'");
+            let work = if keys.starts_with("network") { "net = { test = 'tcp' }" } else { "rw = 'read'" };
+            let text = format!("[[target]]\nname = 'a'\n{keys}\n[[workload]]\n{work}");
             let plan = Plan::from_toml(&text).expect(keys);
             assert_eq!(plan.targets[0].description(), said);
         }

@@ -29,6 +29,10 @@ words! {
         Bus = "bus",
         /// A guest.
         Guest = "guest",
+        /// A way between the two ends of a network.
+        Network = "network",
+        /// The card by which a guest sees it.
+        Nic = "nic",
         /// Another machine, which ssh reaches.
         Machine = "machine",
     }
