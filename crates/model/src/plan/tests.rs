@@ -364,3 +364,30 @@ fn a_test_that_makes_files_needs_a_filesystem_where_it_is_measured() {
         assert!(plan(target, "getc").is_ok(), "{target}: it reads what is there");
     }
 }
+
+#[test]
+fn a_network_carries_its_own_work_and_nothing_else() {
+    let target = "[[target]]\nname = 'veth'\nnetwork = { via = 'veth' }\n";
+    let work = "[[workload]]\nruntime = '2s'\nnet = { test = 'udp', direction = 'down', length = '64', bitrate = '10M' }\n";
+    let plan = Plan::from_toml(&format!("{target}{work}")).expect("valid plan");
+    assert_eq!(plan.workloads[0].name, "udp-down-64");
+    let text = plan.to_toml().expect("a plan file");
+    assert_eq!(Plan::from_toml(&text).expect("its own text"), plan);
+    assert!(!text.contains("rw =") && !text.contains("direct ="), "{text}");
+    let disk = "[[target]]\nname = 'disk'\npath = '/x'\n";
+    for (text, words) in [
+        (format!("{target}[[workload]]\nrw = 'read'\n"), "a network carries workloads with net"),
+        (format!("{disk}{work}"), "it needs a target with network"),
+        (format!("{target}{work}bs = '4k'\nrw = 'write'\n"), "beside net only name, runtime and ramp_time"),
+        (format!("[defaults]\nsize = '1m'\n{target}{work}"), "also of [defaults]"),
+        (format!("{target}[[workload]]\nnet = {{ test = 'tpc' }}\n"), "did you mean \"tcp\"?"),
+        (format!("{target}path = '/x'\n{work}"), "network stands alone"),
+        (
+            format!("{target}[[workload]]\ntest = 'stat'\nnet = {{ test = 'tcp' }}\n"),
+            "net has a test of its own",
+        ),
+    ] {
+        let error = Plan::from_toml(&text).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}

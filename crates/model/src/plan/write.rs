@@ -10,6 +10,9 @@ use crate::workload::{KEYS, WorkloadKeys};
 /// Keys of a workload that are written even where they are what holds anyway: they say what it is.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
+/// The keys of a workload over a network: others mean nothing there.
+const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
+
 /// The key of the jobs beside a workload.
 const BESIDE: &str = "beside";
 
@@ -89,17 +92,22 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
         .iter()
         .filter(|(key, _)| !ALWAYS.contains(&key.as_str()))
         .filter(|(key, value)| nothing.get(*key) != Some(value))
-        .filter(|(key, _)| *key != BESIDE)
+        .filter(|(key, _)| *key != BESIDE && *key != "net" && is_meant(first, key))
         .filter(|(key, value)| others.iter().all(|other| other.get(*key) == Some(value)))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
+}
+
+/// Whether a key means something in a workload.
+fn is_meant(workload: &Table, key: &str) -> bool {
+    !workload.contains_key("net") || OF_NET.contains(&key)
 }
 
 /// What a workload has beyond the defaults of the file and those of all files.
 fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
     workload
         .iter()
-        .filter(|(key, _)| !common.contains_key(*key))
+        .filter(|(key, _)| !common.contains_key(*key) && is_meant(workload, key))
         .filter(|(key, value)| ALWAYS.contains(&key.as_str()) || nothing.get(*key) != Some(value))
         .map(|(key, value)| match key.as_str() {
             BESIDE => {

@@ -254,6 +254,17 @@ impl Workload {
         if self.runtime.0 == 0 {
             return Err(self.refusal("runtime", &self.runtime, "accepted: more than 0s"));
         }
+        let meant = WorkloadKeys {
+            name: Some(self.name.clone()),
+            net: self.net.clone(),
+            runtime: Some(self.runtime),
+            ramp_time: Some(self.ramp_time),
+            ..WorkloadKeys::default()
+        };
+        if meant.complete(&WorkloadKeys::default()) != *self {
+            let remedy = "beside net only name, runtime and ramp_time mean something; leave all other keys out, also of [defaults]";
+            return Err(self.refusal("net", &net.test, remedy));
+        }
         net.check().map_err(|reason| self.refusal("net", &net.test, &reason))
     }
 

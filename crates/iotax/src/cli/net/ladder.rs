@@ -1,0 +1,268 @@
+//! `iotax net ladder`: the same packets on several ways.
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_model::TargetSpec;
+use iotax_model::exit::Exit;
+use iotax_model::net::{Direction, NetTest, Traffic};
+use iotax_model::plan::{Margin, Neighbour, Plan};
+use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
+use iotax_model::units::Nanos;
+use iotax_model::workload::{WordError, Workload, WorkloadKeys};
+use iotax_rig::network;
+use iotax_rig::target::device::Permission;
+
+use crate::cli::args::{Design, Guest, Remote};
+use crate::cli::output::Output;
+use crate::cli::say::{print_line, say};
+use crate::cli::session::Session;
+use crate::cli::{Failure, OrExit, usage};
+use crate::conduct;
+
+/// Flags of `iotax net ladder`.
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct Args {
+    /// Some of loopback, veth, vm-virtio, vm-e1000, vm-user, vm-passt; veth is the baseline, or else the first [default: all that
+    /// can be had here]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    rungs: Vec<String>,
+    /// A rung more: this machine and another one, where ssh starts the far end: ssh://[user@]host[:port]
+    #[arg(long, value_name = "URL")]
+    peer: Vec<String>,
+    /// Some of tcp-up, tcp-down, tcp-both, udp-up, udp-down, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-up, udp-rtt-loaded-down
+    /// [default: tcp-up, tcp-down, udp-up, udp-rtt]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    workloads: Vec<String>,
+    /// For each guest a rung more: the guest while two ends on the host, joined by a veth pair, send as fast as they can too
+    #[arg(long)]
+    together: bool,
+    /// 3 blocks of 1.8 s: about 3 minutes
+    #[arg(long, group = "length")]
+    quick: bool,
+    /// 5 blocks of 6 s: about 12 minutes (the default)
+    #[arg(long, group = "length")]
+    standard: bool,
+    /// 10 blocks of 30 s: about 2 hours
+    #[arg(long, group = "length")]
+    thorough: bool,
+    /// Number of blocks
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    #[command(flatten)]
+    design: Design,
+    /// How long each measurement is
+    #[arg(long, value_name = "TIME")]
+    runtime: Option<Nanos>,
+    /// Warm-up before each, not counted: TCP finds its speed in it
+    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    ramp_time: Option<Nanos>,
+    /// CPUs of each guest
+    #[arg(long, value_name = "N", default_value_t = GuestSpec::default().vcpus)]
+    vcpus: u32,
+    /// Print the ladder as a plan file, to be edited and carried out with iotax run
+    #[arg(long)]
+    print_plan: bool,
+    /// Ask nothing
+    #[arg(long, short)]
+    yes: bool,
+    /// Decides the order [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    remote: Remote,
+    #[command(flatten)]
+    guest: Guest,
+}
+
+/// A rung: its name, the way, the guest's card.
+type Rung = (&'static str, NetPath, Nic);
+
+/// The rungs from the shortest way on.
+const RUNGS: [Rung; 6] = [
+    ("loopback", NetPath::Loopback, Nic::VirtioNet),
+    ("veth", NetPath::Veth, Nic::VirtioNet),
+    ("vm-virtio", NetPath::Bridge, Nic::VirtioNet),
+    ("vm-e1000", NetPath::Bridge, Nic::E1000),
+    ("vm-user", NetPath::User, Nic::VirtioNet),
+    ("vm-passt", NetPath::Passt, Nic::VirtioNet),
+];
+
+/// The rung between two ends on the host.
+const HOST: &str = "veth";
+
+/// What is done unless others are named.
+const STANDARD: [&str; 4] = ["tcp-up", "tcp-down", "udp-up", "udp-rtt"];
+
+/// Everything that can be named.
+const WORKLOADS: [(NetTest, Direction, bool); 10] = [
+    (NetTest::Tcp, Direction::Up, false),
+    (NetTest::Tcp, Direction::Down, false),
+    (NetTest::Tcp, Direction::Both, false),
+    (NetTest::Udp, Direction::Up, false),
+    (NetTest::Udp, Direction::Down, false),
+    (NetTest::TcpRtt, Direction::Up, false),
+    (NetTest::UdpRtt, Direction::Up, false),
+    (NetTest::IcmpRtt, Direction::Up, false),
+    (NetTest::UdpRtt, Direction::Up, true),
+    (NetTest::UdpRtt, Direction::Down, true),
+];
+
+/// The workload of a name.
+fn workload(name: &str) -> Result<Workload, WordError> {
+    let known = WORKLOADS.map(|(test, direction, loaded)| {
+        let net = Traffic { direction, loaded, ..Traffic::new(test) };
+        WorkloadKeys { net: Some(net), ..WorkloadKeys::default() }.complete(&WorkloadKeys::default())
+    });
+    let names: Vec<&str> = known.iter().map(|workload| workload.name.as_str()).collect();
+    let found = known.iter().find(|workload| workload.name == name).cloned();
+    found.ok_or_else(|| WordError::new("workload of a network", name, &names))
+}
+
+impl Args {
+    /// Blocks, window and warm-up.
+    fn length(&self) -> (u32, Nanos, Nanos) {
+        let (repeat, runtime, ramp_time) = if self.quick {
+            (3, Nanos::from_millis(1800), Nanos::from_millis(400))
+        } else if self.thorough {
+            (10, Nanos::from_secs(30), Nanos::from_secs(5))
+        } else {
+            (5, Nanos::from_secs(6), Nanos::from_secs(1))
+        };
+        (
+            self.repeat.unwrap_or(repeat),
+            self.runtime.unwrap_or(runtime),
+            self.ramp_time.unwrap_or(ramp_time),
+        )
+    }
+
+    /// The rungs that were asked for, or all.
+    fn rungs(&self) -> Result<Vec<Rung>, Failure> {
+        let names = RUNGS.map(|(name, ..)| name);
+        let find = |name: &String| {
+            let rung = RUNGS.into_iter().find(|(known, ..)| known == name);
+            rung.ok_or_else(|| WordError::new("rung", name, &names)).or_exit(Exit::Usage)
+        };
+        if self.rungs.is_empty() { Ok(RUNGS.to_vec()) } else { self.rungs.iter().map(find).collect() }
+    }
+
+    /// Leaves out what this machine cannot do, unless it was asked for by name.
+    fn possible(&self, rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
+        let guests = conduct::guests_possible(&self.guest.options());
+        let mut possible = Vec::new();
+        for rung @ (name, via, _) in rungs {
+            let missing = network::possible(via).map_err(Into::into).and_then(|()| match &guests {
+                Err(missing) if via.needs_guest() => Err(anyhow::anyhow!("{missing:#}")),
+                _ => Ok(()),
+            });
+            match missing {
+                Ok(()) => possible.push(rung),
+                Err(error) if !self.rungs.is_empty() => {
+                    return Err(Failure { exit: Exit::Environment, error: error.context(format!("rung {name}")) });
+                }
+                Err(error) => say!("Without {name}: {error:#}"),
+            }
+        }
+        Ok(possible)
+    }
+
+    /// The rungs' targets and their neighbours.
+    fn targets(&self, rungs: &[Rung]) -> (Vec<TargetSpec>, Vec<TargetSpec>) {
+        let mut targets: Vec<TargetSpec> = rungs.iter().map(|rung| target(*rung, self.vcpus)).collect();
+        for (number, peer) in (1..).zip(&self.peer) {
+            let network = NetworkSpec { peer: Some(peer.clone()), ..NetworkSpec::new(NetPath::Remote) };
+            let name = if self.peer.len() > 1 { format!("remote-{number}") } else { "remote".into() };
+            targets.push(TargetSpec { name, network: Some(network), ..TargetSpec::default() });
+        }
+        if !self.together {
+            return (targets, Vec::new());
+        }
+        let guests = targets.iter().filter(|target| target.guest.is_some());
+        let beside = guests.map(|guest| TargetSpec {
+            name: format!("{}+host", guest.name),
+            neighbour: Some(NEIGHBOUR.into()),
+            ..guest.clone()
+        });
+        let beside: Vec<TargetSpec> = beside.collect();
+        targets.extend(beside);
+        let host = TargetSpec {
+            name: NEIGHBOUR.into(),
+            network: Some(NetworkSpec::new(NetPath::Veth)),
+            ..TargetSpec::default()
+        };
+        (targets, vec![host])
+    }
+}
+
+/// The name of what makes noise for guests.
+const NEIGHBOUR: &str = "host";
+
+fn target((name, via, nic): Rung, vcpus: u32) -> TargetSpec {
+    TargetSpec {
+        name: name.into(),
+        network: Some(NetworkSpec { nic, ..NetworkSpec::new(via) }),
+        guest: via.needs_guest().then(|| GuestSpec { vcpus, ..GuestSpec::default() }),
+        ..TargetSpec::default()
+    }
+}
+
+fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
+    let (repeat, runtime, ramp_time) = args.length();
+    let timed = |name: &str| {
+        workload(name).or_exit(Exit::Usage).map(|workload| Workload { runtime, ramp_time, ..workload })
+    };
+    let names: Vec<&str> = if args.workloads.is_empty() {
+        STANDARD.to_vec()
+    } else {
+        args.workloads.iter().map(String::as_str).collect()
+    };
+    let workloads = names.into_iter().map(timed).collect::<Result<Vec<_>, _>>()?;
+    let (targets, beside) = args.targets(rungs);
+    let known = |target: &&TargetSpec| target.name == HOST;
+    let Some(baseline) = targets.iter().find(known).or(targets.first()).map(|target| target.name.clone())
+    else {
+        return Err(usage("no rung is left; give --rungs loopback"));
+    };
+    let noise = timed("tcp-both")?;
+    let neighbours = beside.into_iter().map(|target| Neighbour { target, workload: noise.clone() });
+    let mut plan = Plan {
+        name: "net ladder".into(),
+        suite: None,
+        repeat,
+        until_decided: None,
+        margin: Margin::default(),
+        baseline,
+        seed: args.seed,
+        targets,
+        workloads,
+        neighbours: neighbours.collect(),
+    };
+    args.design.apply(&mut plan).or_exit(Exit::Usage)?;
+    plan.check().or_exit(Exit::Usage)?;
+    Ok(plan)
+}
+
+pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
+    let rungs = if args.print_plan { args.rungs()? } else { args.possible(args.rungs()?)? };
+    let plan = plan(args, &rungs)?;
+    if args.print_plan {
+        let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
+        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
+        print_line!("{}", text.trim_end());
+        return Ok(Exit::Fine);
+    }
+    Session {
+        plan,
+        output: &args.output,
+        yes: args.yes,
+        guests: args.guest.options(),
+        earlier: None,
+        keep: false,
+        permission: Permission::default(),
+        leave_agent: args.remote.leave_agent,
+        ask: true,
+        report: true,
+    }
+    .carry_out()
+}
