@@ -380,7 +380,7 @@ fn a_network_carries_its_own_work_and_nothing_else() {
         (format!("{disk}{work}"), "it needs a target with network"),
         (format!("{target}{work}bs = '4k'\nrw = 'write'\n"), "beside net only name, runtime and ramp_time"),
         (format!("[defaults]\nsize = '1m'\n{target}{work}"), "also of [defaults]"),
-        (format!("{target}[[workload]]\nnet = {{ test = 'tpc' }}\n"), "did you mean \"tcp\"?"),
+        (format!("{target}[[workload]]\nnet = {{ test = 'tpc' }}\n"), "accepted: tcp, udp"),
         (format!("{target}path = '/x'\n{work}"), "network stands alone"),
         (
             format!("{target}[[workload]]\ntest = 'stat'\nnet = {{ test = 'tcp' }}\n"),
