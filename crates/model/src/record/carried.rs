@@ -31,6 +31,35 @@ pub struct Carried {
     pub gaps: Vec<Gap>,
 }
 
+impl Carried {
+    /// As many gaps are kept.
+    pub const GAPS: usize = 10;
+
+    /// Adds what another network carried at the same time. What one of them does not tell is unknown of both.
+    pub fn merge(&mut self, other: &Self) {
+        self.flows.extend(other.flows.iter().cloned());
+        self.far_cpu = self.far_cpu.zip(other.far_cpu).map(|(one, more)| CpuTime {
+            user_ns: one.user_ns + more.user_ns,
+            system_ns: one.system_ns + more.system_ns,
+        });
+        if self.congestion != other.congestion {
+            self.congestion = None;
+        }
+        if self.mss != other.mss {
+            self.mss = None;
+        }
+        self.probes = self.probes.zip(other.probes).map(|(one, more)| Probes {
+            sent: one.sent + more.sent,
+            received: one.received + more.received,
+            duplicates: one.duplicates + more.duplicates,
+            out_of_order: one.out_of_order + more.out_of_order,
+        });
+        self.gaps.extend(&other.gaps);
+        self.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.duration_ns));
+        self.gaps.truncate(Self::GAPS);
+    }
+}
+
 /// One stream. What neither end tells is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -142,4 +171,36 @@ pub struct Interface {
     /// The kernel's names of the offloads that are on, such as `tx-tcp-segmentation`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub offloads: Option<Vec<String>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_does_not_tell_is_unknown_of_both() {
+        let gap = |duration_ns| Gap { up: true, at_ns: 0, duration_ns, lost_bytes: None };
+        let cpu = CpuTime { user_ns: 1, system_ns: 2 };
+        let mut one = Carried {
+            flows: vec![Flow::default()],
+            far_cpu: Some(cpu),
+            congestion: Some("cubic".into()),
+            mss: Some(1448),
+            gaps: (1..=8).rev().map(gap).collect(),
+            ..Carried::default()
+        };
+        let more = Carried {
+            far_cpu: Some(cpu),
+            mss: Some(1448),
+            gaps: vec![gap(9), gap(3), gap(1)],
+            ..one.clone()
+        };
+        one.merge(&more);
+        assert_eq!((one.flows.len(), one.mss, one.congestion.as_deref()), (2, Some(1448), Some("cubic")));
+        assert_eq!(one.far_cpu, Some(CpuTime { user_ns: 2, system_ns: 4 }));
+        let durations: Vec<u64> = one.gaps.iter().map(|gap| gap.duration_ns).collect();
+        assert_eq!(durations, [9, 8, 7, 6, 5, 4, 3, 3, 2, 1]);
+        one.merge(&Carried { congestion: Some("bbr".into()), ..Carried::default() });
+        assert_eq!((one.far_cpu, one.mss, one.congestion), (None, None, None));
+    }
 }
