@@ -173,7 +173,12 @@ impl<'i> Product<'i> {
             }
             rest = rest.replace(placeholder, "");
         }
-        if !rest.contains(['{', '}']) {
+        // Without lists there is no form, and a brace is only suspicious around a key: names of jobs are what they are.
+        let suspicious = match known.as_slice() {
+            [] => self.table.keys().any(|key| rest.contains(&format!("{{{}}}", key.get_ref()))),
+            _ => rest.contains(['{', '}']),
+        };
+        if !suspicious {
             return Ok(());
         }
         let accepted = if known.is_empty() {
