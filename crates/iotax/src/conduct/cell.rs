@@ -212,7 +212,7 @@ fn job(target: &Target, workload: &Workload, seed: u64, interval: Nanos) -> Job 
         shared: target.built.shared,
         identity: target.agent_identity(),
         directory: target.directory().map(|path| path.display().to_string()),
-        peer: None,
+        peer: target.way.as_ref().map(|way| way.peer.clone()),
     }
 }
 

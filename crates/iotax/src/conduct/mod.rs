@@ -6,6 +6,7 @@ mod cell;
 mod crowd;
 mod decide;
 mod guests;
+mod network;
 mod outpost;
 mod phases;
 mod progress;
@@ -35,6 +36,7 @@ use iotax_rig::target::device::Permission;
 use decide::{Agenda, Stretch};
 pub(crate) use guests::{GuestOptions, Guests, check_all as check_guests, possible as guests_possible};
 pub(crate) use outpost::{Outposts, RemoteOptions};
+use network::Way;
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};
 use target::Target;
@@ -162,7 +164,7 @@ impl Conductor<'_> {
         progress.phase("creating files");
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
         for spec in order.plan.everything() {
-            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, ledger));
+            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, ledger, stop));
             let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
             for warning in group.iter().flat_map(|target| &target.built.warnings) {
                 progress.note(&format!("{}: {}", spec.name, warning.evidence));
@@ -174,7 +176,9 @@ impl Conductor<'_> {
         let neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
         for target in neighbours.filter(|target| !target.is_guest() && target.outpost.is_none()) {
             // The run's agent measures meanwhile.
-            target.agent = Some(local_agent(stop)?);
+            if target.agent.is_none() {
+                target.agent = Some(local_agent(stop)?);
+            }
         }
 
         if let Some(guests) = order.guests {
@@ -191,8 +195,9 @@ impl Conductor<'_> {
                 self.fill(group, member, progress)?;
             }
         }
-        for group in &self.groups[..order.plan.targets.len()] {
-            let record = group.first().map(Target::inspected).transpose()?;
+        for group in &mut self.groups[..order.plan.targets.len()] {
+            let first = group.first_mut().map(|target| target.inspected(&mut self.local));
+            let record = first.transpose()?;
             record.map_or(Ok(()), |record| store.put_target(order.run, &record))?;
         }
         if order.keep {
@@ -206,8 +211,19 @@ impl Conductor<'_> {
         spec: TargetSpec,
         builder: &mut Builder,
         ledger: &mut Ledger,
+        stop: &Interrupt,
     ) -> anyhow::Result<Target> {
         let mut outpost = self.outposts.take(&spec.name);
+        if spec.network.is_some() {
+            // Tells its ways from each other too.
+            let tag = fresh_tag()?;
+            let laid = Way::lay(&spec, outpost, &tag, ledger, stop).and_then(|way| {
+                let agent = way.near_agent(stop)?;
+                Ok((way, agent))
+            });
+            let (way, agent) = laid.with_context(|| format!("target {:?}", spec.name))?;
+            return Ok(Target::network(spec, way, agent));
+        }
         let built = match &mut outpost {
             Some(outpost) => outpost.build(self.order.plan.size()),
             None => builder.build(&spec, ledger).map_err(Into::into),
@@ -340,6 +356,7 @@ impl Conductor<'_> {
     fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
         let outcome = &measurement.outcome;
         self.order.plan.targets[cell.target].guest.is_some()
+            && self.order.plan.targets[cell.target].network.is_none()
             && outcome.tallies.ios() == 0
             && outcome.errors.is_empty()
     }
@@ -381,9 +398,13 @@ impl Conductor<'_> {
             if let Some(outpost) = &mut target.outpost {
                 outpost.give_up();
             }
+            target.way.as_mut().map_or(Ok(()), |way| way.restart(stop))?;
             match self.order.guests {
                 Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop)?,
-                _ if target.agent.is_some() => target.agent = Some(local_agent(stop)?),
+                _ if target.agent.is_some() => {
+                    let near = target.way.as_ref().map(|way| way.near_agent(stop)).transpose()?.flatten();
+                    target.agent = Some(near.map_or_else(|| local_agent(stop), Ok)?);
+                }
                 _ => {}
             }
         }
@@ -406,7 +427,9 @@ impl Conductor<'_> {
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
-            let outpost = self.groups[group][member].outpost.as_mut();
+            let target = &mut self.groups[group][member];
+            target.way.as_mut().map_or(Ok(()), |way| way.reach(ledger))?;
+            let outpost = target.outpost.as_mut();
             if outpost.map(|outpost| outpost.reach(ledger)).transpose()? == Some(true) {
                 self.fill(group, member, progress)?;
             }
@@ -418,7 +441,10 @@ impl Conductor<'_> {
     fn end(mut self, ledger: &mut Ledger) -> Vec<Phase> {
         self.phases.begin(phases::FINISH);
         self.outposts.dismiss(ledger);
-        let outposts = self.groups.iter_mut().flatten().filter_map(|target| target.outpost.as_mut());
+        let far = |target: &mut Target| {
+            target.outpost.as_mut().or(target.way.as_mut().and_then(Way::outpost))
+        };
+        let outposts = self.groups.iter_mut().flatten().filter_map(far);
         outposts.for_each(|outpost| outpost.dismiss(ledger));
         drop((self.groups, self.local));
         self.phases.finish()
@@ -532,7 +558,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Opt
     let per_block: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
     let cells = plan.cells() * blocks as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
-    let built = plan.everything().filter(|t| t.path.is_none()).flat_map(target::instances).count();
+    let built = plan.everything().filter(|t| t.path.is_none() && t.network.is_none()).flat_map(target::instances).count();
     let fill = built as f64 * plan.size().0 as f64 / FILL;
     let guests = plan.everything().filter_map(|t| t.guest.as_ref()).map(|guest| guest.count).sum::<u32>();
     let guests = f64::from(guests);

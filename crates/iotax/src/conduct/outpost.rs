@@ -61,8 +61,9 @@ impl Outposts {
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
+        let far = |spec: &TargetSpec| spec.network.as_ref()?.far();
         let remotes: Vec<(&TargetSpec, Remote)> =
-            plan.everything().filter_map(|spec| Some((spec, spec.remote()?))).collect();
+            plan.everything().filter_map(|spec| Some((spec, spec.remote().or_else(|| far(spec))?))).collect();
         if remotes.is_empty() {
             return Ok(());
         }
@@ -72,6 +73,9 @@ impl Outposts {
             let host = Host { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
             let outpost = Outpost::enter(remote, host, &program, options, ledger, stop)?;
             let outpost = self.0.entry(spec.name.clone()).or_insert(outpost);
+            if spec.network.is_some() {
+                continue;
+            }
             // New files on one machine may share a filesystem.
             let alike = remotes
                 .iter()
@@ -144,6 +148,11 @@ impl Outpost {
         })
     }
 
+    /// Where it is reached over the network.
+    pub(super) fn address(&self) -> anyhow::Result<String> {
+        Ok(remote::address(&self.host)?)
+    }
+
     pub(super) fn link(&mut self) -> &mut Link {
         &mut self.link
     }
@@ -196,6 +205,10 @@ impl Outpost {
             self.link.keep(&self.remote.path).map_err(interrupted)?;
         }
         Ok(())
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.lost
     }
 
     /// Has the link made anew before the next measurement: it may be broken.

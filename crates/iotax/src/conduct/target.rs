@@ -17,6 +17,7 @@ use iotax_rig::monitor::GuestThreads;
 use iotax_rig::stack;
 use iotax_rig::target::{Built, inspect, qcow2};
 
+use super::network::{self, Way};
 use super::outpost::Outpost;
 use super::{Progress, interrupted};
 
@@ -42,6 +43,8 @@ pub(super) struct Target {
     pub(super) machine: Option<Machine>,
     /// The agent on the other machine that it is on, if it is on one.
     pub(super) outpost: Option<Outpost>,
+    /// The network that it is, if it is one.
+    pub(super) way: Option<Way>,
     /// An agent on this host that measures nothing else. Absent: the guest's, the outpost's or the run's.
     pub(super) agent: Option<Link>,
     /// The overlays between the image and the one that is written, from the bottom up.
@@ -72,6 +75,7 @@ impl Target {
             built,
             machine: None,
             outpost,
+            way: None,
             agent: None,
             beneath: Vec::new(),
             overlay: None,
@@ -79,6 +83,11 @@ impl Target {
             volume_snapshot: None,
             directory: None,
         }
+    }
+
+    /// A network, with the agent at its near end if that is neither a guest's nor the run's.
+    pub(super) fn network(spec: TargetSpec, way: Way, agent: Option<Link>) -> Self {
+        Self { way: Some(way), agent, ..Self::new(spec, network::no_storage(), None) }
     }
 
     pub(super) fn is_guest(&self) -> bool {
@@ -252,7 +261,11 @@ impl Target {
         if let Some(outpost) = &self.outpost {
             return Ok(outpost.record(&self.spec.name));
         }
-        let mut layers = stack::of_path(Path::new("/"), &self.built.path)?.layers;
+        let mut layers = if self.way.is_some() {
+            network::layers(&self.spec)
+        } else {
+            stack::of_path(Path::new("/"), &self.built.path)?.layers
+        };
         if self.built.offset.0 > 0
             && let Some(top) = layers.last_mut()
         {
@@ -279,10 +292,24 @@ impl Target {
     }
 
     /// The record when everything stands and is filled: with what the area consists of, as far as that can be seen from here.
-    pub(super) fn inspected(&self) -> anyhow::Result<TargetRecord> {
+    pub(super) fn inspected(&mut self, local: &mut Link) -> anyhow::Result<TargetRecord> {
         let record = self.record()?;
         if self.outpost.is_some() {
             return Ok(record);
+        }
+        if let Some(way) = &mut self.way {
+            // Guests stand still until they are measured.
+            let guest = self.machine.as_mut().map(|machine| &mut machine.guest);
+            let interfaces = match guest {
+                Some(guest) => {
+                    guest.resume()?;
+                    let interfaces = way.interfaces(guest.link());
+                    guest.pause()?;
+                    interfaces?
+                }
+                None => way.interfaces(self.agent.as_mut().unwrap_or(local))?,
+            };
+            return Ok(TargetRecord { interfaces, ..record });
         }
         Ok(TargetRecord {
             allocation: inspect::allocation(&self.built.path, self.built.format),
@@ -304,7 +331,9 @@ impl Target {
                 layers.push(Layer::new(LayerKind::Snapshot, format!("{snapshot} snapshot"), detail));
             }
         }
-        layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus_detail(guest)));
+        if self.way.is_none() {
+            layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus_detail(guest)));
+        }
         let machine = self.machine.as_ref();
         let accel = machine.map(|machine| machine.accel.word().to_uppercase()).unwrap_or_default();
         let memory = human::bytes(guest.memory.0);

@@ -162,6 +162,11 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
             (sum, pacing) => sum.or(pacing),
         };
         one.jobs.iter().for_each(|job| add_job(&mut outcome.jobs, job));
+        match (&mut outcome.carried, &one.carried) {
+            (Some(all), Some(one)) => all.merge(one),
+            (none, Some(one)) => *none = Some(one.clone()),
+            (_, None) => {}
+        }
         outcome.stop = outcome.stop.or(one.stop);
         if let Some(findings) = &one.verify {
             outcome.verify.get_or_insert_default().merge(findings.clone());

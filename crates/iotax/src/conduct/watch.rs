@@ -100,7 +100,9 @@ impl Host {
         let root = Path::new("/");
         let (mut stacks, mut threads) = (Vec::new(), Vec::new());
         for target in targets {
-            stacks.push(stack::of_path(root, &target.built.path)?);
+            if target.way.is_none() {
+                stacks.push(stack::of_path(root, &target.built.path)?);
+            }
             let of_guest = target.machine.as_mut().map(Machine::threads).transpose();
             threads.extend(of_guest.with_context(|| format!("the guest of {}", target.spec.name))?);
         }

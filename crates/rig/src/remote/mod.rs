@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ledger::LedgerError;
 use crate::link::{Interrupt, Link};
+use crate::program::ProgramError;
 pub use error::RemoteError;
 use error::refused;
 use session::{Heard, Session};
@@ -80,6 +81,21 @@ impl Program {
 fn sha256(bytes: &[u8]) -> String {
     let hex: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     hex.concat()
+}
+
+/// The name or address that ssh connects to for a destination, which may be an alias of the user's configuration. Behind a jump host
+/// it may not be reachable from here.
+///
+/// # Errors
+/// No ssh, or a destination that it refuses.
+pub fn address(host: &Host) -> Result<String, ProgramError> {
+    let mut arguments = vec!["-G".to_owned()];
+    arguments.extend(host.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+    arguments.extend(["--".to_owned(), host.destination.clone()]);
+    let said = session::SSH.run(&arguments)?;
+    let said = String::from_utf8_lossy(&said);
+    let named = said.lines().find_map(|line| line.strip_prefix("hostname "));
+    Ok(named.unwrap_or(&host.destination).trim().to_owned())
 }
 
 /// How a machine is entered.

@@ -14,7 +14,7 @@ use super::{Host, RemoteError};
 use crate::link::{Interrupt, POLL, Process, keep_last};
 use crate::program::Program;
 
-const SSH: Program = Program { name: "ssh", package: "openssh-client" };
+pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };
 /// The longest line that is looked at.
 const LINE: u64 = 4096;
 /// How long ssh may take to end after its stdout.

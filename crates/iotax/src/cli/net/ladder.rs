@@ -152,7 +152,7 @@ impl Args {
         let guests = conduct::guests_possible(&self.guest.options());
         let mut possible = Vec::new();
         for rung @ (name, via, _) in rungs {
-            let missing = network::possible(via).map_err(Into::into).and_then(|()| match &guests {
+            let missing = network::check(&NetworkSpec::new(via)).map_err(Into::into).and_then(|()| match &guests {
                 Err(missing) if via.needs_guest() => Err(anyhow::anyhow!("{missing:#}")),
                 _ => Ok(()),
             });

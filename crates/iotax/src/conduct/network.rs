@@ -1,0 +1,201 @@
+//! A target that is a way between two ends: what was made for it, and the far end's agent.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use iotax_model::net::Peer;
+use iotax_model::record::Interface;
+use iotax_model::target::{Format, Layer, LayerKind, NetPath, TargetSpec};
+use iotax_model::units::Bytes;
+use iotax_rig::ledger::Ledger;
+use iotax_rig::link::{Interrupt, Link};
+use iotax_rig::network;
+use iotax_rig::guest::card::Card;
+use iotax_rig::target::Built;
+
+use super::outpost::Outpost;
+use super::{interrupted, own_program};
+
+/// An agent in a namespace is started by another program first.
+const AGENT_START: Duration = Duration::from_secs(20);
+
+/// The way and its far end. The near end is the target's guest or its agent.
+pub(super) struct Way {
+    /// Absent: the far end is on another machine.
+    laid: Option<network::Way>,
+    via: NetPath,
+    far: Far,
+    /// Where the near end finds the far one.
+    pub(super) peer: Peer,
+}
+
+/// Who is at the far end.
+enum Far {
+    /// An agent on this host.
+    Here(Link),
+    /// One on another machine.
+    There(Box<Outpost>),
+}
+
+impl Far {
+    fn link(&mut self) -> &mut Link {
+        match self {
+            Self::Here(link) => link,
+            Self::There(outpost) => outpost.link(),
+        }
+    }
+}
+
+impl Way {
+    /// Makes what packets pass, and has the far end listen there.
+    pub(super) fn lay(
+        spec: &TargetSpec,
+        outpost: Option<Outpost>,
+        tag: &str,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        let network = spec.network.as_ref().context("a way has a network")?;
+        let laid = network::build(network, spec.guest.as_ref(), tag, ledger)?;
+        let (far, host) = match (outpost, &laid) {
+            (Some(outpost), _) => {
+                let host = outpost.address()?;
+                (Far::There(Box::new(outpost)), host)
+            }
+            (None, Some(way)) => {
+                let link = agent(way.far.namespace.as_deref(), stop)?;
+                (Far::Here(link), way.far.address.to_string())
+            }
+            (None, None) => anyhow::bail!("nobody is at the far end"),
+        };
+        let mut way = Self { laid, via: network.via, far, peer: Peer::at(host, 0) };
+        way.listen()?;
+        Ok(way)
+    }
+
+    /// Has the far end listen. What others can reach asks for a secret.
+    fn listen(&mut self) -> anyhow::Result<()> {
+        let (bind, token) = match &self.laid {
+            Some(way) => (way.listen.to_string(), None),
+            None => ("::".to_owned(), Some(super::fresh_tag()? + &super::fresh_tag()?)),
+        };
+        self.peer.port = self.far.link().serve(&bind, token.as_deref()).map_err(interrupted)?;
+        self.peer.token = token;
+        Ok(())
+    }
+
+    /// Starts the far end anew after a failure; on another machine before the next measurement.
+    pub(super) fn restart(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
+        match &mut self.far {
+            Far::Here(link) => {
+                let namespace = self.laid.as_ref().and_then(|way| way.far.namespace.as_deref());
+                *link = agent(namespace, stop)?;
+            }
+            Far::There(outpost) => {
+                outpost.give_up();
+                return Ok(());
+            }
+        }
+        self.listen()
+    }
+
+    /// Makes the link to another machine anew that was given up.
+    pub(super) fn reach(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+        match &mut self.far {
+            Far::There(outpost) if outpost.is_given_up() => {
+                outpost.reach(ledger)?;
+                self.listen()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The agent at the near end, unless that is a guest or this host itself, where the run's agent is.
+    pub(super) fn near_agent(&self, stop: &Interrupt) -> anyhow::Result<Option<Link>> {
+        let way = self.laid.as_ref().filter(|way| way.card.is_none());
+        let namespace = way.and_then(|way| way.near.namespace.as_deref());
+        namespace.map(|namespace| agent(Some(namespace), stop)).transpose()
+    }
+
+    /// The card of the guest at the near end.
+    pub(super) fn card(&self) -> Option<&Card> {
+        self.laid.as_ref()?.card.as_ref()
+    }
+
+    /// The interfaces of both ends; of loopback's ends, which are one place, once.
+    pub(super) fn interfaces(&mut self, near: &mut Link) -> anyhow::Result<Vec<Interface>> {
+        let via = self.via;
+        let mut all = placed(near, "near", via)?;
+        if via != NetPath::Loopback {
+            all.extend(placed(self.far.link(), "far", via)?);
+        }
+        Ok(all)
+    }
+
+    /// The other machine that the far end is on.
+    pub(super) fn outpost(&mut self) -> Option<&mut Outpost> {
+        match &mut self.far {
+            Far::Here(_) => None,
+            Far::There(outpost) => Some(outpost),
+        }
+    }
+}
+
+/// An agent in a namespace, or where this process is.
+fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<Link> {
+    let mut link = match namespace {
+        Some(namespace) => Link::spawn_in(namespace, stop)?,
+        None => Link::spawn_local(own_program(), stop)?,
+    };
+    link.hello(AGENT_START).map_err(interrupted)?;
+    Ok(link)
+}
+
+/// What packets may pass at an end.
+fn placed(link: &mut Link, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
+    let all = link.interfaces().map_err(interrupted)?;
+    // QEMU's own stack speaks to the far end over loopback.
+    let loopback = match via {
+        NetPath::Loopback => true,
+        NetPath::User | NetPath::Passt => place == "far",
+        NetPath::Veth | NetPath::Bridge | NetPath::Remote => false,
+    };
+    let passed = all.into_iter().filter(|interface| (interface.name == "lo") == loopback);
+    Ok(passed.map(|interface| Interface { place: place.to_owned(), ..interface }).collect())
+}
+
+/// What a network has in place of storage: nothing that could be filled, read or written.
+pub(super) fn no_storage() -> Built {
+    Built {
+        path: PathBuf::from("/"),
+        offset: Bytes(0),
+        format: Format::Raw,
+        size: Bytes(0),
+        writable: false,
+        shared: false,
+        identity: None,
+        held: None,
+        claim: None,
+        entry: None,
+        snapshot: None,
+        origin: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// The way as a layer, and the guest's card on it.
+pub(super) fn layers(spec: &TargetSpec) -> Vec<Layer> {
+    let Some(network) = &spec.network else { return Vec::new() };
+    let mut words = Vec::new();
+    words.extend(network.mtu.map(|mtu| format!("mtu={mtu}")));
+    words.extend(network.peer.clone());
+    let mut layers = vec![Layer::new(LayerKind::Network, network.via.word(), words.join(" "))];
+    if network.via.needs_guest() {
+        let mut words = Vec::new();
+        words.extend(network.queues.map(|queues| format!("queues={queues}")));
+        words.extend(network.vhost.map(|vhost| format!("vhost={vhost}")));
+        layers.push(Layer::new(LayerKind::Nic, network.nic.word(), words.join(" ")));
+    }
+    layers
+}
