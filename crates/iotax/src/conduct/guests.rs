@@ -12,11 +12,11 @@ use iotax_model::plan::Space;
 use iotax_model::target::{Accel, GuestSpec};
 use iotax_model::wire::AgentHello;
 use iotax_rig::facts;
-use iotax_rig::guest::able::Able;
+use iotax_rig::guest::able::{Able, Wanted};
 use iotax_rig::guest::image::Part;
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{
-    self, Guest, GuestConfig, GuestError, Inside, accel, initramfs, memory, mkfs, modules,
+    self, Guest, GuestConfig, GuestError, Inside, Storage, accel, initramfs, memory, mkfs, modules,
 };
 use iotax_rig::ledger::{Effect, Ledger};
 use iotax_rig::link::Interrupt;
@@ -58,8 +58,8 @@ struct Boot {
     initramfs: PathBuf,
 }
 
-fn boot_key(spec: &GuestSpec) -> BootKey {
-    (spec.kernel.clone(), modules::needed(spec))
+fn boot_key((spec, network): Wanted) -> BootKey {
+    (spec.kernel.clone(), modules::needed(spec, network))
 }
 
 /// Whether guests can be booted at all, or what is missing and how to get it.
@@ -93,14 +93,14 @@ impl Guests {
         let begun = Instant::now();
         let (able, known) = known(options, plan, tag, ledger)?;
         let kernels: BTreeMap<_, _> =
-            known.into_iter().map(|(spec, kernel)| (boot_key(spec), (kernel, spec))).collect();
+            known.into_iter().map(|(wanted, kernel)| (boot_key(wanted), (kernel, wanted))).collect();
 
         let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
         ledger.make_private_directory(&run_dir)?;
         let mut boots = BTreeMap::new();
-        for (number, (key, (kernel, spec))) in kernels.into_iter().enumerate() {
+        for (number, (key, (kernel, (spec, network)))) in kernels.into_iter().enumerate() {
             let initramfs = run_dir.join(format!("initramfs-{number}"));
-            initramfs::write(&initramfs, own_program(), &kernel, spec)?;
+            initramfs::write(&initramfs, own_program(), &kernel, spec, network)?;
             boots.insert(key, Boot { kernel, initramfs });
         }
         let probed = boots.values().next().context("no target has a guest")?;
@@ -194,16 +194,10 @@ impl Guests {
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
         ledger.make_private_directory(&run_dir)?;
         ledger.will(Effect::Guest { marker: marker.clone() })?;
-        let boot = self.boots.get(&boot_key(&spec)).context("every guest of the plan was prepared for")?;
+        let boot = self.boots.get(&boot_key((&spec, target.spec.network.as_ref()))).context("every guest of the plan was prepared for")?;
         let built = &target.built;
         let on_device = std::fs::metadata(&built.path).is_ok_and(|found| found.file_type().is_block_device());
-        let config = GuestConfig {
-            marker,
-            filesystem: spec.filesystem.map(|_| Inside { make: first, size: built.size }),
-            spec,
-            accel: self.accel,
-            kernel: boot.kernel.clone(),
-            initramfs: boot.initramfs.clone(),
+        let storage = Storage {
             image: built.path.clone(),
             format: built.format,
             part: on_device.then_some(Part {
@@ -212,6 +206,16 @@ impl Guests {
                 writable: built.writable,
             }),
             l2_cache_size: target.spec.file.as_ref().and_then(|file| file.l2_cache_size),
+            filesystem: spec.filesystem.map(|_| Inside { make: first, size: built.size }),
+        };
+        let config = GuestConfig {
+            marker,
+            storage: Some(storage),
+            card: None,
+            spec,
+            accel: self.accel,
+            kernel: boot.kernel.clone(),
+            initramfs: boot.initramfs.clone(),
             kernel_parameters: String::new(),
             run_dir,
         };
@@ -253,16 +257,19 @@ fn known<'a>(
     plan: &'a Plan,
     tag: &str,
     ledger: &mut Ledger,
-) -> anyhow::Result<(Able, Vec<(&'a GuestSpec, Kernel)>)> {
+) -> anyhow::Result<(Able, Vec<(Wanted<'a>, Kernel)>)> {
     possible(options)?;
-    let specs = || plan.everything().filter_map(|target| Some((&target.name, target.guest.as_ref()?)));
+    let specs = || {
+        plan.everything()
+            .filter_map(|target| Some((&target.name, (target.guest.as_ref()?, target.network.as_ref()))))
+    };
     let marker = format!("iotax-{tag}-able");
     let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
-    let able = Able::ask(specs().map(|(_, spec)| spec), &marker)?;
+    let able = Able::ask(specs().map(|(_, wanted)| wanted), &marker)?;
     ledger.forget(asked)?;
-    let kernel = |(name, spec)| {
-        let kernel = check(spec, options, &able).with_context(|| format!("target {name:?}"))?;
-        Ok((spec, kernel))
+    let kernel = |(name, wanted)| {
+        let kernel = check(wanted, options, &able).with_context(|| format!("target {name:?}"))?;
+        Ok((wanted, kernel))
     };
     let kernels = specs().map(kernel).collect::<anyhow::Result<_>>()?;
     if let Some(available) = facts::memory_available(Path::new("/")) {
@@ -272,11 +279,12 @@ fn known<'a>(
 }
 
 /// Refuses a guest that this QEMU or its kernel cannot carry; returns the kernel.
-fn check(spec: &GuestSpec, options: &GuestOptions, able: &Able) -> anyhow::Result<Kernel> {
-    able.check(spec)?;
+fn check(wanted: Wanted, options: &GuestOptions, able: &Able) -> anyhow::Result<Kernel> {
+    able.check(wanted)?;
+    let (spec, network) = wanted;
     let kernel = find_kernel(options, spec.kernel.as_deref())?;
-    modules::check(&kernel.modules, &modules::needed(spec))?;
-    if let Some(kind) = spec.filesystem {
+    modules::check(&kernel.modules, &modules::needed(spec, network))?;
+    if let Some(kind) = spec.filesystem.filter(|_| network.is_none()) {
         mkfs::program(kind).find()?;
     }
     Ok(kernel)
