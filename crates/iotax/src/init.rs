@@ -1,5 +1,5 @@
-//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem if it is told to, runs the
-//! agent, powers off.
+//! PID 1 of a guest: mounts, loads modules, finds the disk and the port, makes a filesystem or sets up the network card if it
+//! is told to, runs the agent, powers off.
 //!
 //! Whatever goes wrong ends in a message on the console and in power off: a guest that hangs tells nobody why.
 
@@ -23,6 +23,7 @@ use rustix::system::RebootCommand;
 use crate::agent;
 
 mod disk;
+mod net;
 
 /// How long devices may take to appear once their drivers are loaded.
 const APPEAR: Duration = Duration::from_secs(10);
@@ -45,7 +46,8 @@ pub(crate) fn main() -> ! {
 fn run() -> Result<()> {
     mount("proc", "/proc")?;
     let parameters = fs::read_to_string("/proc/cmdline").context("/proc/cmdline")?;
-    if parameters.split_whitespace().any(|word| word == contract::PROBE_PARAMETER) {
+    let said = |wanted| parameters.split_whitespace().any(|word| word == wanted);
+    if said(contract::PROBE_PARAMETER) {
         eprintln!("{}", contract::PROBE_MARKER);
         return Ok(());
     }
@@ -53,19 +55,24 @@ fn run() -> Result<()> {
     mount("devtmpfs", "/dev")?;
     mount("tmpfs", "/tmp")?;
     load_modules(Path::new(contract::MODULES_DIR))?;
-    let disk = appearing(|| disk::with_serial(Path::new("/sys/block"), contract::DISK_SERIAL)).with_context(
-        || format!("no disk has the serial {:?}; {}", contract::DISK_SERIAL, present("/sys/block")),
-    )?;
-    let measured = disk::measured(&disk, &parameters)?;
+    let disk = if said(contract::DISKLESS_PARAMETER) { None } else { Some(find_disk()?) };
+    let measured = disk.as_deref().map(|disk| disk::measured(disk, &parameters)).transpose()?;
+    net::set_up(&parameters)?;
     let port = appearing(|| port_named(Path::new("/sys/class/virtio-ports"), contract::AGENT_PORT))
         .with_context(|| format!("no virtio port is named {:?}", contract::AGENT_PORT))?;
     let port = open_port(&port)?;
     await_clocksource();
-    let served = serve(&measured, &port);
+    let served = serve(measured.as_deref(), &port);
     if measured != disk {
         disk::leave()?;
     }
     served
+}
+
+fn find_disk() -> Result<PathBuf> {
+    let serial = contract::DISK_SERIAL;
+    appearing(|| disk::with_serial(Path::new("/sys/block"), serial))
+        .with_context(|| format!("no disk has the serial {serial:?}; {}", present("/sys/block")))
 }
 
 fn mount(kind: &str, at: &str) -> Result<()> {
@@ -144,11 +151,11 @@ fn await_clocksource() {
 
 /// Runs the agent as a process of its own, so that its CPU time is the engine's and its crash is not PID 1's, and
 /// reaps whatever ends until it does.
-fn serve(disk: &Path, port: &File) -> Result<()> {
+fn serve(disk: Option<&Path>, port: &File) -> Result<()> {
     let stream = || port.try_clone().map(OwnedFd::from).map(Stdio::from).context("the port's descriptor");
     let agent = Command::new("/proc/self/exe")
         .arg("agent")
-        .env(agent::DISK_VARIABLE, disk)
+        .envs(disk.map(|disk| (agent::DISK_VARIABLE, disk)))
         .stdin(stream()?)
         .stdout(stream()?)
         .spawn()

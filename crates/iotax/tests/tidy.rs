@@ -31,9 +31,10 @@ const ROOMS: [(&str, &[&str]); 4] = [
             "iotax_rig::facts",
             "iotax_rig::ledger",
             "iotax_rig::target",
+            "iotax_rig::interfaces",
         ],
     ),
-    ("init", &["iotax_model", "iotax_engine", "iotax_rig::monitor"]),
+    ("init", &["iotax_model", "iotax_engine", "iotax_rig::monitor", "iotax_rig::interfaces"]),
     ("conduct", &["iotax_model", "iotax_rig", "iotax_results"]),
     ("serve", &["iotax_model", "iotax_results"]),
 ];

@@ -22,3 +22,7 @@ pub const SIZE_PARAMETER: &str = "iotax.size=";
 pub const MOUNT_POINT: &str = "/disk";
 /// The program in the initramfs that makes it.
 pub const MKFS: &str = "/mkfs";
+/// Kernel parameter by which PID 1 looks for no disk.
+pub const DISKLESS_PARAMETER: &str = "iotax.diskless";
+/// Kernel parameter, followed by `ADDRESS/PREFIX` and perhaps `,MTU`: PID 1 gives them to the network card.
+pub const NET_PARAMETER: &str = "iotax.net=";

@@ -1,18 +1,156 @@
-//! Network interfaces as they are.
+//! Network interfaces: as they are, and how a guest's is set up.
 
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use iotax_model::record::Interface;
 
-/// The interfaces of the network namespace that this process is in.
+use crate::facts::text;
+use crate::netlink;
+
+const LOOPBACK: &str = "lo";
+
+/// The interfaces of the network namespace that this process is in, in the order of their names; where they are is the caller's
+/// to say. `root` is `/` on a live system; only there is the kernel asked for what no file tells.
 ///
 /// # Errors
 /// A system that does not list them.
-pub fn interfaces(root: &Path) -> std::io::Result<Vec<Interface>> {
-    let names = std::fs::read_dir(root.join("sys/class/net"))?;
-    let named = names.map(|entry| {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        Ok(Interface { name, ..Interface::default() })
-    });
-    named.collect()
+pub fn interfaces(root: &Path) -> io::Result<Vec<Interface>> {
+    let dir = root.join("sys/class/net");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&dir)? {
+        let entry = entry?;
+        // Some drivers have files of their own there, such as bonding_masters.
+        if entry.path().is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    let live = root == Path::new("/");
+    Ok(names
+        .into_iter()
+        .map(|name| {
+            let told = told(&dir.join(&name), &name);
+            if !live {
+                return told;
+            }
+            let driver = told.driver.or_else(|| netlink::kind(&name).ok().flatten());
+            Interface { driver, offloads: netlink::offloads(&name).ok(), ..told }
+        })
+        .collect())
+}
+
+/// What the files of an interface tell.
+fn told(dir: &Path, name: &str) -> Interface {
+    let number = |file: &str| text(&dir.join(file))?.parse::<u64>().ok();
+    let device = dir.join("device");
+    let driver = fs::read_link(device.join("driver")).ok();
+    let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    // The drivers of links that are made of software name a speed that nothing keeps to: veth and tun 10 Gbit/s.
+    let megabits = if device.exists() { number("speed") } else { None };
+    Interface {
+        name: name.to_owned(),
+        place: String::new(),
+        driver,
+        mtu: number("mtu").and_then(|mtu| mtu.try_into().ok()),
+        speed: megabits.filter(|megabits| *megabits > 0).map(|megabits| megabits * 1_000_000),
+        queues: queues(&dir.join("queues")),
+        offloads: None,
+    }
+}
+
+/// How many queues there are for receiving and for sending.
+fn queues(dir: &Path) -> Option<(u32, u32)> {
+    let mut queues = (0, 0);
+    for entry in fs::read_dir(dir).ok()?.flatten() {
+        match entry.file_name().to_string_lossy().split('-').next() {
+            Some("rx") => queues.0 += 1,
+            Some("tx") => queues.1 += 1,
+            _ => {}
+        }
+    }
+    Some(queues)
+}
+
+/// The network card of a guest that has one: any interface but loopback. `root` is `/` outside of tests.
+#[must_use]
+pub fn card(root: &Path) -> Option<String> {
+    let interfaces = interfaces(root).ok()?;
+    interfaces.into_iter().map(|interface| interface.name).find(|name| name != LOOPBACK)
+}
+
+/// Brings the loopback interface up.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn set_up_loopback() -> io::Result<()> {
+    netlink::set_up(LOOPBACK, None, None)
+}
+
+/// Gives an interface an address with the length of its network's prefix, and a largest packet if one is given, and brings it up.
+///
+/// # Errors
+/// Those of the kernel: no such interface, or a packet that is larger than its driver takes.
+pub fn set_up(name: &str, address: (Ipv4Addr, u8), mtu: Option<u32>) -> io::Result<()> {
+    netlink::set_up(name, Some(address), mtu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_what_its_files_tell() {
+        let root = tempfile::tempdir().expect("a directory");
+        let net = root.path().join("sys/class/net");
+        let put = |path: &str, content: &str| {
+            let path = net.join(path);
+            fs::create_dir_all(path.parent().expect("has one")).expect("made");
+            fs::write(path, content).expect("written");
+        };
+        for queue in ["rx-0", "rx-1", "tx-0"] {
+            put(&format!("eth0/queues/{queue}/x"), "");
+        }
+        put("eth0/mtu", "9000\n");
+        put("eth0/speed", "1000\n");
+        put("eth0/device/vendor", "0x8086\n");
+        std::os::unix::fs::symlink("../../../bus/pci/drivers/e1000", net.join("eth0/device/driver"))
+            .expect("linked");
+        put("eth1/speed", "-1\n");
+        put("eth1/device/vendor", "0x1af4\n");
+        put("veth/speed", "10000\n");
+        put("veth/mtu", "1500\n");
+        put("bonding_masters", "bond0\n");
+
+        let found = interfaces(root.path()).expect("listed");
+        let of = |name: &str| found.iter().find(|interface| interface.name == name).expect(name).clone();
+        assert_eq!(
+            found.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>(),
+            ["eth0", "eth1", "veth"]
+        );
+        assert_eq!(
+            of("eth0"),
+            Interface {
+                name: "eth0".into(),
+                driver: Some("e1000".into()),
+                mtu: Some(9000),
+                speed: Some(1_000_000_000),
+                queues: Some((2, 1)),
+                ..Interface::default()
+            }
+        );
+        assert_eq!((of("eth1").speed, of("eth1").queues), (None, None), "unknown, not zero");
+        assert_eq!((of("veth").speed, of("veth").mtu), (None, Some(1500)), "a speed that nothing keeps to");
+        assert_eq!(card(root.path()).as_deref(), Some("eth0"));
+        assert!(interfaces(&root.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback_interface() {
+        let found = interfaces(Path::new("/")).expect("listed");
+        let lo = found.iter().find(|interface| interface.name == "lo").expect("every namespace has one");
+        assert!(lo.mtu.is_some_and(|mtu| mtu >= 1500) && lo.driver.is_none(), "{lo:?}");
+    }
 }

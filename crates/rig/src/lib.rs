@@ -10,6 +10,8 @@ pub mod libvirt;
 pub mod link;
 pub mod lvm;
 pub mod monitor;
+mod netlink;
+pub mod network;
 pub mod program;
 pub mod remote;
 pub mod stack;

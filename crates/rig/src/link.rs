@@ -8,7 +8,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,8 @@ use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
+
+use crate::network;
 
 /// Set by Ctrl-C: whoever waits gives up.
 pub type Interrupt = Arc<AtomicBool>;
@@ -185,7 +187,12 @@ fn pre_read(job: &Job) -> Duration {
 impl Link {
     /// Starts `exe agent` and speaks to it over its stdin and stdout. It ends when this link does.
     pub fn spawn_local(exe: &Path, interrupt: &Interrupt) -> Result<Self, LinkError> {
-        let mut child = Command::new(exe)
+        Self::spawn_in(None, exe, interrupt)
+    }
+
+    /// The same in a network namespace, if one is named.
+    pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, LinkError> {
+        let mut child = network::command_in(namespace, exe)
             .arg("agent")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -200,7 +207,8 @@ impl Link {
             unreachable!("all three were asked to be pipes");
         };
         let process = Process { child, stdin, stdout, said: keep_last(stderr) };
-        Ok(Self::through(process, "the local agent", interrupt))
+        let peer = namespace.map_or("the local agent".into(), |name| format!("the agent in {name}"));
+        Ok(Self::through(process, peer, interrupt))
     }
 
     /// Speaks to an agent through the pipes of a process, which ends when this link does.
@@ -375,6 +383,12 @@ impl Link {
     ) -> Result<Outcome, LinkError> {
         self.prepare(job)?;
         self.go(job, slack, observe)
+    }
+
+    /// The id of the process that was started for it; absent if none was.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref()?.lock().ok().map(|child| child.id())
     }
 
     /// Whether an earlier error ended the conversation.

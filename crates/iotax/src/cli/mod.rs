@@ -13,6 +13,7 @@ mod jobs;
 mod ladder;
 mod like;
 mod list;
+mod net;
 mod output;
 mod place;
 mod plan;
@@ -55,6 +56,8 @@ enum Command {
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
     Resume(resume::Args),
+    /// Measure a network: throughput and round trips between two ends, and what the ways of guests cost
+    Net(net::Args),
     /// Keep what another tool measured as a run: fio and others, by what their files hold
     Import(import::Args),
     /// List the runs in the store
@@ -114,6 +117,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Suite(args) => suite::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
+        Command::Net(args) => net::main(&args),
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Report(args) => report::main(&args),

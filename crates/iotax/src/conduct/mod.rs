@@ -35,8 +35,8 @@ use iotax_rig::target::device::Permission;
 
 use decide::{Agenda, Stretch};
 pub(crate) use guests::{GuestOptions, Guests, check_all as check_guests, possible as guests_possible};
-pub(crate) use outpost::{Outposts, RemoteOptions};
 use network::Way;
+pub(crate) use outpost::{Outposts, RemoteOptions};
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};
 use target::Target;
@@ -441,10 +441,7 @@ impl Conductor<'_> {
     fn end(mut self, ledger: &mut Ledger) -> Vec<Phase> {
         self.phases.begin(phases::FINISH);
         self.outposts.dismiss(ledger);
-        let far = |target: &mut Target| {
-            target.outpost.as_mut().or(target.way.as_mut().and_then(Way::outpost))
-        };
-        let outposts = self.groups.iter_mut().flatten().filter_map(far);
+        let outposts = self.groups.iter_mut().flatten().filter_map(Target::outpost);
         outposts.for_each(|outpost| outpost.dismiss(ledger));
         drop((self.groups, self.local));
         self.phases.finish()
@@ -558,7 +555,11 @@ pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Opt
     let per_block: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
     let cells = plan.cells() * blocks as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
-    let built = plan.everything().filter(|t| t.path.is_none() && t.network.is_none()).flat_map(target::instances).count();
+    let built = plan
+        .everything()
+        .filter(|t| t.path.is_none() && t.network.is_none())
+        .flat_map(target::instances)
+        .count();
     let fill = built as f64 * plan.size().0 as f64 / FILL;
     let guests = plan.everything().filter_map(|t| t.guest.as_ref()).map(|guest| guest.count).sum::<u32>();
     let guests = f64::from(guests);

@@ -8,10 +8,10 @@ use iotax_model::net::Peer;
 use iotax_model::record::Interface;
 use iotax_model::target::{Format, Layer, LayerKind, NetPath, TargetSpec};
 use iotax_model::units::Bytes;
+use iotax_rig::guest::card::Card;
 use iotax_rig::ledger::Ledger;
 use iotax_rig::link::{Interrupt, Link};
 use iotax_rig::network;
-use iotax_rig::guest::card::Card;
 use iotax_rig::target::Built;
 
 use super::outpost::Outpost;
@@ -144,10 +144,7 @@ impl Way {
 
 /// An agent in a namespace, or where this process is.
 fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<Link> {
-    let mut link = match namespace {
-        Some(namespace) => Link::spawn_in(namespace, stop)?,
-        None => Link::spawn_local(own_program(), stop)?,
-    };
+    let mut link = Link::spawn_in(namespace, own_program(), stop)?;
     link.hello(AGENT_START).map_err(interrupted)?;
     Ok(link)
 }

@@ -126,6 +126,11 @@ impl Target {
         }
     }
 
+    /// The other machine that it, or its far end, is on.
+    pub(super) fn outpost(&mut self) -> Option<&mut Outpost> {
+        self.outpost.as_mut().or_else(|| self.way.as_mut()?.outpost())
+    }
+
     /// Whether its guest or its own agent is gone, or does not answer any more.
     pub(super) fn is_lost(&mut self) -> bool {
         match &self.machine {

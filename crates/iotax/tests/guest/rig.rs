@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec};
+use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec, NetworkSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{Guest, GuestConfig, find_qemu, image, initramfs};
+use iotax_rig::guest::{Guest, GuestConfig, Storage, find_qemu, image, initramfs};
 use iotax_rig::link::Interrupt;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
@@ -35,12 +35,17 @@ impl Rig {
 
     /// The same for such a guest.
     pub(crate) fn build_for(spec: &GuestSpec) -> Option<Self> {
+        Self::build_with(spec, None)
+    }
+
+    /// The same for one of such a network, if it has one.
+    pub(crate) fn build_with(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Option<Self> {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
         let found = find_qemu().map_err(|error| error.to_string()).and_then(|_| {
             Kernel::find(Path::new("/"), release.trim(), None, None).map_err(|error| error.to_string())
         });
         match found {
-            Ok(kernel) => Some(Self::build_on(spec, &kernel)),
+            Ok(kernel) => Some(Self::build_on(spec, network, &kernel)),
             Err(reason) => {
                 assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"), "{reason}");
                 eprintln!("skipped: {reason}");
@@ -50,10 +55,11 @@ impl Rig {
     }
 
     /// The same on this kernel.
-    pub(crate) fn build_on(spec: &GuestSpec, kernel: &Kernel) -> Self {
+    pub(crate) fn build_on(spec: &GuestSpec, network: Option<&NetworkSpec>, kernel: &Kernel) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let initramfs = dir.path().join("initramfs");
-        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec).expect("built");
+        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec, network)
+            .expect("built");
         Self { dir, kernel: kernel.clone(), initramfs }
     }
 
@@ -74,11 +80,8 @@ impl Rig {
             accel: Accel::Tcg,
             kernel: self.kernel.clone(),
             initramfs: self.initramfs.clone(),
-            image: self.image(&format!("{name}.img"), Format::Raw),
-            format: Format::Raw,
-            part: None,
-            l2_cache_size: None,
-            filesystem: None,
+            storage: Some(storage(self.image(&format!("{name}.img"), Format::Raw), Format::Raw)),
+            card: None,
             kernel_parameters: String::new(),
             run_dir,
         }
@@ -89,6 +92,11 @@ impl Rig {
         guest.wait_ready(BOOT).expect("ready");
         guest
     }
+}
+
+/// A disk of all of an image.
+pub(crate) fn storage(image: PathBuf, format: Format) -> Storage {
+    Storage { image, format, part: None, l2_cache_size: None, filesystem: None }
 }
 
 /// The text of an error, which must not be a success.

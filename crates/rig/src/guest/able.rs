@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use iotax_model::target::{Aio, GuestSpec};
+use iotax_model::target::{Aio, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
 use serde_json::{Value, json};
 
 use super::qmp::{self, Qmp, QmpError};
-use super::{GuestError, disk, find_qemu, qemu_version};
+use super::{GuestError, card, disk, find_qemu, qemu_version};
 use crate::target::Refusal;
 
 /// Keys of a device that are not properties of its own.
@@ -24,6 +24,19 @@ pub struct Able {
     drivers: BTreeMap<String, Option<BTreeSet<String>>>,
     /// Why it has no io_uring; absent: it has, or was not asked for.
     no_io_uring: Option<String>,
+    /// Why it has no network stack of its own; absent: it has, or was not asked for.
+    no_slirp: Option<String>,
+}
+
+/// A guest to be: itself, and its network if it has that in place of a disk.
+pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
+
+/// The devices of a guest that are more than its machine.
+fn devices((spec, network): Wanted) -> Vec<Value> {
+    match network {
+        None => disk::devices(spec),
+        Some(network) => vec![card::device(spec, network.nic, 1)],
+    }
 }
 
 /// Ends the process with the questions.
@@ -40,7 +53,7 @@ impl Drop for Asked {
 impl Able {
     /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
     /// line.
-    pub fn ask<'a>(specs: impl IntoIterator<Item = &'a GuestSpec>, marker: &str) -> Result<Self, GuestError> {
+    pub fn ask<'a>(wanted: impl IntoIterator<Item = Wanted<'a>>, marker: &str) -> Result<Self, GuestError> {
         let program = find_qemu()?;
         let io = |source| GuestError::Io { path: program.clone(), source };
         let (ours, theirs) = UnixStream::pair().map_err(io)?;
@@ -59,17 +72,21 @@ impl Able {
         let mut qmp = Qmp::start(ours, qmp::DEADLINE).map_err(refused)?;
         let machines =
             names(&qmp.execute("query-machines", &json!({})).map_err(refused)?, &["name", "alias"]);
-        let mut able =
-            Self { version: qemu_version()?, machines, drivers: BTreeMap::new(), no_io_uring: None };
-        for spec in specs {
-            for device in disk::devices(spec) {
+        let (drivers, version) = (BTreeMap::new(), qemu_version()?);
+        let mut able = Self { version, machines, drivers, no_io_uring: None, no_slirp: None };
+        for (spec, network) in wanted {
+            for device in devices((spec, network)) {
                 let driver = device["driver"].as_str().unwrap_or_default();
                 if !able.drivers.contains_key(driver) {
                     let properties = properties(&mut qmp, driver).map_err(refused)?;
                     able.drivers.insert(driver.to_owned(), properties);
                 }
             }
-            if spec.aio == Aio::IoUring && able.no_io_uring.is_none() {
+            if let Some(network) = network {
+                if network.via == NetPath::User && able.no_slirp.is_none() {
+                    able.no_slirp = no_slirp(&mut qmp).map_err(refused)?;
+                }
+            } else if spec.aio == Aio::IoUring && able.no_io_uring.is_none() {
                 able.no_io_uring = no_io_uring(&mut qmp).map_err(refused)?;
             }
         }
@@ -83,19 +100,25 @@ impl Able {
     }
 
     /// Refuses a guest that this QEMU cannot be, with the reason. The guest must be one of those that were asked for.
-    pub fn check(&self, spec: &GuestSpec) -> Result<(), Refusal> {
+    pub fn check(&self, (spec, network): Wanted) -> Result<(), Refusal> {
         let (version, machine) = (&self.version, spec.machine_type().word());
         let refuse = |reason: String| Err(Refusal::environment(format!("QEMU {version} {reason}")));
         if !self.machines.contains(machine) {
             return refuse(format!("has no machine {machine:?}; leave machine out or take another QEMU"));
         }
-        if let (Aio::IoUring, Some(reason)) = (spec.aio, &self.no_io_uring) {
+        if let Some(network) = network {
+            self.check_network(spec, network)?;
+        } else if let (Aio::IoUring, Some(reason)) = (spec.aio, &self.no_io_uring) {
             return refuse(format!("cannot use aio = \"io_uring\" here ({reason}); use aio = \"threads\""));
         }
-        for device in disk::devices(spec) {
+        let wants = network.map_or_else(
+            || format!("bus = {:?}", spec.bus.word()),
+            |network| format!("nic = {:?}", network.nic.word()),
+        );
+        for device in devices((spec, network)) {
             let driver = device["driver"].as_str().unwrap_or_default();
             let Some(properties) = self.drivers.get(driver).and_then(Option::as_ref) else {
-                return refuse(format!("has no device {driver:?}, which bus = {:?} needs", spec.bus.word()));
+                return refuse(format!("has no device {driver:?}, which {wants} needs"));
             };
             let keys = device.as_object().into_iter().flat_map(serde_json::Map::keys);
             let unknown =
@@ -113,6 +136,31 @@ impl Able {
             }
         }
         Ok(())
+    }
+
+    fn check_network(&self, spec: &GuestSpec, network: &NetworkSpec) -> Result<(), Refusal> {
+        if spec.machine_type() == MachineType::Microvm && network.nic != Nic::VirtioNet {
+            return Err(Refusal::input(format!(
+                "machine = \"microvm\" has no PCI, which nic = {:?} needs; it takes virtio-net",
+                network.nic.word()
+            )));
+        }
+        match &self.no_slirp {
+            Some(reason) if network.via == NetPath::User => Err(Refusal::environment(format!(
+                "QEMU {} has no network stack of its own ({reason}); use via = \"passt\" or \"bridge\"",
+                self.version
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why QEMU's own network stack cannot be had, if it cannot: it is a library that some leave out.
+fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
+    match qmp.execute("netdev_add", &json!({ "type": "user", "id": "tried" })) {
+        Ok(_) => qmp.execute("netdev_del", &json!({ "id": "tried" })).map(|_| None),
+        Err(QmpError::Refused { description, .. }) => Ok(Some(description)),
+        Err(error) => Err(error),
     }
 }
 
@@ -170,9 +218,10 @@ mod tests {
             ]
             .into(),
             no_io_uring: Some("Unable to use linux io_uring: Operation not permitted".into()),
+            no_slirp: Some("Parameter 'type' does not accept value 'user'".into()),
         };
         let threads = || GuestSpec { aio: Aio::Threads, ..GuestSpec::default() };
-        assert!(able.check(&threads()).is_ok());
+        assert!(able.check((&threads(), None)).is_ok());
         for (spec, words) in [
             (
                 GuestSpec::default(),
@@ -189,9 +238,30 @@ mod tests {
                 "\"num_queues\" of virtio-scsi-pci",
             ),
         ] {
-            let refusal = able.check(&spec).expect_err(words);
+            let refusal = able.check((&spec, None)).expect_err(words);
             assert_eq!(refusal.exit, Exit::Environment);
             assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_another_qemu_lacks_is_refused() {
+        let able = Able {
+            version: "10.1.0".into(),
+            machines: ["q35".into(), "microvm".into()].into(),
+            drivers: [("e1000".into(), None)].into(),
+            no_io_uring: Some("not asked of a guest without a disk".into()),
+            no_slirp: Some("Parameter 'type' does not accept value 'user'".into()),
+        };
+        let microvm = GuestSpec { machine: Some(MachineType::Microvm), ..GuestSpec::default() };
+        let e1000 = |via| NetworkSpec { nic: Nic::E1000, ..NetworkSpec::new(via) };
+        for (spec, network, words) in [
+            (microvm, e1000(NetPath::Bridge), "has no PCI, which nic = \"e1000\" needs"),
+            (GuestSpec::default(), e1000(NetPath::User), "does not accept value 'user'"),
+            (GuestSpec::default(), e1000(NetPath::Bridge), "no device \"e1000\", which nic = \"e1000\""),
+        ] {
+            let refusal = able.check((&spec, Some(&network))).expect_err(words).to_string();
+            assert!(refusal.contains(words), "{refusal}");
         }
     }
 
@@ -204,9 +274,16 @@ mod tests {
         }
         let buses = Bus::WORDS.iter().map(|bus| bus.parse().expect("known"));
         let specs: Vec<GuestSpec> = buses.map(|bus| GuestSpec { bus, ..GuestSpec::default() }).collect();
-        let able = Able::ask(&specs, "iotax-test-able").expect("answered");
+        let user = NetworkSpec::new(NetPath::User);
+        let able = Able::ask(
+            specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
+            "iotax-test-able",
+        )
+        .expect("answered");
         assert!(able.machines.contains("q35") && able.version().contains('.'), "{:?}", able.machines);
-        assert!(able.check(&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }).is_ok());
+        assert!(able.check((&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }, None)).is_ok());
+        let card = able.drivers["virtio-net-pci"].as_ref().expect("every QEMU has it");
+        assert!(card.contains("mq") && card.contains("vectors"), "{card:?}");
         let blk = able.drivers["virtio-blk-pci"].as_ref().expect("every QEMU has it");
         assert!(blk.contains("drive") && blk.contains("num-queues"), "{blk:?}");
     }

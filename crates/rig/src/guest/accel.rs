@@ -91,9 +91,10 @@ fn probe(
         initramfs,
         parameters: PROBE_PARAMETER,
         disk: None,
+        card: None,
         run_dir: &place.0,
     });
-    let process = Process::spawn(&arguments, &place.0)?;
+    let process = Process::spawn(&arguments, &place.0, None)?;
     let end = Instant::now() + PROBE;
     loop {
         // Asked for first: what QEMU wrote before it ended is there once it has ended.

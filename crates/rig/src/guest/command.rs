@@ -5,6 +5,7 @@ use std::path::Path;
 use iotax_model::contract::AGENT_PORT;
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
+use super::card::Card;
 use super::disk::{self, Disk};
 
 /// Name of the console's output in the run directory.
@@ -40,6 +41,8 @@ pub struct Machine<'a> {
     pub parameters: &'a str,
     /// The disk; absent: none.
     pub disk: Option<Disk<'a>>,
+    /// The network card; absent: none.
+    pub card: Option<&'a Card>,
     /// Where sockets and logs are.
     pub run_dir: &'a Path,
 }
@@ -78,6 +81,9 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     if let Some(disk) = &machine.disk {
         disk.arguments(spec).iter().for_each(|argument| add(&[argument]));
     }
+    if let Some(card) = machine.card {
+        card.arguments(spec, machine.run_dir).iter().for_each(|argument| add(&[argument]));
+    }
     arguments
 }
 
@@ -115,6 +121,7 @@ mod tests {
             initramfs: Path::new("/run/iotax-17/initramfs"),
             parameters: "",
             disk: Some(Disk { chain, l2_cache_size: None }),
+            card: None,
             run_dir: Path::new("/run/iotax-17,x"),
         };
         arguments(&machine)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cpio::newc::{Builder, trailer};
 use iotax_model::contract::{MODULES_DIR, MODULES_LIST, MOUNT_POINT};
-use iotax_model::target::GuestSpec;
+use iotax_model::target::{GuestSpec, NetworkSpec};
 
 use super::kernel::Kernel;
 use super::mkfs::{self, Placed};
@@ -42,8 +42,15 @@ pub enum InitramfsError {
     Program(#[from] ProgramError),
 }
 
-/// Builds the initramfs for a guest on a kernel around `binary` (this very program) and writes it to a new file.
-pub fn write(to: &Path, binary: &Path, kernel: &Kernel, spec: &GuestSpec) -> Result<(), InitramfsError> {
+/// Builds the initramfs for a guest on a kernel around `binary` (this very program) and writes it to a new file. A guest of a
+/// network has no disk.
+pub fn write(
+    to: &Path,
+    binary: &Path,
+    kernel: &Kernel,
+    spec: &GuestSpec,
+    network: Option<&NetworkSpec>,
+) -> Result<(), InitramfsError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| InitramfsError::Io { path, source }
@@ -51,9 +58,10 @@ pub fn write(to: &Path, binary: &Path, kernel: &Kernel, spec: &GuestSpec) -> Res
     let program = fs::read(binary).map_err(failed(binary))?;
     let init = static_program(program)
         .map_err(|reason| InitramfsError::Binary { path: binary.to_owned(), reason: reason.into() })?;
-    let modules = modules::load(&kernel.modules, &modules::needed(spec))?;
+    let modules = modules::load(&kernel.modules, &modules::needed(spec, network))?;
     let mut programs = Vec::new();
-    for Placed { from, to } in spec.filesystem.map_or(Ok(Vec::new()), mkfs::files)? {
+    let filesystem = spec.filesystem.filter(|_| network.is_none());
+    for Placed { from, to } in filesystem.map_or(Ok(Vec::new()), mkfs::files)? {
         programs.push((to, fs::read(&from).map_err(failed(&from))?));
     }
     let archive = archive(&init, &modules, &programs).map_err(failed(to))?;
@@ -255,10 +263,11 @@ mod tests {
         fs::write(&script, "#!/bin/sh").expect("written");
         let kernel = Kernel { image: "/k".into(), modules: dir.path().into() };
         let to = dir.path().join("initramfs");
-        let error = write(&to, &script, &kernel, &GuestSpec::default()).expect_err("no ELF").to_string();
+        let error =
+            write(&to, &script, &kernel, &GuestSpec::default(), None).expect_err("no ELF").to_string();
         assert!(error.contains("script") && error.contains("cargo build --release"), "{error}");
         assert!(
-            write(&to, Path::new("/no/binary"), &kernel, &GuestSpec::default())
+            write(&to, Path::new("/no/binary"), &kernel, &GuestSpec::default(), None)
                 .expect_err("absent")
                 .to_string()
                 .contains("/no/binary")

@@ -1,11 +1,12 @@
 //! QEMU guests: kernel, initramfs, command line, QMP.
 //!
-//! A guest is one QEMU process with one disk and one agent, whose stream comes over a virtio-serial port. Everything
-//! that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
+//! A guest is one QEMU process with one disk or one network card and one agent, whose stream comes over a virtio-serial port.
+//! Everything that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
 
 pub mod able;
 pub mod accel;
 pub mod blockstats;
+pub mod card;
 pub mod command;
 pub mod disk;
 pub mod image;
@@ -14,6 +15,7 @@ pub mod kernel;
 pub mod memory;
 pub mod mkfs;
 pub mod modules;
+pub(crate) mod passt;
 mod process;
 pub mod qmp;
 
@@ -31,11 +33,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::link::{Interrupt, Link, LinkError};
+use crate::network;
 use crate::target::Refusal;
 use blockstats::BlockCounters;
+use card::{Backend, Card};
 use disk::Disk;
 use image::{Image, ImageError, Part};
 use kernel::Kernel;
+use passt::Passt;
 use process::Process;
 pub use process::{find_qemu, qemu_version};
 use qmp::{Qmp, QmpError};
@@ -62,6 +67,19 @@ pub struct GuestConfig {
     pub kernel: Kernel,
     /// What [`initramfs::write`] made for this kernel.
     pub initramfs: PathBuf,
+    /// The disk; absent: none.
+    pub storage: Option<Storage>,
+    /// The network card, which [`crate::network::build`] found its way for; absent: none.
+    pub card: Option<Card>,
+    /// More words for the guest's kernel command line; usually empty.
+    pub kernel_parameters: String,
+    /// A private directory of this guest alone for sockets and logs, which the caller creates and removes.
+    pub run_dir: PathBuf,
+}
+
+/// What a guest's disk is made of.
+#[derive(Debug, Clone)]
+pub struct Storage {
     /// The disk's image.
     pub image: PathBuf,
     /// The image's format.
@@ -72,10 +90,15 @@ pub struct GuestConfig {
     pub l2_cache_size: Option<Bytes>,
     /// The filesystem to make or to mount, if the spec asks for one.
     pub filesystem: Option<Inside>,
-    /// More words for the guest's kernel command line; usually empty.
-    pub kernel_parameters: String,
-    /// A private directory of this guest alone for sockets and logs, which the caller creates and removes.
-    pub run_dir: PathBuf,
+}
+
+impl Storage {
+    /// The images that it consists of, the top first.
+    fn chain(&self) -> Result<Vec<Image>, ImageError> {
+        let mut chain = image::chain(&self.image, self.format)?;
+        chain[0].part = self.part;
+        Ok(chain)
+    }
 }
 
 /// What the guest does for its filesystem when it boots.
@@ -156,6 +179,7 @@ impl From<LinkError> for GuestError {
 /// A running guest. Dropping it kills it; [`Guest::shutdown`] ends it in order.
 pub struct Guest {
     process: Arc<Process>,
+    _passt: Option<Passt>,
     qmp: Qmp,
     link: Link,
     /// QEMU's name of the disk device; absent if it counts nothing for it.
@@ -164,7 +188,7 @@ pub struct Guest {
     begun: Instant,
     boot_ns: Option<u64>,
     paused: bool,
-    /// The images under the disk, the top first.
+    /// The images under the disk, the top first; none without a disk.
     chain: Vec<Image>,
     l2_cache_size: Option<Bytes>,
     swaps: u32,
@@ -176,9 +200,9 @@ impl Guest {
         if let Some(path) = command::too_long(&config.run_dir) {
             return Err(GuestError::LongName { path });
         }
-        let mut chain = image::chain(&config.image, config.format)?;
-        chain[0].part = config.part;
-        let disk = Disk { chain: &chain, l2_cache_size: config.l2_cache_size };
+        let storage = config.storage.as_ref();
+        let chain = storage.map_or(Ok(Vec::new()), Storage::chain)?;
+        let l2_cache_size = storage.and_then(|storage| storage.l2_cache_size);
         let arguments = command::arguments(&command::Machine {
             marker: &config.marker,
             spec: &config.spec,
@@ -186,11 +210,16 @@ impl Guest {
             kernel: &config.kernel.image,
             initramfs: &config.initramfs,
             parameters: &parameters(config)?,
-            disk: Some(disk),
+            disk: storage.map(|_| Disk { chain: &chain, l2_cache_size }),
+            card: config.card.as_ref(),
             run_dir: &config.run_dir,
         });
         let begun = Instant::now();
-        let process = Arc::new(Process::spawn(&arguments, &config.run_dir)?);
+        let namespace = config.card.as_ref().and_then(|card| card.namespace.as_deref());
+        let passt = config.card.as_ref().filter(|card| card.backend == Backend::Passt);
+        let passt =
+            passt.map(|card| Passt::start(card, network::HOST_OF_USER, &config.run_dir)).transpose()?;
+        let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
         let mut qmp =
@@ -203,9 +232,9 @@ impl Guest {
         let link = Link::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
             .map_err(|source| GuestError::Io { path: config.run_dir.join(command::AGENT_SOCKET), source })?;
         let spec = config.spec.clone();
-        let l2_cache_size = config.l2_cache_size;
         Ok(Self {
             process,
+            _passt: passt,
             qmp,
             link,
             device,
@@ -424,11 +453,16 @@ impl Drop for Guest {
 /// More words for the kernel: what it must be told of its CPU, PID 1 of its filesystem, and what the caller adds.
 fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
-    if let Some((inside, kind)) = config.filesystem.zip(config.spec.filesystem) {
+    let inside = config.storage.as_ref().and_then(|storage| storage.filesystem);
+    if let Some((inside, kind)) = inside.zip(config.spec.filesystem) {
         let what = if inside.make { contract::MKFS_PARAMETER } else { contract::MOUNT_PARAMETER };
         words.push(format!("{what}{kind}"));
         words.push(format!("{}{}", contract::SIZE_PARAMETER, inside.size.0));
     }
+    if config.storage.is_none() {
+        words.push(contract::DISKLESS_PARAMETER.into());
+    }
+    words.extend(config.card.as_ref().map(Card::parameter));
     words.push(config.kernel_parameters.clone());
     words.retain(|word| !word.is_empty());
     Ok(words.join(" "))

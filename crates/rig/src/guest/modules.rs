@@ -5,18 +5,26 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType};
+use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic};
 
 /// What newer kernels have in another module or without any.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 
-/// What a guest's kernel needs for its machine, its disk and its filesystem.
+/// What a guest's kernel needs for its machine, and for its disk and its filesystem, or for the card of its network instead.
 #[must_use]
-pub fn needed(spec: &GuestSpec) -> Vec<&'static str> {
+pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static str> {
     let transport = match spec.machine_type() {
         MachineType::Q35 | MachineType::Pc => "virtio_pci",
         MachineType::Microvm => "virtio_mmio",
     };
+    if let Some(network) = network {
+        let card = match network.nic {
+            Nic::VirtioNet => "virtio_net",
+            Nic::E1000 => "e1000",
+            Nic::E1000e => "e1000e",
+        };
+        return vec![transport, card, "virtio_console"];
+    }
     let disk: &[&str] = match spec.bus {
         Bus::VirtioBlk => &["virtio_blk"],
         Bus::VirtioScsi => &["virtio_scsi", "sd_mod"],
@@ -58,8 +66,12 @@ pub enum ModulesError {
         "{} has no module {name:?}, and it is not built in: the guest needs it; take another kernel with --kernel and \
          --modules (Debian: {})",
         dir.display(),
-        // Debian's kernel for clouds has virtio, NVMe and IDE, and no AHCI.
-        if name == "ahci" { "linux-image-amd64" } else { "linux-image-cloud-amd64" }
+        // Debian's kernel for clouds has virtio, NVMe and IDE, and neither AHCI nor old network cards.
+        if ["ahci", "e1000", "e1000e"].contains(&name.as_str()) {
+            "linux-image-amd64"
+        } else {
+            "linux-image-cloud-amd64"
+        }
     )]
     Missing {
         /// The kernel's module directory.
@@ -192,6 +204,7 @@ fn read(path: &Path) -> Result<Module, ModulesError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotax_model::target::NetPath;
     use std::io::Write;
 
     fn tree(dep: &str, builtin: &str) -> tempfile::TempDir {
@@ -203,6 +216,15 @@ mod tests {
 
     fn names(modules: &[Module]) -> Vec<&str> {
         modules.iter().map(|module| module.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_guest_of_a_network_needs_its_card_and_no_disk() {
+        let spec = GuestSpec { filesystem: Some(GuestFs::Xfs), ..GuestSpec::default() };
+        let bridge = NetworkSpec::new(NetPath::Bridge);
+        assert_eq!(needed(&spec, Some(&bridge)), ["virtio_pci", "virtio_net", "virtio_console"]);
+        let e1000e = NetworkSpec { nic: Nic::E1000e, ..bridge };
+        assert_eq!(needed(&spec, Some(&e1000e)), ["virtio_pci", "e1000e", "virtio_console"]);
     }
 
     #[test]
@@ -249,8 +271,10 @@ mod tests {
         let error = load(dir.path(), &["virtio_blk"]).expect_err("missing").to_string();
         assert!(error.contains("\"virtio_blk\"") && error.contains("--kernel"), "{error}");
         assert!(load(dir.path(), &["crc32c_generic"]).expect("not needed by every kernel").is_empty());
-        let error = check(dir.path(), &["ahci"]).expect_err("missing").to_string();
-        assert!(error.contains("\"ahci\"") && error.contains("Debian: linux-image-amd64"), "{error}");
+        for name in ["ahci", "e1000"] {
+            let error = check(dir.path(), &[name]).expect_err("missing").to_string();
+            assert!(error.contains(name) && error.contains("Debian: linux-image-amd64"), "{error}");
+        }
         assert!(load(dir.path(), &["a"]).expect_err("cycle").to_string().contains("depmod"));
         let none = tempfile::tempdir().expect("a directory");
         assert!(load(none.path(), &["a"]).expect_err("no index").to_string().contains("modules.dep"));

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::GuestError;
 use super::command::{CONSOLE, QEMU_LOG};
+use crate::network;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Where Red Hat's packages put it, outside of PATH.
@@ -57,12 +58,16 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts QEMU with its own output in the run directory.
-    pub(super) fn spawn(arguments: &[String], run_dir: &Path) -> Result<Self, GuestError> {
+    /// Starts QEMU with its own output in the run directory, in a network namespace if one is named.
+    pub(super) fn spawn(
+        arguments: &[String],
+        run_dir: &Path,
+        namespace: Option<&str>,
+    ) -> Result<Self, GuestError> {
         let program = find_qemu()?;
         let log_path = run_dir.join(QEMU_LOG);
         let log = File::create(&log_path).map_err(|source| GuestError::Io { path: log_path, source })?;
-        let child = Command::new(&program)
+        let child = network::command_in(namespace, &program)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

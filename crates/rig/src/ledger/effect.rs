@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use crate::lvm::{Group, Physical};
+use crate::network::{Interface, Namespace};
 use crate::remote::{self, Host};
 use crate::target::filesystem::{Made, Mounted};
 use crate::target::loop_device::Attached;
@@ -83,6 +84,10 @@ pub enum Effect {
     Mount(Mounted),
     /// A loop device was attached to a file; it is detached.
     Loop(Attached),
+    /// A network namespace was made; it is removed with what is in it.
+    Namespace(Namespace),
+    /// A network interface was made in a namespace of iotax's own; it is removed.
+    Interface(Interface),
 }
 
 /// What tells a file or directory from every other that may come to have its name.
@@ -124,6 +129,10 @@ impl std::fmt::Display for Effect {
             Self::Filesystem(made) => write!(f, "{} on {}", made.kind, made.device.display()),
             Self::Mount(mounted) => write!(f, "mount on {}", mounted.point.display()),
             Self::Loop(attached) => write!(f, "loop device over {}", attached.file.display()),
+            Self::Namespace(namespace) => write!(f, "network namespace {}", namespace.name),
+            Self::Interface(interface) => {
+                write!(f, "{} {} in {}", interface.kind, interface.name, interface.namespace)
+            }
         }
     }
 }
@@ -196,6 +205,8 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
         Effect::Filesystem(made) => made.wipe(),
         Effect::Mount(mounted) => mounted.unmount(),
         Effect::Loop(attached) => attached.detach(),
+        Effect::Namespace(namespace) => namespace.remove(),
+        Effect::Interface(interface) => interface.remove(),
     }
 }
 
@@ -228,7 +239,10 @@ fn guests_marked(proc: &Path, marker: &str) -> Vec<u32> {
             let Ok(line) = fs::read(proc.join(pid.to_string()).join("cmdline")) else { return false };
             let mut arguments = line.split(|byte| *byte == 0);
             let program = arguments.next().unwrap_or_default();
-            String::from_utf8_lossy(program).contains("qemu")
+            let program = String::from_utf8_lossy(program);
+            // Until ip(8) has become it, in a network namespace, QEMU is one of its arguments.
+            let becomes = program.ends_with("/ip") && String::from_utf8_lossy(&line).contains("qemu");
+            (program.contains("qemu") || becomes)
                 && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })
         .collect()
@@ -245,12 +259,16 @@ mod tests {
             (10, "/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
             (11, "/usr/bin/qemu-system-x86_64\0-name\0other\0"),
             (12, "vim\0iotax-abc-vm.txt\0"),
+            (14, "/usr/sbin/ip\0netns\0exec\0iotax-abc\0/usr/bin/qemu-system-x86_64\0-name\0iotax-abc-vm\0"),
+            (15, "/usr/sbin/ip\0netns\0exec\0iotax-abc-vm\0sh\0"),
             (13, ""),
         ] {
             let dir = temp.path().join(pid.to_string());
             fs::create_dir(&dir).expect("dir");
             fs::write(dir.join("cmdline"), line).expect("written");
         }
-        assert_eq!(guests_marked(temp.path(), "iotax-abc-vm"), [10]);
+        let mut marked = guests_marked(temp.path(), "iotax-abc-vm");
+        marked.sort_unstable();
+        assert_eq!(marked, [10, 14]);
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::Access;
 
 use super::device::{self, Permission};
 use super::{Refusal, existing, filesystem, loop_device, lvm};
-use crate::facts;
+use crate::{facts, network};
 
 /// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.
 fn reserve(total: u64) -> u64 {
@@ -54,6 +54,10 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     for target in plan.everything() {
         if target.remote().is_some() {
             // Its own machine is asked, by the agent there.
+            continue;
+        }
+        if let Some(network) = &target.network {
+            network::check(network)?;
             continue;
         }
         let work = plan.work_on(target);

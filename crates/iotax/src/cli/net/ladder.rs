@@ -130,11 +130,7 @@ impl Args {
         } else {
             (5, Nanos::from_secs(6), Nanos::from_secs(1))
         };
-        (
-            self.repeat.unwrap_or(repeat),
-            self.runtime.unwrap_or(runtime),
-            self.ramp_time.unwrap_or(ramp_time),
-        )
+        (self.repeat.unwrap_or(repeat), self.runtime.unwrap_or(runtime), self.ramp_time.unwrap_or(ramp_time))
     }
 
     /// The rungs that were asked for, or all.
@@ -152,14 +148,18 @@ impl Args {
         let guests = conduct::guests_possible(&self.guest.options());
         let mut possible = Vec::new();
         for rung @ (name, via, _) in rungs {
-            let missing = network::check(&NetworkSpec::new(via)).map_err(Into::into).and_then(|()| match &guests {
-                Err(missing) if via.needs_guest() => Err(anyhow::anyhow!("{missing:#}")),
-                _ => Ok(()),
-            });
+            let missing =
+                network::check(&NetworkSpec::new(via)).map_err(Into::into).and_then(|()| match &guests {
+                    Err(missing) if via.needs_guest() => Err(anyhow::anyhow!("{missing:#}")),
+                    _ => Ok(()),
+                });
             match missing {
                 Ok(()) => possible.push(rung),
                 Err(error) if !self.rungs.is_empty() => {
-                    return Err(Failure { exit: Exit::Environment, error: error.context(format!("rung {name}")) });
+                    return Err(Failure {
+                        exit: Exit::Environment,
+                        error: error.context(format!("rung {name}")),
+                    });
                 }
                 Err(error) => say!("Without {name}: {error:#}"),
             }

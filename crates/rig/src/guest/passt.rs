@@ -1,0 +1,71 @@
+//! passt(1): a network stack in user mode beside QEMU, a process of its own.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::GuestError;
+use super::card::Card;
+use crate::network;
+use crate::program::Program;
+
+/// The program.
+pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
+/// Name of its socket in the run directory.
+pub(super) const SOCKET: &str = "passt.sock";
+/// How long it may take to make its socket.
+const READY: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// A passt that serves one guest; killed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Passt(Child);
+
+impl Passt {
+    /// Starts it in the card's namespace. It ends by itself when QEMU does (`--one-off`).
+    ///
+    /// The options are those of passt's manual. The address that it calls the gateway leads to the loopback interface of
+    /// the namespace, as slirp's does.
+    pub(super) fn start(
+        card: &Card,
+        gateway: std::net::Ipv4Addr,
+        run_dir: &Path,
+    ) -> Result<Self, GuestError> {
+        let refused = |error: crate::program::ProgramError| {
+            GuestError::Refused(crate::target::Refusal::environment(error.to_string()))
+        };
+        let program = PASST.path().map_err(refused)?;
+        let socket = run_dir.join(SOCKET);
+        let failed = |source| GuestError::Io { path: program.clone(), source };
+        let mut command = network::command_in(card.namespace.as_deref(), &program);
+        command.args(["--foreground", "--one-off", "--quiet", "--ipv4-only", "--socket"]).arg(&socket);
+        let (address, prefix) = card.address;
+        command.args(["--address", &address.to_string(), "--netmask", &prefix.to_string()]);
+        command.args(["--gateway", &gateway.to_string()]);
+        if let Some(mtu) = card.mtu {
+            command.args(["--mtu", &mtu.to_string()]);
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut passt = Self(child.map_err(failed)?);
+        let end = Instant::now() + READY;
+        while !socket.exists() {
+            if let Some(status) = passt.0.try_wait().map_err(failed)? {
+                return Err(failed(std::io::Error::other(format!("it ended with {status}"))));
+            }
+            if Instant::now() >= end {
+                return Err(failed(std::io::Error::other("it made no socket")));
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        Ok(passt)
+    }
+}
+
+impl Drop for Passt {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

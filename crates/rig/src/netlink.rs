@@ -1,0 +1,246 @@
+//! Netlink: what the kernel is asked and told of network interfaces without any program (netlink(7), rtnetlink(7)).
+//!
+//! A guest has nothing but this very binary, so what ip(8) and ethtool(8) do elsewhere is asked of the kernel itself. Only
+//! what is needed of the two families is here.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
+};
+
+/// Length of a message's header, struct nlmsghdr.
+const HEADER: usize = 16;
+/// Length of an attribute's header, struct nlattr.
+const ATTRIBUTE: usize = 4;
+/// Lengths are rounded up to this.
+const ALIGNMENT: usize = 4;
+/// Marks an attribute that consists of attributes.
+const NESTED: u16 = 0x8000;
+/// The bits of an attribute's type that are not flags.
+const TYPE: u16 = 0x3fff;
+/// More than the kernel puts into one datagram.
+const LARGEST: usize = 64 << 10;
+
+const NLM_F_REQUEST: u16 = 0x1;
+const NLM_F_ACK: u16 = 0x4;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
+const NLMSG_ERROR: u16 = 2;
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
+const IFF_UP: u32 = 1;
+const AF_INET: u8 = 2;
+/// Length of struct ifinfomsg.
+const LINK: usize = 16;
+
+const GENL_ID_CTRL: u16 = 0x10;
+/// Length of struct genlmsghdr.
+const GENERIC: usize = 4;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
+const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
+const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
+const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
+const ETHTOOL_A_BITSET_BITS: u16 = 3;
+const ETHTOOL_A_BITSET_BIT: u16 = 1;
+const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
+
+/// A conversation with the kernel, about the network namespace of the thread that began it.
+struct Netlink(OwnedFd);
+
+impl Netlink {
+    fn open(family: Option<Protocol>) -> io::Result<Self> {
+        let (kind, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+        Ok(Self(socket_with(AddressFamily::NETLINK, kind, flags, family)?))
+    }
+
+    /// Sends one request and returns what is answered before the kernel says that it is done.
+    fn ask(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let length = u32::try_from(HEADER + payload.len()).map_err(io::Error::other)?;
+        let mut message = length.to_ne_bytes().to_vec();
+        message.extend(kind.to_ne_bytes());
+        message.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+        // No sequence and no sender: the socket is this request's alone.
+        message.extend([0; 8]);
+        message.extend(payload);
+        send(&self.0, &message, SendFlags::empty())?;
+        let mut answers = Vec::new();
+        let mut buffer = vec![0; LARGEST];
+        loop {
+            let (_, length) = recv(&self.0, buffer.as_mut_slice(), RecvFlags::empty())?;
+            for (kind, payload) in messages(&buffer[..length.min(LARGEST)]) {
+                if kind != NLMSG_ERROR {
+                    answers.push(payload.to_vec());
+                    continue;
+                }
+                let code = payload.first_chunk().copied().map_or(0, i32::from_ne_bytes);
+                return if code == 0 {
+                    Ok(answers)
+                } else {
+                    Err(Errno::from_raw_os_error(code.saturating_neg()).into())
+                };
+            }
+        }
+    }
+}
+
+/// The messages of a datagram: type and payload.
+fn messages(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::try_from(u32::from_ne_bytes(*datagram.first_chunk()?)).ok()?;
+        let kind = u16::from_ne_bytes(*datagram.get(4..)?.first_chunk()?);
+        let payload = datagram.get(HEADER..length)?;
+        datagram = datagram.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        Some((kind, payload))
+    })
+}
+
+/// The attributes of a payload: type and value. What is cut short ends them.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?) & TYPE;
+        let value = bytes.get(ATTRIBUTE..length)?;
+        bytes = bytes.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+/// The value of the first attribute of a type.
+fn find(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    attributes(bytes).find_map(|(kind, value)| (kind == wanted).then_some(value))
+}
+
+/// An attribute as it is sent. Values are shorter than 64 KiB.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(u16::MAX);
+    let mut bytes = length.to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+    bytes
+}
+
+/// A name as the kernel has it, with a zero at its end.
+fn name(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}
+
+/// The text of a value, without the zero at its end.
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value.strip_suffix(b"\0").unwrap_or(value)).into_owned()
+}
+
+/// What the kernel says of an interface, struct ifinfomsg with its attributes behind.
+fn link(kernel: &Netlink, interface: &str) -> io::Result<Vec<u8>> {
+    let request = [vec![0; LINK], attribute(IFLA_IFNAME, &name(interface))].concat();
+    let answers = kernel.ask(RTM_GETLINK, 0, &request)?;
+    answers.into_iter().next().ok_or_else(|| io::Error::other("the kernel says nothing of it"))
+}
+
+/// What an interface made by software is: `veth`, `bridge`, `tun`; absent for a device.
+pub(crate) fn kind(interface: &str) -> io::Result<Option<String>> {
+    let link = link(&Netlink::open(None)?, interface)?;
+    let about = link.get(LINK..).and_then(|about| find(about, IFLA_LINKINFO));
+    Ok(about.and_then(|about| find(about, IFLA_INFO_KIND)).map(text))
+}
+
+/// Gives an interface an address with the length of its network's prefix and a largest packet, if they are wanted, and brings
+/// it up.
+pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Option<u32>) -> io::Result<()> {
+    let kernel = Netlink::open(None)?;
+    let link = link(&kernel, interface)?;
+    let index = link.get(4..8).unwrap_or_default();
+    if let Some((address, prefix)) = address {
+        // Struct ifaddrmsg: family, prefix, flags, scope, index.
+        let about = [&[AF_INET, prefix, 0, 0], index].concat();
+        let octets = address.octets();
+        let request = [about, attribute(IFA_LOCAL, &octets), attribute(IFA_ADDRESS, &octets)].concat();
+        kernel.ask(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &request)?;
+    }
+    // Struct ifinfomsg: family, type, index, flags, and which flags are meant.
+    let mut request = [&[0; 4], index, &IFF_UP.to_ne_bytes(), &IFF_UP.to_ne_bytes()].concat();
+    if let Some(mtu) = mtu {
+        request.extend(attribute(IFLA_MTU, &mtu.to_ne_bytes()));
+    }
+    kernel.ask(RTM_NEWLINK, 0, &request).map(drop)
+}
+
+/// The kernel's names of an interface's offloads that are on, as ethtool(8) would list them (kernel documentation,
+/// networking/ethtool-netlink). Kernels before 5.7 do not tell.
+pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
+    let kernel = Netlink::open(Some(netlink::GENERIC))?;
+    // Struct genlmsghdr: command, version, reserved.
+    let about = |command: u8| vec![command, 1, 0, 0];
+    let wanted = attribute(CTRL_ATTR_FAMILY_NAME, &name("ethtool"));
+    let families = kernel.ask(GENL_ID_CTRL, 0, &[about(CTRL_CMD_GETFAMILY), wanted].concat())?;
+    let family = families.first().and_then(|answer| find(answer.get(GENERIC..)?, CTRL_ATTR_FAMILY_ID));
+    let family = family.and_then(|id| id.first_chunk().copied()).map(u16::from_ne_bytes);
+    let family = family.ok_or_else(|| io::Error::other("the kernel has no ethtool over netlink"))?;
+    let device = attribute(ETHTOOL_A_HEADER_DEV_NAME, &name(interface));
+    let header = attribute(ETHTOOL_A_FEATURES_HEADER | NESTED, &device);
+    let answers = kernel.ask(family, 0, &[about(ETHTOOL_MSG_FEATURES_GET), header].concat())?;
+    let active = answers.first().and_then(|answer| find(answer.get(GENERIC..)?, ETHTOOL_A_FEATURES_ACTIVE));
+    active.map(set_bits).ok_or_else(|| io::Error::other("the kernel tells no offloads"))
+}
+
+/// The names of a set's bits. Of the offloads that are on the kernel lists those alone.
+fn set_bits(set: &[u8]) -> Vec<String> {
+    let bits = attributes(find(set, ETHTOOL_A_BITSET_BITS).unwrap_or_default());
+    let bits = bits.filter(|(kind, _)| *kind == ETHTOOL_A_BITSET_BIT);
+    bits.filter_map(|(_, bit)| find(bit, ETHTOOL_A_BITSET_BIT_NAME)).map(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_put_together_is_found_again() {
+        let bit = |bit: &str| {
+            let name = attribute(ETHTOOL_A_BITSET_BIT_NAME, &name(bit));
+            attribute(ETHTOOL_A_BITSET_BIT | NESTED, &[attribute(1, &[7, 0, 0, 0]), name].concat())
+        };
+        let bits = [bit("tx-checksum-ipv4"), bit("rx-gro")].concat();
+        let set = [attribute(1, &[]), attribute(ETHTOOL_A_BITSET_BITS | NESTED, &bits)].concat();
+        assert_eq!(set_bits(&set), ["tx-checksum-ipv4", "rx-gro"]);
+        assert_eq!(set_bits(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn the_kernel_tells_of_the_loopback_interface() {
+        assert_eq!(kind("lo").expect("known"), None);
+        let error = kind("iotax-none").expect_err("there is none");
+        assert_eq!(error.raw_os_error(), Some(Errno::NODEV.raw_os_error()));
+        match offloads("lo") {
+            Ok(offloads) => assert!(offloads.iter().any(|name| name == "loopback"), "{offloads:?}"),
+            Err(reason) => eprintln!("skipped: {reason}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_in_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(messages(&bytes).count() <= bytes.len());
+            prop_assert!(attributes(&bytes).count() <= bytes.len());
+            prop_assert!(set_bits(&bytes).len() <= bytes.len());
+        }
+    }
+}
