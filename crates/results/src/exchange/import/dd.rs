@@ -23,10 +23,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
         let after_records = i > 0 && records(lines[i - 1]).is_some();
         if let Some((done, end)) = Done::at(&lines, i) {
             if after_records || !is_progress(&lines, end) {
-                let counts = (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
-                // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
                 let counts =
-                    counts.flatten().filter(|(read, written)| read == written).map(|(read, _)| read);
+                    (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
+                // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
+                let counts = counts.flatten().filter(|(read, written)| read == written).map(|(read, _)| read);
                 let mut entry = entry(&done, &command, counts);
                 entry.line = i + 1;
                 add_time(&mut entry, &lines[end..]);
