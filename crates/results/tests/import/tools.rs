@@ -92,6 +92,24 @@ fn outputs_of_fio_are_told_apart_and_clones_are_not_mistaken() {
 }
 
 #[test]
+fn a_number_of_fio_that_a_line_ends_in_and_times_after_the_counts_are_nobodys() {
+    let text = data("fio-3.33.txt");
+    // The comma may be another country's point, after which the line was broken.
+    let broken = text.replace("avg=130.78, ", "avg=130,\n78, ");
+    assert_eq!(metric(entry(&only(&broken), "randread"), "latency_mean"), None);
+    // Lost are the mean of the first clone's writes and the second one's head: its times are not those of the writes.
+    let times = "     lat (nsec): min=1753, max=3671.9k, avg=7705.80, stdev=63823.88\n";
+    let first = text.find("mix: (groupid").expect("there");
+    let second = first + 1 + text[first + 1..].find("mix: (groupid").expect("there");
+    let lat = second + text[second..].find("     lat (nsec)").expect("there");
+    let lost = (text[..second].to_owned() + &text[lat..]).replace(times, "");
+    let whole = only(&text[..second]);
+    let mean = other(entry(&whole, "mix"), "read latency_mean");
+    assert_eq!((mean, other(entry(&only(&lost), "mix"), "read latency_mean")), (Some(92_057.6), mean));
+    assert_eq!(metric(entry(&only(&lost), "mix"), "latency_mean"), None);
+}
+
+#[test]
 fn options_of_fio_have_its_units() {
     let asked = "\"size\": \"4kib\", \"offset\": \"1gb\", \"buffered\": \"0\", \"thinktime\": \"5\", \"stonewall\": \"\"";
     let text = data("fio-3.33.json").replace("\"size\": \"4m\"", asked).replace("  \"direct\": \"0\",\n", "");
@@ -243,6 +261,19 @@ fn vdbench_by_the_heads_of_its_columns() {
     // In a country of decimal commas.
     let comma = only(&with_commas(&data("vdbench-5.04.07.txt")));
     assert_eq!(comma.entries[1].stated, second.stated);
+}
+
+#[test]
+fn heads_and_a_row_of_vdbench_that_were_broken_alike_are_not_read() {
+    let text = data("vdbench-flatfile.html");
+    let broken = text.replace("bytes/io read%", "bytes/io\nread%").replace("4096 100.00", "40\n96 100.00");
+    assert_eq!(recognise(&broken), []);
+    // Also where the rest of the heads and of the row before are lost.
+    let lost: Vec<&str> = broken
+        .lines()
+        .filter(|line| !line.starts_with("read%") && !line.starts_with("96 100.00 0.398"))
+        .collect();
+    assert_eq!(recognise(&lost.join("\n")), []);
 }
 
 #[test]
