@@ -59,9 +59,17 @@ pub(crate) fn look_inside(m: &mut Measurement) {
     let moved = |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |tally| (tally.ios, tally.bytes));
     let ((reads, read_bytes), (writes, write_bytes)) =
         (moved(&m.outcome.tallies.read), moved(&m.outcome.tallies.write));
-    let mean_wait_ns = Some(at(SEEN.1));
-    let disk =
-        DiskActivity { reads, read_bytes, writes, write_bytes, mean_wait_ns, ..DiskActivity::default() };
+    let waited = |ios: u64| Some(whole(at(SEEN.1) * ios as f64));
+    let disk = DiskActivity {
+        reads,
+        read_bytes,
+        writes,
+        write_bytes,
+        mean_wait_ns: Some(at(SEEN.1)),
+        read_wait_ns: waited(reads),
+        write_wait_ns: waited(writes),
+        ..DiskActivity::default()
+    };
     m.outcome.inside = Some(HostActivity {
         at_ns: m.outcome.duration_ns,
         duration_ns: m.outcome.duration_ns,
