@@ -124,7 +124,7 @@ impl Reader {
             match word {
                 "cpu" if self.issued.is_none() => self.cpu(line),
                 "issued" | "issued rwts" | "issued rwt" if self.issued.is_none() => {
-                    self.issued = issued(line)
+                    self.issued = issued(line);
                 }
                 _ => {}
             }
