@@ -150,6 +150,19 @@ fn torn_json_gives_whole_jobs_and_says_where() {
 }
 
 #[test]
+fn a_torn_job_beside_others_of_its_name_may_be_a_part() {
+    // What closes an object of the first job is lost, and of the second one how many of it there are.
+    let text = data("fio-3.33.json").replacen("\"iops_samples\": 0\n   },\n", "\"iops_samples\": 0\n", 1);
+    let lost = text.replacen(",\n    \"numjobs\": \"2\"", "", 1);
+    assert_ne!(text, lost);
+    let found = recognise(&lost);
+    assert!(
+        found.iter().all(|found| !found.entries.iter().any(|entry| entry.workload == "mix")),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn old_fio_counts_kib_and_microseconds() {
     let text = "a: (g=0): rw=randread, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=8\nfio-2.2.10\n\
                 a: (groupid=0, jobs=1): err= 0: pid=77: Tue Mar  7 10:00:00 2017\n  \
