@@ -229,6 +229,18 @@ fn bonnie_in_csv_and_tables() {
 }
 
 #[test]
+fn the_last_share_of_old_bonnie_is_left_out_where_it_may_have_lost_a_digit() {
+    let line =
+        data("bonnie-1.03.txt").lines().find(|line| line.starts_with("gamma,4G")).expect("CSV").to_owned();
+    let rest = line.strip_suffix(",88").expect("the sample's share");
+    for (share, cpu) in [("88", Some(88.0)), ("8", None), ("10", None)] {
+        let found = only(&format!("{rest},{share}\n"));
+        let last = entry(&found, "ran-delete");
+        assert_eq!((metric(last, "iops"), other(last, "cpu")), (Some(19_877.0), cpu), "{share}");
+    }
+}
+
+#[test]
 fn iozone_in_columns_reports_and_throughput() {
     let found = only(&data("iozone-3.506.txt"));
     assert_eq!((found.version.as_deref(), found.entries.len()), (Some("3.506"), 8));
