@@ -156,8 +156,6 @@ fn activity(
         write_bytes: written,
         busy: 0.87,
         mean_wait_ns: Some(wait_ns),
-        read_wait_ns: Some(whole(wait_ns * reads as f64)),
-        write_wait_ns: Some(whole(wait_ns * (ios - reads) as f64)),
         ..DiskActivity::default()
     };
     let busy = whole(cpu_ns * ios as f64);
