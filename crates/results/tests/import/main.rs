@@ -6,6 +6,14 @@ mod stored;
 mod tools;
 
 use iotax_results::exchange::import::{Entry, Found, recognise};
+use proptest::test_runner::{Config, RngSeed};
+
+/// So many cases, the same ones in every run: a test that gates must not fail by the luck of a run that changed nothing.
+/// Others are explored with `PROPTEST_RNG_SEED=2 PROPTEST_CASES=100000 cargo test -p iotax-results --test import`, which proptest puts
+/// above what stands here. What they find is mended in the importer, with a test of its own.
+fn seeded(cases: u32) -> Config {
+    Config { rng_seed: RngSeed::Fixed(1), ..Config::with_cases(cases) }
+}
 
 /// The one tool's results in a text.
 fn only(text: &str) -> Found {

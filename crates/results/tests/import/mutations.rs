@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use iotax_results::exchange::import::{Found, recognise};
 use proptest::prelude::*;
 
-use super::data;
+use super::{data, seeded};
 
 const FILES: [&str; 13] = [
     "fio-3.33.json",
@@ -154,7 +154,7 @@ static ALLOWED: LazyLock<HashMap<&str, HashSet<String>>> =
     LazyLock::new(|| FILES.iter().map(|file| (*file, allowed(&data(file)))).collect());
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(seeded(3000))]
 
     #[test]
     fn nothing_is_found_that_was_not_there(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use iotax_results::exchange::import::{Found, recognise};
 use proptest::prelude::*;
 
-use super::data;
+use super::{data, seeded};
 
 /// Texts of which a part says no less than the whole says of that part.
 const TEXTS: [&str; 16] = [
@@ -152,7 +152,7 @@ fn any_mishap() -> impl Strategy<Value = Mishap> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..seeded(2000) })]
 
     #[test]
     fn what_is_lost_gives_no_other_figure(

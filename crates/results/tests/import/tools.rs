@@ -92,6 +92,24 @@ fn outputs_of_fio_are_told_apart_and_clones_are_not_mistaken() {
 }
 
 #[test]
+fn a_number_of_fio_that_a_line_ends_in_and_times_after_the_counts_are_nobodys() {
+    let text = data("fio-3.33.txt");
+    // The comma may be another country's point, after which the line was broken.
+    let broken = text.replace("avg=130.78, ", "avg=130,\n78, ");
+    assert_eq!(metric(entry(&only(&broken), "randread"), "latency_mean"), None);
+    // Lost are the mean of the first clone's writes and the second one's head: its times are not those of the writes.
+    let times = "     lat (nsec): min=1753, max=3671.9k, avg=7705.80, stdev=63823.88\n";
+    let first = text.find("mix: (groupid").expect("there");
+    let second = first + 1 + text[first + 1..].find("mix: (groupid").expect("there");
+    let lat = second + text[second..].find("     lat (nsec)").expect("there");
+    let lost = (text[..second].to_owned() + &text[lat..]).replace(times, "");
+    let whole = only(&text[..second]);
+    let mean = other(entry(&whole, "mix"), "read latency_mean");
+    assert_eq!((mean, other(entry(&only(&lost), "mix"), "read latency_mean")), (Some(92_057.6), mean));
+    assert_eq!(metric(entry(&only(&lost), "mix"), "latency_mean"), None);
+}
+
+#[test]
 fn options_of_fio_have_its_units() {
     let asked = "\"size\": \"4kib\", \"offset\": \"1gb\", \"buffered\": \"0\", \"thinktime\": \"5\", \"stonewall\": \"\"";
     let text = data("fio-3.33.json").replace("\"size\": \"4m\"", asked).replace("  \"direct\": \"0\",\n", "");
@@ -129,6 +147,19 @@ fn torn_json_gives_whole_jobs_and_says_where() {
     // Around it anything may stand.
     let mail = format!("fio: some warning {{\n> > ok\n{whole}\n}} \ntail");
     assert_eq!(only(&mail).entries.len(), 2);
+}
+
+#[test]
+fn a_torn_job_beside_others_of_its_name_may_be_a_part() {
+    // What closes an object of the first job is lost, and of the second one how many of it there are.
+    let text = data("fio-3.33.json").replacen("\"iops_samples\": 0\n   },\n", "\"iops_samples\": 0\n", 1);
+    let lost = text.replacen(",\n    \"numjobs\": \"2\"", "", 1);
+    assert_ne!(text, lost);
+    let found = recognise(&lost);
+    assert!(
+        found.iter().all(|found| !found.entries.iter().any(|entry| entry.workload == "mix")),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -198,6 +229,18 @@ fn bonnie_in_csv_and_tables() {
 }
 
 #[test]
+fn the_last_share_of_old_bonnie_is_left_out_where_it_may_have_lost_a_digit() {
+    let line =
+        data("bonnie-1.03.txt").lines().find(|line| line.starts_with("gamma,4G")).expect("CSV").to_owned();
+    let rest = line.strip_suffix(",88").expect("the sample's share");
+    for (share, cpu) in [("88", Some(88.0)), ("8", None), ("10", None)] {
+        let found = only(&format!("{rest},{share}\n"));
+        let last = entry(&found, "ran-delete");
+        assert_eq!((metric(last, "iops"), other(last, "cpu")), (Some(19_877.0), cpu), "{share}");
+    }
+}
+
+#[test]
 fn iozone_in_columns_reports_and_throughput() {
     let found = only(&data("iozone-3.506.txt"));
     assert_eq!((found.version.as_deref(), found.entries.len()), (Some("3.506"), 8));
@@ -243,6 +286,19 @@ fn vdbench_by_the_heads_of_its_columns() {
     // In a country of decimal commas.
     let comma = only(&with_commas(&data("vdbench-5.04.07.txt")));
     assert_eq!(comma.entries[1].stated, second.stated);
+}
+
+#[test]
+fn heads_and_a_row_of_vdbench_that_were_broken_alike_are_not_read() {
+    let text = data("vdbench-flatfile.html");
+    let broken = text.replace("bytes/io read%", "bytes/io\nread%").replace("4096 100.00", "40\n96 100.00");
+    assert_eq!(recognise(&broken), []);
+    // Also where the rest of the heads and of the row before are lost.
+    let lost: Vec<&str> = broken
+        .lines()
+        .filter(|line| !line.starts_with("read%") && !line.starts_with("96 100.00 0.398"))
+        .collect();
+    assert_eq!(recognise(&lost.join("\n")), []);
 }
 
 #[test]

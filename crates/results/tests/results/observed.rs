@@ -56,12 +56,24 @@ pub(crate) fn look_inside(m: &mut Measurement) {
         host.guest_threads.insert(role.into(), time(share));
     }
     host.kernel_threads.insert("jbd2/vda-8".into(), time(0.04));
+    for disk in host.disks.values_mut() {
+        let waited = |ios: u64| disk.mean_wait_ns.map(|ns| whole(ns * ios as f64));
+        (disk.read_wait_ns, disk.write_wait_ns) = (waited(disk.reads), waited(disk.writes));
+    }
     let moved = |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |tally| (tally.ios, tally.bytes));
     let ((reads, read_bytes), (writes, write_bytes)) =
         (moved(&m.outcome.tallies.read), moved(&m.outcome.tallies.write));
-    let mean_wait_ns = Some(at(SEEN.1));
-    let disk =
-        DiskActivity { reads, read_bytes, writes, write_bytes, mean_wait_ns, ..DiskActivity::default() };
+    let waited = |ios: u64| Some(whole(at(SEEN.1) * ios as f64));
+    let disk = DiskActivity {
+        reads,
+        read_bytes,
+        writes,
+        write_bytes,
+        mean_wait_ns: Some(at(SEEN.1)),
+        read_wait_ns: waited(reads),
+        write_wait_ns: waited(writes),
+        ..DiskActivity::default()
+    };
     m.outcome.inside = Some(HostActivity {
         at_ns: m.outcome.duration_ns,
         duration_ns: m.outcome.duration_ns,

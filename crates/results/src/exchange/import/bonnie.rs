@@ -140,7 +140,8 @@ fn old(fields: &[&str], line: usize, is_sure: bool, found: &mut Found) {
     let (size, chunk) = fields[1].split_once(':').unwrap_or((fields[1], ""));
     let about = About { machine: fields[0], size, chunk, files: fields[14], line };
     let mut fields = fields.to_vec();
-    if !is_sure {
+    // A share that is a digit alone may have lost the second one with the rest of its line, and 10 the third: nothing follows it.
+    if !is_sure || fields[OLD - 1] == "10" || fields[OLD - 1].len() == 1 {
         fields[OLD - 1] = "";
     }
     add(found, &about, &ON_A_FILE, &fields[2..14], &[]);

@@ -60,9 +60,10 @@ impl<'a> Row<'a> {
     pub(super) fn datagrams(&self) -> Option<(f64, f64, f64)> {
         let ms = self.rest.iter().position(|word| *word == "ms")?;
         let jitter = decimal(self.rest[ms.checked_sub(1)?])?;
-        // iperf2 writes `0/  893`.
-        let counts = self.rest[ms + 1..].iter().take_while(|word| !word.starts_with('(')).copied();
-        let counts = counts.collect::<String>();
+        // iperf2 writes `0/  893`. Both write the share that was lost after it, in a parenthesis, without which a count may have
+        // lost its end.
+        let after = &self.rest[ms + 1..];
+        let counts = after[..after.iter().position(|word| word.starts_with('('))?].concat();
         let (lost, sent) = counts.split_once('/')?;
         Some((jitter, decimal(lost)?, decimal(sent)?))
     }

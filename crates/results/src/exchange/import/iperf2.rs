@@ -1,6 +1,7 @@
 //! What iperf 2 writes: text, and CSV (`-y C`).
 //!
-//! Only the row over the whole test is read. Of UDP the rate is the server's, which is what arrived.
+//! Only the row over the whole test is read. Of UDP the rate is the server's, which is what arrived. A server's row that has lost
+//! its end looks like a client's, which is known by the line that follows it: `Sent 893 datagrams`.
 
 mod csv;
 
@@ -38,6 +39,8 @@ struct Kept {
     to: f64,
     bits_per_s: f64,
     datagrams: Option<(f64, f64, f64)>,
+    /// Whether the count of datagrams that were sent follows it.
+    is_sent: bool,
 }
 
 /// One test, from a head to the next.
@@ -50,6 +53,15 @@ struct Test {
     streams: BTreeMap<String, String>,
     /// The rows of each stream, or of `SUM`.
     rows: BTreeMap<String, Vec<Kept>>,
+    /// The stream of the row in the line before.
+    last: Option<String>,
+}
+
+/// The stream of `[  3] Sent 893 datagrams`.
+fn datagrams_sent(line: &str) -> Option<&str> {
+    let (id, rest) = bracket(line)?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    matches!(words[..], ["Sent", _, "datagrams"]).then_some(id)
 }
 
 impl Test {
@@ -69,6 +81,7 @@ impl Test {
     }
 
     fn take(&mut self, line: &str, number: usize, found: &mut Found) {
+        let last = self.last.take();
         if let Some((id, port)) = connected(line) {
             self.streams.insert(id.to_owned(), port.to_owned());
         } else if let Some(row) = Row::of(line) {
@@ -78,8 +91,13 @@ impl Test {
                 to: row.to,
                 bits_per_s: row.bits_per_s,
                 datagrams: row.datagrams(),
+                is_sent: false,
             };
+            self.last = Some(row.id.to_owned());
             self.rows.entry(row.id.to_owned()).or_default().push(kept);
+        } else if let Some(id) = datagrams_sent(line) {
+            let row = last.filter(|last| last == id).and_then(|last| self.rows.get_mut(&last)?.last_mut());
+            row.into_iter().for_each(|row| row.is_sent = true);
         } else if bracket(line).is_some_and(|(id, _)| id == "SUM" || id.parse::<u32>().is_ok())
             && line.contains("bits/sec")
         {
@@ -120,12 +138,16 @@ impl Test {
             _ => Vec::new(),
         };
         let arrived = rows.iter().find(|row| row.datagrams.is_some());
-        let sent = rows.iter().find(|row| row.datagrams.is_none());
+        let sent = rows.iter().find(|row| row.datagrams.is_none() && (row.is_sent || !self.udp));
         let Some(first) = arrived.or(sent) else {
             let of = |id: &&str| self.rows.get(*id).and_then(|rows| rows.last());
             for row in ids.iter().filter_map(of) {
                 let text = format!("{} bit/s", row.bits_per_s);
-                let reason = "a stream or an interval, without the row of all streams over the whole test";
+                let reason = if rows.is_empty() {
+                    "a stream or an interval, without the row of all streams over the whole test"
+                } else {
+                    "neither jitter and losses nor the count of datagrams that were sent follow, so that it is not known whose it is"
+                };
                 found.not_understood.push(not_understood(row.line, &text, reason));
             }
             return;
@@ -219,6 +241,27 @@ mod tests {
         let found = read(text).expect("iperf's");
         let others: Vec<f64> = found.entries[0].stated.others.iter().map(|figure| figure.value).collect();
         assert_eq!((rates(text), others), (vec![("udp".to_owned(), 1e6)], vec![1.05e6, 0.021, 43.0, 893.0]));
+    }
+
+    #[test]
+    fn a_servers_row_that_was_cut_is_not_what_was_sent_and_a_count_that_was_cut_is_none() {
+        let head = "Client connecting to h, UDP port 5001\n[  3] local 10.0.0.1 port 1 connected with 10.0.0.2 port 5001\n";
+        let sent = "[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec\n[  3] Sent 893 datagrams\n";
+        let arrived = "[  3]  0.0-10.0 sec  1.19 MBytes  1.00 Mbits/sec";
+        let others = |text: &str| {
+            let entries = read(text).expect("iperf's").entries;
+            entries
+                .iter()
+                .flat_map(|entry| &entry.stated.others)
+                .map(|figure| figure.value)
+                .collect::<Vec<_>>()
+        };
+        for end in ["", "\n0.021 ms   43/  893 (4.8%)", "   0.021 ms   43/  8"] {
+            assert_eq!(others(&format!("{head}{sent}{arrived}{end}\n")), [1.05e6], "{end}");
+            let lost = format!("{head}[  3] Sent 893 datagrams\n{arrived}{end}\n");
+            let found = read(&lost).expect("iperf's");
+            assert_eq!((found.entries.len(), found.not_understood.len()), (0, 1), "{end}");
+        }
     }
 
     #[test]

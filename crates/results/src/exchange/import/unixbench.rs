@@ -82,6 +82,11 @@ fn is_name(text: &str) -> bool {
         && text.contains(char::is_alphabetic)
 }
 
+/// Whether a figure is as all of the table are: one that has no decimal, or not one, was cut.
+fn has_one_decimal(word: &str) -> bool {
+    word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len())
+}
+
 /// A line of the table of index values.
 #[derive(Debug)]
 struct Rated {
@@ -96,6 +101,7 @@ impl Rated {
     fn of(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name @ .., baseline, result, index] = &words[..] else { return None };
+        has_one_decimal(index).then_some(())?;
         let slack = half_a_digit(index) * 1.1;
         let name = name.join(" ");
         let [baseline, result, index] = [baseline, result, index].map(|word| decimal(word));
@@ -128,9 +134,8 @@ impl Run {
         if let Some(index) = Rated::of(line).or_else(wrapped) {
             self.indices.push((number, index));
         } else if let Some(at) = trimmed.find("Index Score") {
-            // It has one decimal, unless it was cut.
-            let is_whole = |word: &&str| word.rfind(['.', ',']).is_some_and(|point| point + 2 == word.len());
-            let score = trimmed[at + 11..].split_whitespace().last().filter(is_whole).and_then(decimal);
+            let last = trimmed[at + 11..].split_whitespace().last();
+            let score = last.filter(|word| has_one_decimal(word)).and_then(decimal);
             match score {
                 Some(score) => {
                     let partial = trimmed.contains("Partial");
@@ -148,7 +153,7 @@ impl Run {
             found.not_understood.push(not_understood(
                 number,
                 line,
-                "the index is not ten times result over baseline",
+                "the index was cut, or is not ten times result over baseline",
             ));
         }
     }
@@ -259,6 +264,11 @@ mod tests {
     fn a_narrow_window_and_a_cut_are_no_other_figures() {
         let narrow = sample().replace(" KBps  (", " KBps\n(");
         assert_eq!(read(&narrow).expect("read").entries.len(), 26);
+        for index in ["3020", "3020.", "3020.0"] {
+            let row = format!("INDEX BASELINE RESULT\nShell Scripts (8 concurrent) 6.0 1812.0 {index}\n");
+            let found = read(&row);
+            assert_eq!(found.is_some(), index == "3020.0", "{index}");
+        }
         let cut = "Some words that end in 612345.6 KBps  (30.0 s";
         assert!(read(cut).is_none());
     }

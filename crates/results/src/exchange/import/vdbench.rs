@@ -27,15 +27,17 @@ struct Reader {
 /// vdbench's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut reader = Reader { found: Found { tool: "vdbench", ..Found::default() }, ..Reader::default() };
-    for (i, line) in text.lines().enumerate() {
-        reader.line(line, i + 1);
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((i, line)) = lines.next() {
+        let next = lines.peek().map_or("", |(_, next)| next);
+        reader.line(line, next, i + 1);
     }
     let found = reader.found;
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
 impl Reader {
-    fn line(&mut self, line: &str, at: usize) {
+    fn line(&mut self, line: &str, next: &str, at: usize) {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let Some(version) = line.trim().strip_prefix("Vdbench distribution: vdbench") {
             self.found.version = version.split_whitespace().next().map(str::to_owned);
@@ -47,7 +49,9 @@ impl Reader {
             self.upper = words[place + 1..].iter().map(|word| (*word).to_owned()).collect();
             self.heads.clear();
         } else if words.first() == Some(&"tod") && words.contains(&"Interval") {
-            self.flat = words.iter().map(|word| (*word).to_owned()).collect();
+            // Heads and a row that were broken alike would fit one another.
+            let is_whole = is_timed(next);
+            self.flat = words.iter().filter(|_| is_whole).map(|word| (*word).to_owned()).collect();
         } else if !self.upper.is_empty() && words.first() == Some(&"rate") {
             // One head is a word of the upper line and the one beneath it.
             let upper = std::mem::take(&mut self.upper);
@@ -57,7 +61,12 @@ impl Reader {
                 self.heads = without_unit(&upper, &words);
             }
         } else if !self.flat.is_empty() && words.len() == self.flat.len() {
-            self.flat_row(&words, at);
+            if is_timed(next) || !next.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                self.flat_row(&words, at);
+            } else {
+                let reason = "the row was broken".to_owned();
+                self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            }
         } else if let Some(place) = words.iter().position(|word| word.starts_with("avg_")) {
             self.average(&words, place, line, at);
         } else if let Some(interval) = words.get(1).and_then(|word| word.parse().ok()) {
@@ -162,6 +171,13 @@ impl Reader {
             self.found.entries.push(entry);
         }
     }
+}
+
+/// Whether a line begins with the time of day, as every row of the flat file does: `16:24:32.0`.
+fn is_timed(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let part = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    first.matches(':').count() == 2 && first.split(':').all(part)
 }
 
 /// `rd1 threads=8` of `rd1; I/O rate: Uncontrolled MAX; elapsed=30; For loops: threads=8`.

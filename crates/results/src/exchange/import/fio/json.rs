@@ -1,6 +1,6 @@
 //! fio's JSON, wherever in a text it stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -37,7 +37,30 @@ pub(super) fn read(text: &str) -> Read {
             _ => at = open + 1,
         }
     }
+    leave_doubtful_out(text, &mut read);
     read
+}
+
+/// Takes away jobs of torn documents that say nothing of `numjobs`, which may be lost, where the text has others of that name: those
+/// may be its clones, and its figures only a part.
+fn leave_doubtful_out(text: &str, read: &mut Read) {
+    let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.contains_key("numjobs"));
+    if !read.jobs.iter().any(is_unsure) {
+        return;
+    }
+    let mut names: HashMap<String, usize> = HashMap::new();
+    for rest in text.split("\"jobname\"").skip(1) {
+        let value = rest.trim_start().strip_prefix(':').unwrap_or_default();
+        if let Some(Ok(name)) = serde_json::Deserializer::from_str(value).into_iter::<String>().next() {
+            *names.entry(name).or_default() += 1;
+        }
+    }
+    let is_doubtful = |job: &mut Job| is_unsure(job) && names.get(&job.name).is_some_and(|times| *times > 1);
+    for job in read.jobs.extract_if(.., is_doubtful) {
+        let reason =
+            "the JSON around it is torn and has others of this name: clones that ran at once, or repetitions";
+        read.not_understood.push(Line { number: job.line, text: job.name, reason: reason.to_owned() });
+    }
 }
 
 /// Whether a document begins here.

@@ -120,13 +120,17 @@ impl Reader {
             self.times(word, line);
         } else {
             self.percentiles_in = None;
+            // What comes after the counts is of another job, whose head is missing.
             match word {
-                "cpu" => self.cpu(line),
-                "issued" | "issued rwts" | "issued rwt" => self.issued = issued(line),
+                "cpu" if self.issued.is_none() => self.cpu(line),
+                "issued" | "issued rwts" | "issued rwt" if self.issued.is_none() => {
+                    self.issued = issued(line);
+                }
                 _ => {}
             }
-            self.is_past |=
-                matches!(word, "cpu" | "IO depths" | "submit" | "complete" | "issued" | "issued rwts");
+            if matches!(word, "cpu" | "IO depths" | "submit" | "complete" | "issued" | "issued rwts") {
+                (self.is_past, self.direction) = (true, None);
+            }
         }
     }
 
@@ -302,9 +306,13 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         let Some(rest) = after.strip_prefix('=').filter(|_| is_word) else { continue };
         let rest = rest.trim_start();
         let end = rest.find([',', '(', ' ', ';'])?;
-        // A comma within a number is another country's point.
-        let is_within =
-            rest[end..].starts_with(',') && rest[end + 1..].starts_with(|c: char| c.is_ascii_digit());
+        // A comma within a number is another country's point, and so may be one that ends a line: the number may have been
+        // broken there.
+        let may_go_on = |after: &str| match after.chars().next() {
+            Some(c) => c.is_ascii_digit(),
+            None => rest[..end].ends_with(|c: char| c.is_ascii_digit()) && !rest[..end].contains('.'),
+        };
+        let is_within = rest[end..].starts_with(',') && may_go_on(&rest[end + 1..]);
         return (!is_within).then(|| &rest[..end]);
     }
 }

@@ -35,11 +35,22 @@ fn host(line: &str) -> Option<String> {
     Some(after.split([',', ' ']).next()?.to_owned())
 }
 
-/// The lines, with `sender` and `receiver` where they belong if a narrow window put them on a line of their own.
+/// The lines, with `sender` and `receiver` where they belong if a narrow window put them on a line of their own. A receiver's row
+/// comes right after the sender's: else lines are lost, and a row that is there may be the sender's.
 fn unwrapped(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    for i in 1..lines.len() {
-        if matches!(lines[i].trim(), "sender" | "receiver") && lines[i - 1].contains('[') {
+    // Where the last sender's row ended.
+    let mut sender = None;
+    for i in 0..lines.len() {
+        if lines[i].trim_end().ends_with("sender") {
+            sender = Some(i);
+        }
+        let belongs = match lines[i].trim() {
+            "sender" => true,
+            "receiver" => sender.is_some_and(|at| at + 2 == i),
+            _ => false,
+        };
+        if belongs && i > 0 && lines[i - 1].contains('[') {
             let word = std::mem::take(&mut lines[i]);
             lines[i - 1] = format!("{} {}", lines[i - 1], word.trim());
         }
@@ -283,5 +294,10 @@ mod tests {
                 .map(|e| Entry { line: e.line, ..e })
                 .collect::<Vec<_>>()
         );
+        // The sender's word and the receiver's row are lost.
+        let lost = wrapped.replacen("\nsender\n", "\n", 1).replacen("21.1 Gbits/sec\nreceiver", "", 1);
+        let lost = format!("{}receiver\n", &lost[..lost.rfind("[  5]").expect("there")]);
+        assert!(lost.contains("21.0 Gbits/sec    2\nreceiver"), "{lost}");
+        assert!(read_all(&lost).entries.is_empty());
     }
 }
