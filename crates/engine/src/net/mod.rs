@@ -1,5 +1,8 @@
 //! Load on a network: streams, round trips, and the far end that answers them.
 
+#[expect(dead_code, unused_imports, reason = "the control protocol, which uses it, follows")]
+mod stream;
+
 use std::io;
 
 use iotax_model::net::Peer;
