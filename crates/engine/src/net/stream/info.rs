@@ -9,29 +9,29 @@ const ROOM: usize = 232;
 
 /// The part of TCP_INFO that a measurement tells. Times in nanoseconds. Counts that an older kernel does not have are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct TcpInfo {
+pub struct TcpInfo {
     /// Largest segment that is sent, in bytes.
-    pub(crate) mss: u32,
+    pub mss: u32,
     /// Largest packet of the path, in bytes.
-    pub(crate) pmtu: u32,
+    pub pmtu: u32,
     /// TCP's smoothed estimate of the round trip.
-    pub(crate) rtt_ns: u64,
+    pub rtt_ns: u64,
     /// Its mean deviation.
-    pub(crate) rttvar_ns: u64,
+    pub rttvar_ns: u64,
     /// The congestion window in bytes.
-    pub(crate) snd_cwnd: u64,
+    pub snd_cwnd: u64,
     /// Segments sent again, since the connection began.
-    pub(crate) retransmits: u64,
+    pub retransmits: u64,
     /// The least round trip that was seen.
-    pub(crate) min_rtt_ns: Option<u64>,
+    pub min_rtt_ns: Option<u64>,
     /// Segments with data that were received, since the connection began; the kernel counts to 2^32.
-    pub(crate) data_segs_in: Option<u32>,
+    pub data_segs_in: Option<u32>,
     /// Segments with data that were sent, those sent again with them; the kernel counts to 2^32.
-    pub(crate) data_segs_out: Option<u32>,
+    pub data_segs_out: Option<u32>,
     /// Bytes that the peer has acknowledged.
-    pub(crate) bytes_acked: Option<u64>,
+    pub bytes_acked: Option<u64>,
     /// The peer's window in bytes.
-    pub(crate) snd_wnd: Option<u32>,
+    pub snd_wnd: Option<u32>,
 }
 
 /// What the kernel says of a connection; `None` if it says nothing.

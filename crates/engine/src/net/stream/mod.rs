@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) use counters::{Counters, Silence, Snapshot};
-pub(crate) use info::{TcpInfo, tcp_info};
+pub use info::TcpInfo;
+pub(crate) use info::tcp_info;
 pub(crate) use options::Options;
 
 /// How long a call may block before it is looked whether the stream is to stop.
