@@ -1,6 +1,22 @@
 //! Load on a network: streams, round trips, and the far end that answers them.
+//!
+//! Both ends speak iperf3's protocol, so that either may be an iperf3: a [`control`] connection with [`parameters`] at the beginning and
+//! an [`exchange`] of results in the end, and the streams ([`stream`], one thread each, kept by [`lanes`]). The near end is a
+//! [`test`], which a [`client`] agrees on with the far end, a [`server`].
 
-use std::io;
+mod auth;
+mod client;
+mod control;
+mod dial;
+mod exchange;
+mod hello;
+mod lanes;
+mod measure;
+mod parameters;
+mod report;
+mod server;
+mod stream;
+mod test;
 
 use iotax_model::net::Peer;
 use iotax_model::record::Outcome;
@@ -8,33 +24,22 @@ use iotax_model::wire::{Event, Job};
 
 use crate::error::EngineError;
 
+pub use report::{Connection, End, Figures, Interval, Report, Start, StreamEnd, StreamInterval, TcpInfo};
+pub use server::{Serving, Server, Told};
+pub use test::{Prepared, Progress, Test};
+
 /// Carries out one measurement with the far end at `peer`.
 pub(crate) fn measure(
-    _job: &Job,
+    job: &Job,
     peer: &Peer,
-    _events: &mut dyn FnMut(Event),
+    events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    Err(EngineError::Net(format!("{}: there is no client yet", peer.host)))
-}
-
-/// A far end that listens until it is dropped.
-#[derive(Debug)]
-pub struct Server {
-    port: u16,
-}
-
-impl Server {
-    /// Listens on an address; `port` 0 takes a free one.
-    ///
-    /// # Errors
-    /// An address that cannot be listened on.
-    pub fn start(bind: &str, _port: u16, _token: Option<&str>) -> io::Result<Self> {
-        Err(io::Error::other(format!("{bind}: there is no server yet")))
+    let Some(traffic) = &job.workload.net else {
+        return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
+    };
+    traffic.check().map_err(EngineError::Net)?;
+    if traffic.test.is_rtt() {
+        return Err(EngineError::Net(format!("{}: round trips are not to be had yet", peer.host)));
     }
-
-    /// Where it listens.
-    #[must_use]
-    pub const fn port(&self) -> u16 {
-        self.port
-    }
+    measure::streams(job, traffic, peer, events)
 }

@@ -1,0 +1,324 @@
+//! The streams of a test at one end: their threads, and what they have done since the last look.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use iotax_model::record::Gap;
+
+use super::parameters::Parameters;
+use super::report::{Connection, Figures, StreamEnd, StreamInterval};
+use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
+use crate::clock;
+
+/// How long a write may still take when a sender is told to stop.
+const LAST_WRITE_NS: u64 = 100_000_000;
+
+/// The streams of a test at one end.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    lanes: Vec<Lane>,
+    settings: Settings,
+    udp: bool,
+    /// Whether the near end, which is the client, is this one.
+    near: bool,
+    /// When counting began.
+    begin: u64,
+}
+
+/// One stream at one end.
+#[derive(Debug)]
+struct Lane {
+    id: u32,
+    sends: bool,
+    socket: Arc<Socket>,
+    counters: Arc<Counters>,
+    stop: Arc<AtomicBool>,
+    worker: Option<JoinHandle<io::Result<()>>>,
+    base: Reading,
+    last: Reading,
+    path: PathSeen,
+}
+
+/// A stream's counts at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reading {
+    counts: Snapshot,
+    tcp: Option<TcpInfo>,
+    /// Segments with data, sent or received, beyond the kernel's 32 bits.
+    segments: Option<u64>,
+}
+
+/// What TCP said at the looks so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct PathSeen {
+    looks: u64,
+    rtt_sum: u64,
+    rtt_least: u64,
+    rtt_most: u64,
+    cwnd: u64,
+    window: u64,
+}
+
+impl PathSeen {
+    fn add(&mut self, tcp: &TcpInfo) {
+        self.rtt_least = if self.looks == 0 { tcp.rtt_ns } else { self.rtt_least.min(tcp.rtt_ns) };
+        self.rtt_most = self.rtt_most.max(tcp.rtt_ns);
+        self.rtt_sum += tcp.rtt_ns;
+        self.looks += 1;
+        self.cwnd = self.cwnd.max(tcp.snd_cwnd);
+        self.window = self.window.max(tcp.snd_wnd.unwrap_or(0).into());
+    }
+
+    fn rtt(&self) -> Option<[u64; 3]> {
+        let mean = self.rtt_sum.checked_div(self.looks)?;
+        Some([self.rtt_least, mean, self.rtt_most])
+    }
+}
+
+impl Reading {
+    /// The state of now, after `last`.
+    fn now(lane: &Lane) -> Self {
+        let tcp = match &*lane.socket {
+            Socket::Tcp(socket) => stream::tcp_info(socket),
+            Socket::Udp(_) => None,
+        };
+        let segments = |tcp: &TcpInfo| if lane.sends { tcp.data_segs_out } else { tcp.data_segs_in };
+        let count = tcp.as_ref().and_then(segments).map(|count| {
+            let last = lane.last.segments.unwrap_or(0);
+            #[expect(clippy::cast_possible_truncation, reason = "the kernel's count is its lowest 32 bits")]
+            let gained = count.wrapping_sub(last as u32);
+            last + u64::from(gained)
+        });
+        Self { counts: lane.counters.snapshot(), tcp, segments: count }
+    }
+
+    /// What was gained since.
+    fn since(&self, earlier: &Self, sends: bool) -> Figures {
+        let counts = self.counts.since(&earlier.counts);
+        let Some(tcp) = self.tcp else {
+            let received = (!sends).then_some(());
+            return Figures {
+                bytes: counts.bytes,
+                packets: Some(counts.packets),
+                lost: received.map(|()| counts.lost),
+                out_of_order: received.map(|()| counts.out_of_order),
+                duplicates: received.map(|()| counts.duplicates),
+                jitter_ns: received.map(|()| counts.jitter_ns),
+                retransmits: None,
+            };
+        };
+        let before = earlier.tcp.unwrap_or_default();
+        let segments = self.segments.map(|now| now.saturating_sub(earlier.segments.unwrap_or(0)));
+        Figures {
+            bytes: counts.bytes,
+            packets: segments,
+            retransmits: sends.then(|| tcp.retransmits.saturating_sub(before.retransmits)),
+            ..Figures::default()
+        }
+    }
+}
+
+/// What is asked of the sockets of a test.
+pub(super) fn options(parameters: &Parameters) -> Options {
+    Options {
+        window: parameters.window.and_then(|window| usize::try_from(window).ok()).filter(|window| *window > 0),
+        mss: parameters.mss.filter(|mss| *mss > 0),
+        congestion: parameters.congestion.clone(),
+        no_delay: parameters.nodelay.unwrap_or(false),
+        busy_poll: parameters
+            .iotax
+            .as_ref()
+            .and_then(|told| told.busy_poll_ns)
+            .map(iotax_model::units::Nanos),
+    }
+}
+
+impl Lanes {
+    /// Streams over sockets in the order of their numbers; `sends` tells of each whether this end sends.
+    pub(super) fn new(
+        parameters: &Parameters,
+        sockets: impl IntoIterator<Item = (Socket, bool)>,
+        near: bool,
+    ) -> Self {
+        clock::calibrate();
+        let amount = match (parameters.num, parameters.blockcount) {
+            // What passes in the warm-up is none of it: then the near end watches what passed after it.
+            _ if parameters.omit().0 > 0 => None,
+            (0, 0) => None,
+            (0, blocks) => Some(Amount::blocks(blocks)),
+            (bytes, _) => Some(Amount::bytes(bytes)),
+        };
+        let settings = Settings {
+            length: usize::try_from(parameters.length()).unwrap_or(usize::MAX),
+            bitrate: parameters.bandwidth.filter(|bitrate| *bitrate > 0),
+            zerocopy: parameters.zerocopy.is_some_and(|asked| asked > 0),
+            udp64: parameters.udp_counters_64bit.is_some_and(|asked| asked > 0),
+            amount: amount.map(Arc::new),
+        };
+        // iperf3 has no stream 2.
+        let ids = [1].into_iter().chain(3..);
+        let lanes = sockets.into_iter().zip(ids).map(|((socket, sends), id)| Lane {
+            id,
+            sends,
+            socket: Arc::new(socket),
+            counters: Arc::default(),
+            stop: Arc::default(),
+            worker: None,
+            base: Reading::default(),
+            last: Reading::default(),
+            path: PathSeen::default(),
+        });
+        Self { lanes: lanes.collect(), settings, udp: parameters.udp, near, begin: 0 }
+    }
+
+    /// Where the streams go.
+    pub(super) fn connections(&self) -> io::Result<Vec<Connection>> {
+        let ends = |socket: &Socket| -> io::Result<(SocketAddr, SocketAddr)> {
+            match socket {
+                Socket::Tcp(socket) => Ok((socket.local_addr()?, socket.peer_addr()?)),
+                Socket::Udp(socket) => Ok((socket.local_addr()?, socket.peer_addr()?)),
+            }
+        };
+        let each = self.lanes.iter().map(|lane| {
+            let (local, remote) = ends(&lane.socket)?;
+            Ok(Connection { id: lane.id, sends: lane.sends, local, remote })
+        });
+        each.collect()
+    }
+
+    /// The first stream's socket: all are alike.
+    pub(super) fn first(&self) -> Option<&Socket> {
+        self.lanes.first().map(|lane| &*lane.socket)
+    }
+
+    /// Has bytes move; counting begins.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        self.count_anew();
+        for lane in &mut self.lanes {
+            let (socket, counters, stop) =
+                (Arc::clone(&lane.socket), Arc::clone(&lane.counters), Arc::clone(&lane.stop));
+            let (settings, sends) = (self.settings.clone(), lane.sends);
+            let work = move || {
+                let work = if sends { stream::send } else { stream::receive };
+                work(&socket, &settings, &counters, &stop)
+            };
+            lane.worker = Some(thread::Builder::new().name(format!("stream {}", lane.id)).spawn(work)?);
+        }
+        Ok(())
+    }
+
+    /// Counts from now on only.
+    pub(super) fn count_anew(&mut self) {
+        self.begin = clock::now();
+        for lane in &mut self.lanes {
+            lane.counters.begin(self.begin);
+            lane.last = Reading::now(lane);
+            lane.base = lane.last;
+            lane.path = PathSeen::default();
+        }
+    }
+
+    /// What each did since the last look.
+    pub(super) fn look(&mut self) -> Vec<StreamInterval> {
+        let each = self.lanes.iter_mut().map(|lane| {
+            let now = Reading::now(lane);
+            let figures = now.since(&lane.last, lane.sends);
+            lane.last = now;
+            if let Some(tcp) = now.tcp.as_ref().filter(|_| lane.sends) {
+                lane.path.add(tcp);
+            }
+            StreamInterval { id: lane.id, sends: lane.sends, figures, tcp: now.tcp }
+        });
+        each.collect()
+    }
+
+    /// What each did since counting began, up to the last look, which was just now.
+    pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
+        let each = self.lanes.iter().map(|lane| {
+            let tcp = lane.sends && !self.udp;
+            StreamEnd {
+                id: lane.id,
+                sends: lane.sends,
+                duration_ns: now.saturating_sub(self.begin),
+                figures: lane.last.since(&lane.base, lane.sends),
+                rtt_ns: lane.path.rtt().filter(|_| tcp),
+                max_cwnd: tcp.then_some(lane.path.cwnd),
+                max_window: tcp.then_some(lane.path.window),
+                gaps: self.gaps(lane, now),
+            }
+        });
+        each.collect()
+    }
+
+    fn gaps(&self, lane: &Lane, now: u64) -> Vec<Gap> {
+        if lane.sends {
+            return Vec::new();
+        }
+        let gap = |silence: stream::Silence| Gap {
+            up: !self.near,
+            at_ns: silence.begin.saturating_sub(self.begin),
+            duration_ns: silence.duration(),
+            lost_bytes: self.udp.then_some(silence.lost_bytes),
+        };
+        lane.counters.silences(now).into_iter().map(gap).collect()
+    }
+
+    /// Whether nothing more will be sent from here: the amount is used up, or every stream broke.
+    pub(super) fn have_sent_all(&self) -> bool {
+        let gone = |lane: &Lane| lane.worker.as_ref().is_none_or(JoinHandle::is_finished);
+        let mut senders = self.lanes.iter().filter(|lane| lane.sends).peekable();
+        senders.peek().is_some() && senders.all(gone)
+    }
+
+    /// Bytes that the streams moved since they started, both directions.
+    pub(super) fn bytes(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.counters.snapshot().bytes).sum()
+    }
+
+    /// Bytes that this end sent, or received, since counting began.
+    pub(super) fn counted(&self, sent: bool) -> u64 {
+        let lanes = self.lanes.iter().filter(|lane| lane.sends == sent);
+        lanes.map(|lane| lane.counters.snapshot().since(&lane.base.counts).bytes).sum()
+    }
+
+    /// Has the senders, or the receivers, stop.
+    pub(super) fn stop(&self, senders: bool) {
+        for lane in self.lanes.iter().filter(|lane| lane.sends == senders) {
+            lane.stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Has the senders stop and waits a moment for the last of them, so that what is counted next is all that was sent.
+    pub(super) fn stop_sending(&self) {
+        self.stop(true);
+        let deadline = clock::now() + LAST_WRITE_NS;
+        while self.lanes.iter().any(|lane| lane.sends) && !self.have_sent_all() && clock::now() < deadline {
+            thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Waits for threads that were told to stop. What went wrong with their sockets, in words.
+    pub(super) fn join(&mut self) -> Vec<String> {
+        self.stop(true);
+        self.stop(false);
+        let mut troubles = Vec::new();
+        for lane in &mut self.lanes {
+            match lane.worker.take().map(JoinHandle::join) {
+                Some(Ok(Err(error))) => troubles.push(format!("stream {}: {error}", lane.id)),
+                Some(Err(_)) => troubles.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),
+                Some(Ok(Ok(()))) | None => {}
+            }
+        }
+        troubles
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.join();
+    }
+}

@@ -1,0 +1,152 @@
+//! A measurement of streams, as an agent is asked for one.
+
+use std::sync::atomic::AtomicBool;
+
+use iotax_model::net::{Peer, Traffic};
+use iotax_model::record::{Carried, CpuTime, Flow, Outcome, ProcessCounts, Sample, Tallies, Tally};
+use iotax_model::wire::{Event, Job};
+
+use super::report::{End, Figures, Interval, Report, StreamEnd};
+use super::test::{Progress, Test};
+use crate::clock;
+use crate::error::EngineError;
+
+/// How many gaps an outcome holds.
+const GAPS: usize = 10;
+
+/// Carries out a measurement of streams with the far end at `peer`.
+pub(super) fn streams(
+    job: &Job,
+    traffic: &Traffic,
+    peer: &Peer,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    clock::calibrate();
+    let workload = &job.workload;
+    let test = Test {
+        traffic: traffic.clone(),
+        peer: peer.clone(),
+        time: workload.window(),
+        omit: workload.ramp_time,
+        interval: job.interval,
+    };
+    let prepared = test.prepare()?;
+    events(Event::Ready);
+    let mut ramp_packets = 0;
+    let mut marks = [(CpuTime::default(), ProcessCounts::default()); 2];
+    let report = prepared.run(&AtomicBool::new(false), &mut |progress| match progress {
+        Progress::Started(_) => {}
+        Progress::Counting => {
+            marks[0] = clock::process();
+            events(Event::Measuring);
+        }
+        Progress::Interval(interval) if interval.omitted => {
+            ramp_packets += interval.streams.iter().filter_map(|stream| stream.figures.packets).sum::<u64>();
+        }
+        Progress::Interval(interval) => events(Event::Sample(Box::new(sample(interval)))),
+        Progress::Over => {
+            marks[1] = clock::process();
+            events(Event::Over);
+        }
+    })?;
+    Ok(outcome(report, marks, ramp_packets))
+}
+
+/// An interval as this end sees it: of what it sends, what it gave to its kernel.
+fn sample(interval: &Interval) -> Sample {
+    let tally = |sends: bool| {
+        let streams = interval.streams.iter().filter(|stream| stream.sends == sends);
+        sum(streams.map(|stream| stream.figures))
+    };
+    Sample {
+        at_ns: interval.end_ns,
+        duration_ns: interval.end_ns - interval.begin_ns,
+        tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },
+        oldest_ns: None,
+    }
+}
+
+/// Streams of one direction together; `None` if there is none.
+fn sum(streams: impl Iterator<Item = Figures>) -> Option<Tally> {
+    streams.fold(None, |sum: Option<Tally>, figures| {
+        let mut sum = sum.unwrap_or_default();
+        sum.bytes += figures.bytes;
+        sum.ios += figures.packets.unwrap_or(0);
+        Some(sum)
+    })
+}
+
+fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) -> Outcome {
+    let flows: Vec<Flow> = report.near.streams.iter().map(|stream| flow(&report, stream)).collect();
+    let tally = |up: bool| {
+        let flows = flows.iter().filter(|flow| flow.up == up);
+        sum(flows.map(|flow| Figures {
+            // A far end that tells nothing of what it received leaves what was sent.
+            bytes: flow.received_bytes.or(flow.sent_bytes).unwrap_or(0),
+            packets: flow.received_packets.or(flow.sent_packets),
+            ..Figures::default()
+        }))
+    };
+    let [(cpu_then, then), (cpu_now, now)] = marks;
+    let Report { start, near, far, mut notes } = report;
+    if flows.iter().any(|flow| flow.received_bytes.is_none()) {
+        notes.push("the far end does not tell what it received: what was sent is counted".into());
+    }
+    let gaps = [Some(&near), far.as_ref()].into_iter().flatten().flat_map(|end| &end.streams);
+    let mut gaps: Vec<_> = gaps.flat_map(|stream| stream.gaps.iter().copied()).collect();
+    gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.at_ns));
+    gaps.truncate(GAPS);
+    Outcome {
+        duration_ns: near.duration_ns,
+        tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },
+        ramp_ios,
+        cpu: CpuTime {
+            user_ns: cpu_now.user_ns.saturating_sub(cpu_then.user_ns),
+            system_ns: cpu_now.system_ns.saturating_sub(cpu_then.system_ns),
+        },
+        counts: Some(ProcessCounts {
+            context_switches: now.context_switches.saturating_sub(then.context_switches),
+            major_faults: now.major_faults.saturating_sub(then.major_faults),
+            minor_faults: now.minor_faults.saturating_sub(then.minor_faults),
+        }),
+        errors: Vec::new(),
+        notes,
+        ioengine: None,
+        pacing: None,
+        stop: None,
+        verify: None,
+        inside: None,
+        flush_ns: None,
+        page_cache: None,
+        carried: Some(Carried {
+            flows,
+            far_cpu: far.and_then(|far: End| far.cpu),
+            congestion: start.congestion,
+            mss: start.mss.filter(|_| !start.udp),
+            probes: None,
+            gaps,
+        }),
+        jobs: Vec::new(),
+    }
+}
+
+/// What both ends know of a stream.
+fn flow(report: &Report, stream: &StreamEnd) -> Flow {
+    let (sender, receiver) = report.ends(stream.id);
+    let sent = sender.map(|end| end.figures);
+    let received = receiver.map(|end| end.figures);
+    Flow {
+        up: stream.sends,
+        sent_bytes: sent.map(|figures| figures.bytes),
+        received_bytes: received.map(|figures| figures.bytes),
+        sent_packets: sent.and_then(|figures| figures.packets),
+        received_packets: received.and_then(|figures| figures.packets),
+        lost: received.and_then(|figures| figures.lost),
+        out_of_order: received.and_then(|figures| figures.out_of_order),
+        duplicates: received.and_then(|figures| figures.duplicates),
+        jitter_ns: received.and_then(|figures| figures.jitter_ns),
+        retransmits: sent.and_then(|figures| figures.retransmits),
+        rtt_ns: sender.and_then(|end| end.rtt_ns),
+        max_cwnd: sender.and_then(|end| end.max_cwnd),
+    }
+}

@@ -1,0 +1,223 @@
+//! One test at the far end.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use iotax_model::record::CpuTime;
+use iotax_model::units::Nanos;
+
+use super::super::control::{Control, Cookie, MAX_RESULTS, PATIENCE, State, Trouble};
+use super::super::exchange::Results;
+use super::super::lanes::{self, Lanes};
+use super::super::parameters::Parameters;
+use super::super::report::{End, Interval, Report, Start};
+use super::super::stream::{Options, Socket};
+use super::super::test::describe;
+use super::super::hello;
+use super::{Arrival, House, Told};
+use crate::clock;
+
+/// How often it is looked what the client says, and whether to stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// How much longer than it said a client may take.
+const GRACE_NS: u64 = 30_000_000_000;
+/// How long nothing may move in a test without a time.
+const QUIET_NS: u64 = 120_000_000_000;
+/// An interval.
+const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// A test that was agreed on.
+pub(super) struct Session {
+    pub(super) house: Arc<House>,
+    pub(super) control: Control,
+    pub(super) cookie: Cookie,
+    pub(super) parameters: Parameters,
+    pub(super) arrivals: Receiver<Arrival>,
+}
+
+/// CPU time and begin of what counts.
+#[derive(Clone, Copy)]
+struct Mark {
+    begin: u64,
+    last: u64,
+    cpu: CpuTime,
+}
+
+impl Mark {
+    fn now() -> Self {
+        let begin = clock::now();
+        Self { begin, last: begin, cpu: clock::process().0 }
+    }
+}
+
+impl Session {
+    /// Carries it out and tells what came of it.
+    pub(super) fn carry_out(self, address: IpAddr) {
+        let report = self.test();
+        if let Err(trouble) = &report {
+            // A client that is gone needs no word.
+            drop(self.control.send(State::ServerTerminate));
+            self.house.trouble(format!("{address}: its test came to nothing: {}", words(trouble)));
+        }
+        self.house.tests().retain(|entry| entry.cookie != self.cookie);
+        if let Ok(report) = report {
+            (self.house.tell)(Told::Ended(Box::new(report)));
+            if self.house.serving.one_off {
+                self.house.is_over.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn test(&self) -> Result<Report, Trouble> {
+        self.control.send(State::CreateStreams)?;
+        let sockets = self.await_streams()?;
+        if let Some(test) = self.parameters.round_trips() {
+            return Err(Trouble::Refused(format!("{test} is not to be had yet")));
+        }
+        self.control.send(State::TestStart)?;
+        let (sends, _) = self.parameters.streams();
+        let sockets = sockets.into_iter().zip(0..).map(|(socket, number)| (socket, number >= sends));
+        let mut lanes = Lanes::new(&self.parameters, sockets, false);
+        let cookie = String::from_utf8_lossy(&self.cookie[..self.cookie.len() - 1]).into_owned();
+        let time = Nanos(self.parameters.time.saturating_mul(1_000_000_000));
+        let mut start = Start::new(&self.parameters, time, cookie, self.control.peer()?);
+        describe(&mut start, &lanes, self.control.socket())?;
+        (self.house.tell)(Told::Started(start.clone()));
+        self.control.send(State::TestRunning)?;
+        let near = self.run(&mut lanes, &start)?;
+        self.conclude(lanes, start, near)
+    }
+
+    /// The streams' sockets, in the order in which they came.
+    fn await_streams(&self) -> Result<Vec<Socket>, Trouble> {
+        let (sends, receives) = self.parameters.streams();
+        let wanted = (sends + receives) as usize;
+        let deadline = Instant::now() + PATIENCE;
+        let mut came: Vec<Arrival> = Vec::with_capacity(wanted);
+        while came.len() < wanted {
+            match self.arrivals.recv_timeout(LOOK) {
+                Ok(arrival) => came.push(arrival),
+                Err(RecvTimeoutError::Disconnected) => return Err(Trouble::Closed),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(state) = self.control.poll(Duration::ZERO)? {
+                        return Err(Trouble::Unexpected(state));
+                    }
+                    came.iter().for_each(|(_, socket)| answer_again(socket));
+                }
+            }
+            if self.house.stops() {
+                return Err(Trouble::Terminated);
+            }
+            if Instant::now() > deadline {
+                return Err(Trouble::Late);
+            }
+        }
+        came.sort_by_key(|(number, _)| *number);
+        let options = Options { mss: None, congestion: None, ..lanes::options(&self.parameters) };
+        for (_, socket) in &came {
+            answer_again(socket);
+            if let Socket::Tcp(socket) = socket {
+                options.set(socket, true)?;
+                let congestion = self.parameters.congestion.clone();
+                // As at an iperf3: what this kernel does not have is not used, and the results say what was.
+                drop(Options { congestion, ..Options::default() }.set(socket, true));
+            }
+        }
+        Ok(came.into_iter().map(|(_, socket)| socket).collect())
+    }
+
+    /// Has the streams run until the client says that it is over.
+    fn run(&self, lanes: &mut Lanes, start: &Start) -> Result<End, Trouble> {
+        lanes.start()?;
+        let started = clock::now();
+        let warm = started + start.omit.0;
+        let give_up = Some(start.time.0).filter(|time| *time > 0).map(|time| warm + time + GRACE_NS);
+        let mut omitted = start.omit.0 > 0;
+        let mut mark = Mark::now();
+        let mut moved = (started, 0);
+        loop {
+            let state = self.control.poll(LOOK)?;
+            let now = clock::now();
+            match state {
+                Some(State::TestEnd) => break,
+                Some(other) => return Err(Trouble::Unexpected(other)),
+                None => {}
+            }
+            if self.house.stops() {
+                return Err(Trouble::Terminated);
+            }
+            let bytes = lanes.bytes();
+            if bytes != moved.1 {
+                moved = (now, bytes);
+            }
+            if give_up.map_or(now - moved.0 > QUIET_NS, |give_up| now > give_up) {
+                return Err(Trouble::Late);
+            }
+            if omitted && now >= warm {
+                self.tell_interval(lanes, start, &mut mark, now, true);
+                lanes.count_anew();
+                mark = Mark::now();
+                omitted = false;
+            } else if now - mark.last >= INTERVAL_NS {
+                self.tell_interval(lanes, start, &mut mark, now, omitted);
+            }
+        }
+        let now = clock::now();
+        let cpu = clock::process().0;
+        lanes.stop_sending();
+        self.tell_interval(lanes, start, &mut mark, now, omitted);
+        let cpu = CpuTime {
+            user_ns: cpu.user_ns.saturating_sub(mark.cpu.user_ns),
+            system_ns: cpu.system_ns.saturating_sub(mark.cpu.system_ns),
+        };
+        let congestion = start.congestion.clone();
+        Ok(End { duration_ns: now - mark.begin, cpu: Some(cpu), congestion, streams: lanes.totals(now) })
+    }
+
+    fn tell_interval(&self, lanes: &mut Lanes, start: &Start, mark: &mut Mark, now: u64, omitted: bool) {
+        let (begin_ns, end_ns) = (mark.last - mark.begin, now - mark.begin);
+        mark.last = now;
+        let interval = Interval { begin_ns, end_ns, omitted, streams: lanes.look() };
+        (self.house.tell)(Told::Interval(start.cookie.clone(), interval));
+    }
+
+    /// Learns what the client knows and tells what is known here.
+    fn conclude(&self, mut lanes: Lanes, start: Start, near: End) -> Result<Report, Trouble> {
+        let notes = lanes.join();
+        drop(lanes);
+        self.control.send(State::ExchangeResults)?;
+        let far: Results = self.control.json(MAX_RESULTS)?;
+        self.control.send_json(&Results::of(&near, start.udp))?;
+        self.control.send(State::DisplayResults)?;
+        let far = far.read(&near, start.udp, start.omit.0 > 0);
+        // A client that has its results may leave without a word.
+        drop(self.control.poll(PATIENCE));
+        Ok(Report { start, near, far: Some(far), notes })
+    }
+}
+
+/// Answers calls that were sent again because the answer took its time.
+fn answer_again(socket: &Socket) {
+    let Socket::Udp(socket) = socket else { return };
+    let mut buffer = [0; hello::LENGTH + 1];
+    if socket.set_nonblocking(true).is_err() {
+        return;
+    }
+    while let Ok(length) = socket.recv(&mut buffer) {
+        if hello::read_call(&buffer[..length]).is_some() {
+            drop(socket.send(&hello::answer()));
+        }
+    }
+    drop(socket.set_nonblocking(false));
+}
+
+/// A failure as one end says it of the other.
+fn words(trouble: &Trouble) -> String {
+    match trouble {
+        Trouble::Io(error) => error.to_string(),
+        trouble => format!("it {trouble}"),
+    }
+}

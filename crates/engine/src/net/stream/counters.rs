@@ -1,0 +1,170 @@
+//! What a stream has done so far.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The shortest silence that is noted.
+const SHORTEST_SILENCE_NS: u64 = 10_000_000;
+/// How many silences are kept, the longest.
+const KEPT: usize = 10;
+
+/// What one end of a stream has done since it began. One thread writes, any may read: each number is right, and two that are
+/// read one after the other may be an instant apart. They have cache lines to themselves.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    bytes: AtomicU64,
+    packets: AtomicU64,
+    highest: AtomicU64,
+    lost: AtomicU64,
+    out_of_order: AtomicU64,
+    duplicates: AtomicU64,
+    jitter_ns: AtomicU64,
+    last_arrival: AtomicU64,
+    /// Of silences what lies before it does not count.
+    begin: AtomicU64,
+    silences: Mutex<Vec<Silence>>,
+}
+
+/// [`Counters`] at one moment, or what they gained between two.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Bytes given to the kernel, or got from it; of datagrams all that is in them, and also those that came once more.
+    pub(crate) bytes: u64,
+    /// Datagrams sent, or received for the first time. 0 for TCP, whose packets only the kernel knows ([`super::tcp_info`]).
+    pub(crate) packets: u64,
+    /// The highest number of a datagram received: as many were sent at least.
+    pub(crate) highest: u64,
+    /// Datagrams before the highest that did not come.
+    pub(crate) lost: u64,
+    /// Datagrams that came after a later one, each once.
+    pub(crate) out_of_order: u64,
+    /// Datagrams that came once more.
+    pub(crate) duplicates: u64,
+    /// Interarrival jitter (RFC 3550, section 6.4.1). Never a difference.
+    pub(crate) jitter_ns: u64,
+}
+
+/// A time in which nothing was received, by the clock of [`crate::clock::now`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// The last arrival before it.
+    pub(crate) begin: u64,
+    /// The first arrival after it.
+    pub(crate) end: u64,
+    /// Datagrams whose numbers were passed over when it ended, and the bytes that one had; 0 for TCP.
+    pub(crate) lost_bytes: u64,
+}
+
+impl Silence {
+    pub(crate) const fn duration(&self) -> u64 {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+impl Snapshot {
+    /// What was gained since `earlier`. Datagrams that arrive late make up for losses of before; then none are lost in between.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            packets: self.packets.saturating_sub(earlier.packets),
+            highest: self.highest.saturating_sub(earlier.highest),
+            lost: self.lost.saturating_sub(earlier.lost),
+            out_of_order: self.out_of_order.saturating_sub(earlier.out_of_order),
+            duplicates: self.duplicates.saturating_sub(earlier.duplicates),
+            jitter_ns: self.jitter_ns,
+        }
+    }
+}
+
+impl Counters {
+    /// The state of now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Snapshot {
+            bytes: read(&self.bytes),
+            packets: read(&self.packets),
+            highest: read(&self.highest),
+            lost: read(&self.lost),
+            out_of_order: read(&self.out_of_order),
+            duplicates: read(&self.duplicates),
+            jitter_ns: read(&self.jitter_ns),
+        }
+    }
+
+    /// Has silences count from `now` on, and no earlier ones. For the moment when the warm-up is over, and for the stream's
+    /// start: without it what comes before the first arrival is no silence.
+    pub(crate) fn begin(&self, now: u64) {
+        let mut silences = self.silences.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.begin.store(now, Ordering::Relaxed);
+        silences.clear();
+    }
+
+    /// The longest silences between `begin` and `now`, the longest first, with the one that goes on.
+    pub(crate) fn silences(&self, now: u64) -> Vec<Silence> {
+        let mut found = self.silences.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let begin = self.begin.load(Ordering::Relaxed).max(self.last_arrival.load(Ordering::Relaxed));
+        keep(&mut found, Silence { begin, end: now, lost_bytes: 0 });
+        found
+    }
+
+    /// Bytes were sent, in so many datagrams.
+    #[inline]
+    pub(super) fn sent(&self, bytes: u64, packets: u64) {
+        add(&self.bytes, bytes);
+        if packets > 0 {
+            add(&self.packets, packets);
+        }
+    }
+
+    /// Bytes arrived.
+    #[inline]
+    pub(super) fn arrived(&self, bytes: u64, now: u64) {
+        self.arrived_after(bytes, now, 0);
+    }
+
+    /// Bytes arrived, and so many were seen to be lost before them.
+    #[inline]
+    pub(super) fn arrived_after(&self, bytes: u64, now: u64, lost_bytes: u64) {
+        add(&self.bytes, bytes);
+        let last = self.last_arrival.load(Ordering::Relaxed);
+        self.last_arrival.store(now, Ordering::Relaxed);
+        if now.saturating_sub(last) >= SHORTEST_SILENCE_NS {
+            self.was_silent(last, now, lost_bytes);
+        }
+    }
+
+    #[cold]
+    fn was_silent(&self, last: u64, now: u64, lost_bytes: u64) {
+        let mut silences = self.silences.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let begin = last.max(self.begin.load(Ordering::Relaxed));
+        keep(&mut silences, Silence { begin, end: now, lost_bytes });
+    }
+
+    /// What the datagrams' numbers and times say by now.
+    #[inline]
+    pub(super) fn follow(&self, seen: &super::sequence::Sequence) {
+        self.packets.store(seen.received(), Ordering::Relaxed);
+        self.highest.store(seen.highest(), Ordering::Relaxed);
+        self.lost.store(seen.lost(), Ordering::Relaxed);
+        self.out_of_order.store(seen.out_of_order(), Ordering::Relaxed);
+        self.duplicates.store(seen.duplicates(), Ordering::Relaxed);
+        self.jitter_ns.store(seen.jitter_ns(), Ordering::Relaxed);
+    }
+}
+
+/// Adds to a number that this thread alone writes.
+#[inline]
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Puts a silence among the longest, if it is one of them. Before anything began there is none.
+fn keep(silences: &mut Vec<Silence>, silence: Silence) {
+    if silence.begin == 0 || silence.duration() < SHORTEST_SILENCE_NS {
+        return;
+    }
+    let at = silences.partition_point(|other| other.duration() >= silence.duration());
+    silences.insert(at, silence);
+    silences.truncate(KEPT);
+}

@@ -1,0 +1,227 @@
+//! One test at the near end, from the first connection to what both ends say of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use iotax_model::net::{Peer, Traffic};
+use iotax_model::record::CpuTime;
+use iotax_model::units::Nanos;
+
+use super::client::{Session, with_name};
+use super::control::Trouble;
+use super::lanes::Lanes;
+use super::parameters::Parameters;
+use super::report::{End, Interval, Report, Start};
+use super::stream::Socket;
+use crate::clock;
+use crate::error::EngineError;
+
+/// How often it is looked whether the bytes that end a test have passed.
+const LOOK: Duration = Duration::from_millis(5);
+/// Longest sleep, after which it is looked whether to stop.
+const NAP: Duration = Duration::from_millis(100);
+/// A test that a number of bytes ends is over too if none came for so long: datagrams get lost.
+const QUIET_NS: u64 = 2_000_000_000;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// What is sent.
+    pub traffic: Traffic,
+    /// To where.
+    pub peer: Peer,
+    /// How long; 0 if only the traffic's bytes end it.
+    pub time: Nanos,
+    /// The warm-up, which does not count.
+    pub omit: Nanos,
+    /// How often it is told what was done.
+    pub interval: Nanos,
+}
+
+/// What a test tells while it goes on.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// The streams are connected.
+    Started(&'a Start),
+    /// The warm-up is over.
+    Counting,
+    /// An interval is over.
+    Interval(&'a Interval),
+    /// What is measured is over; the ends still tell each other what they know.
+    Over,
+}
+
+/// A test that the far end agreed to. Nothing is sent yet.
+#[derive(Debug)]
+pub struct Prepared {
+    test: Test,
+    session: Session,
+}
+
+/// A test that goes on.
+struct Running<'a> {
+    test: &'a Test,
+    session: &'a Session,
+    lanes: Lanes,
+    stop: &'a AtomicBool,
+    tell: &'a mut dyn FnMut(Progress<'_>),
+}
+
+impl Test {
+    /// Has the far end agree.
+    ///
+    /// # Errors
+    /// A test without an end, a far end that does not listen, is no iperf3, is busy, or refuses the parameters.
+    pub fn prepare(self) -> Result<Prepared, EngineError> {
+        if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
+            return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
+        }
+        let peer = self.peer.clone();
+        let auth = peer.token.is_some();
+        let session = Session::open(&peer, |mss| Parameters::new(&self.traffic, self.time, self.omit, mss, auth));
+        let session = session.map_err(|trouble| with_name(&peer, trouble))?;
+        Ok(Prepared { test: self, session })
+    }
+}
+
+impl Prepared {
+    /// Carries it out. `tell` gets what happens; when `stop` is set it ends before its time.
+    ///
+    /// # Errors
+    /// Streams that cannot be connected, and a far end that breaks off.
+    pub fn run(self, stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)) -> Result<Report, EngineError> {
+        let Self { test, session } = self;
+        let peer = test.peer.clone();
+        carry_out(&test, session, stop, tell).map_err(|trouble| with_name(&peer, trouble))
+    }
+}
+
+fn carry_out(
+    test: &Test,
+    session: Session,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, Trouble> {
+    let sockets = session.connect()?;
+    let lanes = Lanes::new(session.parameters(), sockets, true);
+    let mut start = Start::new(session.parameters(), test.time, session.cookie(), session.address());
+    describe(&mut start, &lanes, session.control().socket())?;
+    tell(Progress::Started(&start));
+    let check = clock::Check::begin();
+    let mut running = Running { test, session: &session, lanes, stop, tell };
+    let (near, far_is_done) = match running.measure() {
+        Ok(near) => (near, session.end()),
+        Err(trouble) => {
+            session.terminate();
+            return Err(trouble);
+        }
+    };
+    let Running { mut lanes, .. } = running;
+    let mut notes = lanes.join();
+    notes.extend(check.end());
+    far_is_done?;
+    let near = End { congestion: start.congestion.clone(), ..near };
+    let far = session.exchange(&near)?;
+    Ok(Report { start, near, far: Some(far), notes })
+}
+
+/// Adds what is known once the streams are connected.
+pub(super) fn describe(start: &mut Start, lanes: &Lanes, control: &std::net::TcpStream) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    start.connections = lanes.connections()?;
+    let buffers = |fd: std::os::fd::BorrowedFd<'_>| {
+        let sizes = (sockopt::socket_send_buffer_size(fd).ok()?, sockopt::socket_recv_buffer_size(fd).ok()?);
+        Some((u64::try_from(sizes.0).ok()?, u64::try_from(sizes.1).ok()?))
+    };
+    start.mss = super::stream::tcp_info(control).map(|info| info.mss);
+    match lanes.first() {
+        Some(Socket::Tcp(socket)) => {
+            start.buffers = buffers(std::os::fd::AsFd::as_fd(socket));
+            start.mss = super::stream::tcp_info(socket).map(|info| info.mss).or(start.mss);
+            start.congestion = sockopt::tcp_congestion(socket).ok();
+        }
+        Some(Socket::Udp(socket)) => start.buffers = buffers(std::os::fd::AsFd::as_fd(socket)),
+        None => {}
+    }
+    Ok(())
+}
+
+impl Running<'_> {
+    /// Warm-up and window; what this end knows then. The senders have stopped, the receivers still receive.
+    fn measure(&mut self) -> Result<End, Trouble> {
+        self.lanes.start()?;
+        if self.test.omit.0 > 0 {
+            self.phase(Some(self.test.omit.0), true)?;
+            self.lanes.count_anew();
+        }
+        let cpu = clock::process().0;
+        (self.tell)(Progress::Counting);
+        let time = Some(self.test.time.0).filter(|time| *time > 0);
+        let (begin, end) = self.phase(time, false)?;
+        let now = clock::process().0;
+        (self.tell)(Progress::Over);
+        let cpu = CpuTime {
+            user_ns: now.user_ns.saturating_sub(cpu.user_ns),
+            system_ns: now.system_ns.saturating_sub(cpu.system_ns),
+        };
+        let streams = self.lanes.totals(end);
+        Ok(End { duration_ns: end - begin, cpu: Some(cpu), congestion: None, streams })
+    }
+
+    /// Lets the streams run for so long, and tells of each interval. When it began and ended.
+    fn phase(&mut self, time: Option<u64>, omitted: bool) -> Result<(u64, u64), Trouble> {
+        let begin = clock::now();
+        let mut end = time.map_or(u64::MAX, |time| begin + time);
+        let every = self.test.interval.0.max(1);
+        let mut last = begin;
+        let mut quiet = (begin, 0);
+        loop {
+            let next = (begin + ((last - begin) / every + 1) * every).min(end);
+            let wait = Duration::from_nanos(next.saturating_sub(clock::now()));
+            let nap = if omitted || self.test.traffic.bytes.is_none() { NAP } else { LOOK };
+            if let Some(state) = self.session.control().poll(wait.min(nap))? {
+                return Err(Trouble::Unexpected(state));
+            }
+            let now = clock::now();
+            if self.stop.load(Ordering::Relaxed) || self.is_through(now, omitted, &mut quiet) {
+                end = end.min(now);
+            }
+            if now < next && now < end {
+                continue;
+            }
+            if now >= end && !omitted {
+                self.lanes.stop_sending();
+            }
+            // Of the end of the whole every byte counts, of an interval's what the look sees.
+            let until = if now >= end { end } else { now };
+            self.interval(begin, last, until, omitted);
+            last = until;
+            if now >= end {
+                return Ok((begin, end));
+            }
+        }
+    }
+
+    fn interval(&mut self, begin: u64, last: u64, now: u64, omitted: bool) {
+        let streams = self.lanes.look();
+        let interval = Interval { begin_ns: last - begin, end_ns: now - begin, omitted, streams };
+        (self.tell)(Progress::Interval(&interval));
+    }
+
+    /// Whether there is no more to do, before any time is over.
+    fn is_through(&self, now: u64, omitted: bool, quiet: &mut (u64, u64)) -> bool {
+        let direction = self.test.traffic.direction;
+        let through = self.lanes.have_sent_all();
+        if through && !direction.receives() {
+            return true;
+        }
+        let Some(bytes) = self.test.traffic.bytes.filter(|_| !omitted) else { return false };
+        let received = self.lanes.counted(false);
+        if received != quiet.1 {
+            *quiet = (now, received);
+        }
+        let is_quiet = received > 0 && now - quiet.0 > QUIET_NS;
+        let sent = !direction.sends() || through || self.lanes.counted(true) >= bytes.0;
+        sent && (!direction.receives() || received >= bytes.0 || is_quiet)
+    }
+}
