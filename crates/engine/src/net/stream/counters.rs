@@ -1,7 +1,7 @@
 //! What a stream has done so far.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// The shortest silence that is noted.
 const SHORTEST_SILENCE_NS: u64 = 10_000_000;
@@ -23,6 +23,8 @@ pub(crate) struct Counters {
     last_arrival: AtomicU64,
     /// Of silences what lies before it does not count.
     begin: AtomicU64,
+    /// A [`Way`]; 0 before there is one.
+    way: AtomicU8,
     silences: Mutex<Vec<Silence>>,
 }
 
@@ -43,6 +45,15 @@ pub(crate) struct Snapshot {
     pub(crate) duplicates: u64,
     /// Interarrival jitter (RFC 3550, section 6.4.1). Never a difference.
     pub(crate) jitter_ns: u64,
+}
+
+/// How datagrams pass between the program and the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// One by one, several with a call.
+    Many = 1,
+    /// Joined, and cut by the kernel (UDP_SEGMENT, UDP_GRO).
+    Segmented = 2,
 }
 
 /// A time in which nothing was received, by the clock of [`crate::clock::now`].
@@ -108,6 +119,20 @@ impl Counters {
         found
     }
 
+    /// How datagrams went; `None` for TCP, and before the first one.
+    pub(crate) fn way(&self) -> Option<Way> {
+        match self.way.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Way::Many),
+            _ => Some(Way::Segmented),
+        }
+    }
+
+    #[inline]
+    pub(super) fn went(&self, way: Way) {
+        self.way.store(way as u8, Ordering::Relaxed);
+    }
+
     /// Bytes were sent, in so many datagrams.
     #[inline]
     pub(super) fn sent(&self, bytes: u64, packets: u64) {
@@ -117,15 +142,9 @@ impl Counters {
         }
     }
 
-    /// Bytes arrived.
-    #[inline]
-    pub(super) fn arrived(&self, bytes: u64, now: u64) {
-        self.arrived_after(bytes, now, 0);
-    }
-
     /// Bytes arrived, and so many were seen to be lost before them.
     #[inline]
-    pub(super) fn arrived_after(&self, bytes: u64, now: u64, lost_bytes: u64) {
+    pub(super) fn arrived(&self, bytes: u64, now: u64, lost_bytes: u64) {
         add(&self.bytes, bytes);
         let last = self.last_arrival.load(Ordering::Relaxed);
         self.last_arrival.store(now, Ordering::Relaxed);

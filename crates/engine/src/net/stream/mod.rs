@@ -20,7 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub(crate) use counters::{Counters, Silence, Snapshot};
+use crate::random::{Purpose, SplitMix64};
+
+pub(crate) use counters::{Counters, Silence, Snapshot, Way};
 pub use info::TcpInfo;
 pub(crate) use info::tcp_info;
 pub(crate) use options::Options;
@@ -113,6 +115,13 @@ pub(crate) fn receive(
         Socket::Tcp(socket) => tcp::receive(socket, settings, counters, stop),
         Socket::Udp(socket) => udp::receive(socket, settings, counters, stop),
     }
+}
+
+/// Bytes that nothing on the way can compress, the same ones always.
+fn payload(length: usize) -> Vec<u8> {
+    let mut random = SplitMix64::new(0, Purpose::Payload, 0);
+    let words = std::iter::repeat_with(|| random.next().to_le_bytes());
+    words.flatten().take(length).collect()
 }
 
 /// Whether a call only has to be made again.

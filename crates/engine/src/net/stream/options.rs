@@ -64,7 +64,7 @@ fn named<E: Into<io::Error>>(key: &str, value: impl std::fmt::Display) -> impl F
 }
 
 /// Sets an option that is a number.
-fn number(socket: BorrowedFd<'_>, level: i32, option: i32, value: u64) -> io::Result<()> {
+pub(super) fn number(socket: BorrowedFd<'_>, level: i32, option: i32, value: u64) -> io::Result<()> {
     let value = i32::try_from(value).map_err(|_| io::ErrorKind::InvalidInput)?;
     let length = libc::socklen_t::try_from(size_of_val(&value)).map_err(io::Error::other)?;
     // SAFETY: the pointer is to an int of the length given, which the kernel only reads.

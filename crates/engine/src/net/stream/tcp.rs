@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::pace::Pace;
-use super::{Counters, PATIENCE, Settings, passes};
+use super::{Counters, PATIENCE, Settings, passes, payload};
 use crate::clock;
 
 /// See [`super::send`].
@@ -16,7 +16,7 @@ pub(super) fn send(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     socket.set_write_timeout(Some(PATIENCE))?;
-    let block = vec![0x69_u8; settings.length];
+    let block = payload(settings.length);
     let mut pace = settings.bitrate.map(|bitrate| Pace::new(bitrate, settings.length, clock::now()));
     while !stop.load(Ordering::Relaxed) {
         if let Some(pace) = &mut pace
@@ -57,7 +57,7 @@ pub(super) fn receive(
     while !stop.load(Ordering::Relaxed) {
         match socket.read(&mut block) {
             Ok(0) => break,
-            Ok(read) => counters.arrived(read as u64, clock::now()),
+            Ok(read) => counters.arrived(read as u64, clock::now(), 0),
             Err(error) if passes(&error) => {}
             Err(error) => return Err(error),
         }

@@ -1,0 +1,136 @@
+//! Datagrams on their way to the kernel.
+
+use std::io::{self, IoSlice};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+
+use super::super::counters::Way;
+use super::super::options::number;
+use super::super::{Settings, payload};
+use super::{header_bytes, stamp, write_header};
+use crate::clock;
+
+/// How many datagrams the kernel cuts one batch into, at most (UDP_MAX_SEGMENTS, which newer kernels doubled).
+const MOST_SEGMENTS: usize = 64;
+/// Bytes of a batch: an IP packet, with room for its headers.
+const MOST_BYTES: usize = 65_000;
+
+/// Datagrams of equal length side by side, all of them with a payload that stays and a header that is written anew.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    datagrams: Vec<u8>,
+    length: usize,
+    wide: bool,
+    way: Way,
+    /// The number of the last datagram that was sent or lost.
+    number: u64,
+    /// How many of those in the box are to be sent, after how many that were.
+    waiting: usize,
+    done: usize,
+}
+
+impl Outbox {
+    pub(super) fn new(socket: &UdpSocket, settings: &Settings) -> Self {
+        let length = settings.length.max(header_bytes(settings.udp64));
+        let room = (MOST_BYTES / length).clamp(1, MOST_SEGMENTS);
+        let mut outbox = Self {
+            datagrams: payload(length * room),
+            length,
+            wide: settings.udp64,
+            way: Way::Many,
+            number: 0,
+            waiting: 0,
+            done: 0,
+        };
+        if room > 1 && segment(socket, length).is_ok() {
+            outbox.way = Way::Segmented;
+        }
+        outbox
+    }
+
+    /// Bytes of a datagram.
+    pub(super) const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// How many datagrams go at once.
+    pub(super) fn room(&self) -> u64 {
+        (self.datagrams.len() / self.length) as u64
+    }
+
+    /// How they go.
+    pub(super) const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Puts so many datagrams in, of those that there is room for.
+    pub(super) fn fill(&mut self, count: u64) {
+        (self.waiting, self.done) = (usize::try_from(count.min(self.room())).unwrap_or_default(), 0);
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Gives what there is to the kernel, as sent at this moment. How many bytes it took, and datagrams.
+    ///
+    /// # Errors
+    /// What the socket says. Nothing was sent then, and another call sends the same datagrams, or in another way.
+    pub(super) fn send(&mut self, socket: &UdpSocket) -> io::Result<(u64, u64)> {
+        let stamp = stamp(clock::now());
+        let waiting = &mut self.datagrams[self.done * self.length..][..self.waiting * self.length];
+        for (datagram, number) in waiting.chunks_exact_mut(self.length).zip(self.number + 1..) {
+            write_header(datagram, stamp, number, self.wide);
+        }
+        let sent = match self.way {
+            Way::Segmented => socket.send(waiting).map(|bytes| bytes / self.length),
+            Way::Many => send_many(socket, waiting, self.length),
+        };
+        match sent {
+            Ok(sent) => {
+                self.take(sent);
+                Ok(((sent * self.length) as u64, sent as u64))
+            }
+            // A datagram that is longer than the path's packets, or a device that cannot cut.
+            Err(error) if self.way == Way::Segmented && cannot_cut(&error) => {
+                segment(socket, 0)?;
+                self.way = Way::Many;
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts what is in the box as sent and lost.
+    pub(super) fn lose(&mut self) {
+        self.take(self.waiting);
+    }
+
+    const fn take(&mut self, count: usize) {
+        self.number += count as u64;
+        self.waiting -= count;
+        self.done += count;
+    }
+}
+
+/// Has the kernel cut what is sent into datagrams of such a length; 0 for none of it.
+fn segment(socket: &UdpSocket, length: usize) -> io::Result<()> {
+    number(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, length as u64)
+}
+
+fn cannot_cut(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
+}
+
+/// Sends datagrams of such a length with one call. How many were sent.
+fn send_many(socket: &UdpSocket, datagrams: &[u8], length: usize) -> io::Result<usize> {
+    let slices: Vec<[IoSlice<'_>; 1]> =
+        datagrams.chunks_exact(length).map(|one| [IoSlice::new(one)]).collect();
+    let mut nothing: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+        slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
+    let mut messages: Vec<MMsgHdr<'_>> =
+        slices.iter().zip(&mut nothing).map(|(slice, nothing)| MMsgHdr::new(slice, nothing)).collect();
+    Ok(sendmmsg(socket, &mut messages, SendFlags::empty())?)
+}
