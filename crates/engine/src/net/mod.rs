@@ -1,5 +1,7 @@
 //! Load on a network: streams, round trips, and the far end that answers them.
 
+mod echo;
+
 use std::io;
 
 use iotax_model::net::Peer;
@@ -10,10 +12,13 @@ use crate::error::EngineError;
 
 /// Carries out one measurement with the far end at `peer`.
 pub(crate) fn measure(
-    _job: &Job,
+    job: &Job,
     peer: &Peer,
-    _events: &mut dyn FnMut(Event),
+    events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
+    if let Some(traffic) = job.workload.net.as_ref().filter(|traffic| traffic.test.is_rtt()) {
+        return echo::measure(job, traffic, peer, events);
+    }
     Err(EngineError::Net(format!("{}: there is no client yet", peer.host)))
 }
 
