@@ -11,11 +11,7 @@ use iotax_model::wire::{Event, Job};
 use crate::error::EngineError;
 
 /// Carries out one measurement with the far end at `peer`.
-pub(crate) fn measure(
-    job: &Job,
-    peer: &Peer,
-    events: &mut dyn FnMut(Event),
-) -> Result<Outcome, EngineError> {
+pub(crate) fn measure(job: &Job, peer: &Peer, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     if let Some(traffic) = job.workload.net.as_ref().filter(|traffic| traffic.test.is_rtt()) {
         return echo::measure(job, traffic, peer, events);
     }

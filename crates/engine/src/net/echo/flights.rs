@@ -18,6 +18,8 @@ pub(super) struct Trip {
     pub(super) service: u64,
     /// From the intended start.
     pub(super) response: u64,
+    /// Whether its message counts.
+    pub(super) counts: bool,
 }
 
 /// The latest messages by their numbers, in memory that does not grow: a message so old that its place is taken by another is lost.
@@ -84,7 +86,7 @@ impl Flights {
         self.oldest = self.oldest.max(self.next.saturating_sub(self.room()));
     }
 
-    /// A message came back. How long it took if it counts.
+    /// A message came back. How long it took if it is the first time and not too late.
     pub(super) fn came(&mut self, number: u64, now: u64) -> Option<Trip> {
         if number >= self.next || number + self.room() < self.next {
             return None;
@@ -95,6 +97,7 @@ impl Flights {
         let trip = Trip {
             service: now.saturating_sub(flight.sent_at),
             response: now.saturating_sub(flight.intended_at),
+            counts,
         };
         let again = std::mem::replace(&mut flight.is_back, true);
         let is_late = !again && trip.service > self.deadline;
@@ -103,16 +106,14 @@ impl Flights {
         if !again {
             self.longest = self.longest.max(trip.service);
         }
-        if !counts {
-            return None;
-        }
-        if again {
-            self.probes.duplicates += 1;
-        } else if is_late {
-            self.late += 1;
-        } else {
-            self.probes.received += 1;
-            self.probes.out_of_order += u64::from(is_passed);
+        match (counts, again, is_late) {
+            (false, ..) => {}
+            (true, true, _) => self.probes.duplicates += 1,
+            (true, false, true) => self.late += 1,
+            (true, false, false) => {
+                self.probes.received += 1;
+                self.probes.out_of_order += u64::from(is_passed);
+            }
         }
         (!again && !is_late).then_some(trip)
     }
@@ -169,10 +170,11 @@ mod tests {
         for n in 1..6 {
             flights.went(100 * n, 100 * n - 30, true);
         }
-        assert_eq!(flights.came(0, 150), None, "it went out in the warm-up");
-        assert_eq!(flights.came(1, 150), Some(Trip { service: 50, response: 80 }));
-        assert_eq!(flights.came(3, 390), Some(Trip { service: 90, response: 120 }));
-        assert_eq!(flights.came(2, 400), Some(Trip { service: 200, response: 230 }), "out of order, and back");
+        let trip = |service, response, counts| Some(Trip { service, response, counts });
+        assert_eq!(flights.came(0, 150), trip(50, 50, false), "it went out in the warm-up");
+        assert_eq!(flights.came(1, 150), trip(50, 80, true));
+        assert_eq!(flights.came(3, 390), trip(90, 120, true));
+        assert_eq!(flights.came(2, 400), trip(200, 230, true), "out of order, and back");
         assert_eq!(flights.came(2, 410), None, "a second time");
         assert_eq!((flights.came(6, 420), flights.came(u64::MAX, 420)), (None, None), "never sent");
         assert_eq!(flights.came(4, 400 + DEADLINE + 1), None, "late");
@@ -201,7 +203,7 @@ mod tests {
             (0..30).for_each(|n| flights.went(n + 1, n + 1, n >= warm));
             let mut trips = 0;
             for number in &replies {
-                trips += u64::from(flights.came(*number, 100).is_some());
+                trips += u64::from(flights.came(*number, 100).is_some_and(|trip| trip.counts));
             }
             let counted: Vec<(usize, u64)> =
                 replies.iter().copied().enumerate().filter(|(_, n)| (warm..30).contains(n)).collect();

@@ -2,7 +2,10 @@
 //!
 //! A ping socket (icmp(7)) where the sysctl net.ipv4.ping_group_range lets this group have one, else a raw one (raw(7)), which takes
 //! CAP_NET_RAW. The kernel says when it got a reply, so that what the reply then waits for a CPU is no part of the round trip.
-#![expect(unsafe_code, reason = "the crates in use have neither filters of ICMP nor the kernel's time stamps")]
+#![expect(
+    unsafe_code,
+    reason = "the crates in use have neither filters of ICMP nor the kernel's time stamps"
+)]
 
 use std::ffi::c_void;
 use std::io;
@@ -59,7 +62,8 @@ impl Icmp {
             rustix::net::bind(&socket, &SocketAddr::new(bind, 0))?;
         }
         rustix::net::connect(&socket, &SocketAddr::new(host, 0))?;
-        let has_stamps = option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32.to_ne_bytes()).is_ok();
+        let has_stamps =
+            option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1_i32.to_ne_bytes()).is_ok();
         Ok(Self {
             socket,
             request: vec![0; HEADER + length].into(),
@@ -209,9 +213,9 @@ fn since(then: Timespec) -> u64 {
 
 /// The Internet checksum (RFC 1071) of bytes whose own field for it is 0.
 fn checksum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| {
-        u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
-    });
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])));
     let mut sum: u64 = words.sum();
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);

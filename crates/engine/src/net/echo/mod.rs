@@ -64,14 +64,16 @@ fn icmp(traffic: &Traffic, peer: &Peer) -> Result<Icmp, EngineError> {
     let trouble = |error: std::io::Error| EngineError::Net(format!("{name}: {error}"));
     let bind = peer.bind.as_deref().map(|bind| {
         bind.parse::<IpAddr>().map_err(|_| {
-            EngineError::Net(format!("bind = {bind:?}: accepted: an address of this machine, such as 192.0.2.1"))
+            EngineError::Net(format!(
+                "bind = {bind:?}: accepted: an address of this machine, such as 192.0.2.1"
+            ))
         })
     });
     let bind = bind.transpose()?;
     let mut hosts = (name.as_str(), 0).to_socket_addrs().map_err(trouble)?.map(|host| host.ip());
-    let host = hosts.find(|host| bind.is_none_or(|bind| bind.is_ipv4() == host.is_ipv4())).ok_or_else(|| {
-        EngineError::Net(format!("{name}: it has no address of the kind of bind"))
-    })?;
+    let host = hosts
+        .find(|host| bind.is_none_or(|bind| bind.is_ipv4() == host.is_ipv4()))
+        .ok_or_else(|| EngineError::Net(format!("{name}: it has no address of the kind of bind")))?;
     Icmp::new(host, bind, length(traffic)).map_err(trouble)
 }
 
@@ -96,8 +98,13 @@ impl Prepared {
         let room = Latencies::new(&workload);
         let (sender, told) = mpsc::channel();
         let cookie = SplitMix64::new(job.seed ^ clock::now(), Purpose::Run, std::process::id().into()).next();
-        let prober =
-            Prober { line, workload: workload.clone(), cookie, spins: traffic.busy_poll.is_some(), told: sender };
+        let prober = Prober {
+            line,
+            workload: workload.clone(),
+            cookie,
+            spins: traffic.busy_poll.is_some(),
+            told: sender,
+        };
         let mut work = Some(Box::new(move |seat| prober.work(seat)) as Work);
         let crew = Crew::muster(1, None, &room, |number| work.take().ok_or(EngineError::Panicked(number)))?;
         Ok(Self { job: Job { workload, ..job.clone() }, crew, room, told })
@@ -115,10 +122,16 @@ impl Prepared {
         };
         // A worker that is stuck tells nothing.
         let told = self.told.try_recv().ok();
-        outcome.carried = Some(Carried { probes: told.map(|told| told.probes), ..Carried::default() });
+        outcome.carried = Some(Carried {
+            probes: told.map(|told| told.probes),
+            mdev_ns: told.and_then(|told| told.mdev_ns),
+            ..Carried::default()
+        });
         if let Some(late) = told.map(|told| told.late).filter(|late| *late > 0) {
             let deadline = Nanos(DEADLINE);
-            outcome.notes.push(format!("{late} replies came more than {deadline} after their messages and count as lost"));
+            outcome.notes.push(format!(
+                "{late} replies came more than {deadline} after their messages and count as lost"
+            ));
         }
         Ok(outcome)
     }

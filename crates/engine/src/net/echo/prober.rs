@@ -10,15 +10,15 @@ use std::sync::mpsc::Sender;
 use iotax_model::record::Probes;
 use iotax_model::workload::Workload;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::time::Timespec;
 use rustix::thread::set_current_timer_slack;
+use rustix::time::Timespec;
 
 use super::flights::Flights;
 use super::line::{Line, Reply};
 use super::message::Message;
 use crate::backend::Io;
 use crate::clock;
-use crate::crew::{Finish, Report, Seat};
+use crate::crew::{DRAIN, Finish, Report, Seat};
 use crate::error::EngineError;
 use crate::faults::Faults;
 use crate::latencies::Latencies;
@@ -31,9 +31,11 @@ use crate::window::Window;
 pub(super) const DEADLINE: u64 = 5_000_000_000;
 /// In a closed loop the next message goes out after so long if the last one does not come back.
 const PATIENCE: u64 = 1_000_000_000;
-/// After the window's end is waited for so long, or for twice the longest round trip, for what is still under way.
-const DRAIN: u64 = 1_000_000_000;
-/// In a closed loop the next message after one that could not be sent.
+/// After the window's end is waited for so long, or for twice the longest round trip, for what is still under way: not so long that the
+/// worker would be left behind.
+const LAST_CALL: u64 = 1_000_000_000;
+const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
+/// In a closed loop the next message goes out so long after one that could not be sent or was refused.
 const PAUSE: u64 = 10_000_000;
 /// Before a message is due is spun for so long: a sleeper wakes up late.
 const SPIN: u64 = 20_000;
@@ -50,6 +52,8 @@ pub(super) struct Told {
     pub(super) probes: Probes,
     /// Came back after [`DEADLINE`].
     pub(super) late: u64,
+    /// The standard deviation of the round trips that count, in nanoseconds; absent if there are none.
+    pub(super) mdev_ns: Option<u64>,
 }
 
 /// Work of a worker: round trips on a line.
@@ -90,6 +94,7 @@ impl<L: Line> Prober<L> {
             faults: Faults::default(),
             paused_until: window.start,
             no_room: false,
+            spread: Spread::default(),
         };
         let began_at = Some(clock::now());
         while !common.is_stopped() {
@@ -101,7 +106,8 @@ impl<L: Line> Prober<L> {
             let wake = round.send_due(now)?;
             round.wait(wake);
         }
-        let _ = told.send(Told { probes: round.flights.probes(), late: round.flights.late() });
+        let (probes, late) = (round.flights.probes(), round.flights.late());
+        let _ = told.send(Told { probes, late, mdev_ns: round.spread.deviation() });
         Ok(Finish {
             began_at,
             ramp_ios: round.ledger.ramp_ios,
@@ -129,6 +135,7 @@ struct Round<L> {
     paused_until: u64,
     /// The socket took no more.
     no_room: bool,
+    spread: Spread,
 }
 
 impl<L: Line> Round<L> {
@@ -156,10 +163,15 @@ impl<L: Line> Round<L> {
         if reply.message.cookie != self.cookie {
             return;
         }
-        // What came while an interval ended counts in the next one; the last one waits for what is under way.
-        if let Some(trip) = self.flights.came(reply.message.number, now.saturating_sub(reply.waited)) {
+        let trip = self.flights.came(reply.message.number, now.saturating_sub(reply.waited));
+        // Until the ledger has turned all is warm-up; after that what went out before does not count.
+        let measures = self.ledger.boundary > self.window.begin;
+        if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
             let io = Io { direction: Direction::Read, offset: 0, length: self.length };
             self.ledger.latencies.add(io, trip.service, trip.response);
+            if measures {
+                self.spread.add(trip.service);
+            }
         }
     }
 
@@ -167,10 +179,14 @@ impl<L: Line> Round<L> {
     #[cold]
     fn failed(&mut self, direction: &'static str, error: io::Error) -> Result<(), EngineError> {
         if self.line.ends_with(&error) {
-            return Err(EngineError::Net(format!("the connection broke after {} round trips: {error}", self.flights.next())));
+            return Err(EngineError::Net(format!(
+                "the connection broke after {} round trips: {error}",
+                self.flights.next()
+            )));
         }
-        let number = error.raw_os_error().unwrap_or(0);
-        self.faults.add(-number, direction, 0, clock::now());
+        let (number, now) = (error.raw_os_error().unwrap_or(0), clock::now());
+        self.faults.add(-number, direction, 0, now);
+        self.paused_until = now + PAUSE;
         Ok(())
     }
 
@@ -189,7 +205,7 @@ impl<L: Line> Round<L> {
 
     /// When what is under way after the window's end is lost.
     fn gives_up(&self) -> u64 {
-        self.window.end + DRAIN.max(2 * self.flights.longest()).min(DEADLINE)
+        self.window.end + LAST_CALL.max(2 * self.flights.longest()).min(DEADLINE).min(LAST_CALL_MOST)
     }
 
     /// Sends what is due. When there is more to do if nothing comes.
@@ -216,10 +232,7 @@ impl<L: Line> Round<L> {
                     self.no_room = true;
                     return Ok(boundary);
                 }
-                Err(error) => {
-                    self.failed("write", error)?;
-                    self.paused_until = now + PAUSE;
-                }
+                Err(error) => self.failed("write", error)?,
             }
             let intended = self.pace.as_mut().map_or(now, |pace| pace.take(now, self.length));
             let counts = intended >= self.window.begin && intended < self.window.end;
@@ -233,7 +246,6 @@ impl<L: Line> Round<L> {
         match (&self.pace, self.flights.awaits_since()) {
             (Some(pace), _) => pace.due(),
             (None, None) => self.paused_until,
-            // It could not be sent.
             (None, Some(since)) if self.paused_until > since => self.paused_until,
             (None, Some(since)) => since + PATIENCE,
         }
@@ -255,5 +267,46 @@ impl<L: Line> Round<L> {
         };
         // An interruption only means to look again.
         let _ = poll(&mut [PollFd::from_borrowed_fd(self.line.descriptor(), wanted)], Some(&time));
+    }
+}
+
+/// Sums that give the standard deviation exactly, where a histogram's buckets would be wider than it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread {
+    count: u128,
+    sum: u128,
+    squares: u128,
+}
+
+impl Spread {
+    fn add(&mut self, value: u64) {
+        let value = u128::from(value);
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// The square root of the mean square less the square of the mean, as ping(8) has it.
+    fn deviation(self) -> Option<u64> {
+        // 2^33 ns squared, 2^30 times, and that times 2^30: it fits.
+        let squares = (self.count * self.squares).checked_sub(self.sum * self.sum)?;
+        u64::try_from(squares.isqrt().checked_div(self.count)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deviation_is_exact_where_a_histogram_is_coarse() {
+        let mut spread = Spread::default();
+        assert_eq!(spread.deviation(), None, "of nothing");
+        // Around 5 ms, where a bucket is 32 us wide.
+        [4_999_000, 5_001_000, 4_999_000, 5_001_000].iter().for_each(|value| spread.add(*value));
+        assert_eq!(spread.deviation(), Some(1000));
+        let mut one = Spread::default();
+        one.add(77);
+        assert_eq!(one.deviation(), Some(0));
     }
 }

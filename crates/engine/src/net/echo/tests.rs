@@ -114,6 +114,10 @@ fn assert_sound(outcome: &Outcome, samples: &[Sample], length: u64) {
     assert_eq!(&all, total);
     assert_eq!((total.latency.count(), total.bytes), (total.ios, total.ios * length));
     assert_eq!(total.ios, probes(outcome).received);
+    // The histogram's own knows values to 0.4% of theirs.
+    let exact = outcome.carried.as_ref().and_then(|carried| carried.mdev_ns).expect("some came back") as f64;
+    let (coarse, mean) = (total.latency.stddev().expect("some"), total.latency.mean().expect("some"));
+    assert!((exact - coarse).abs() < 0.02 * coarse + 0.01 * mean, "{exact} and {coarse}");
 }
 
 /// How many values lie above a bound.
@@ -175,9 +179,10 @@ fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
     const STALL: Duration = Duration::from_millis(300);
     for is_tcp in [false, true] {
         let test = if is_tcp { NetTest::TcpRtt } else { NetTest::UdpRtt };
-        let traffic = Traffic { rate: Some(1000), ..Traffic::new(test) };
+        // A socket's buffer holds what comes in the stall.
+        let traffic = Traffic { rate: Some(500), ..Traffic::new(test) };
         let stall = |number: u32| {
-            if number == 500 {
+            if number == 250 {
                 thread::sleep(STALL);
             }
         };
@@ -212,15 +217,15 @@ fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
         };
         assert_sound(&outcome, &samples, 64);
         let counts = probes(&outcome);
-        assert_eq!((counts.sent, counts.received, counts.out_of_order), (1500, 1500, 0), "{test}");
+        assert_eq!((counts.sent, counts.received, counts.out_of_order), (750, 750, 0), "{test}");
         let tally = read(&outcome);
         let response = tally.response.as_ref().expect("an open loop");
-        // Of the 300 that were due meanwhile half waited for more than half of the stall.
+        // Of the 150 that were due meanwhile half waited for more than half of the stall.
         let waited = above(response, 150_000_000);
-        assert!((145..200).contains(&waited), "{test}: {waited}");
+        assert!((70..120).contains(&waited), "{test}: {waited}");
         assert!(response.max() >= Some(290_000_000));
         // Sending never waited for the far end, so that all were under way and their own times tell too.
-        assert!(above(&tally.latency, 150_000_000).abs_diff(waited) < 50, "{test}");
+        assert!(above(&tally.latency, 150_000_000).abs_diff(waited) < 20, "{test}");
     }
 }
 
