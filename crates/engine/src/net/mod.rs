@@ -8,6 +8,7 @@ mod auth;
 mod client;
 mod control;
 mod dial;
+mod echo;
 mod exchange;
 mod hello;
 mod lanes;
@@ -25,7 +26,7 @@ use iotax_model::wire::{Event, Job};
 use crate::error::EngineError;
 
 pub use report::{Connection, End, Figures, Interval, Report, Start, StreamEnd, StreamInterval, TcpInfo};
-pub use server::{Serving, Server, Told};
+pub use server::{Server, Serving, Told};
 pub use test::{Prepared, Progress, Test};
 
 /// Carries out one measurement with the far end at `peer`.
@@ -39,7 +40,7 @@ pub(crate) fn measure(
     };
     traffic.check().map_err(EngineError::Net)?;
     if traffic.test.is_rtt() {
-        return Err(EngineError::Net(format!("{}: round trips are not to be had yet", peer.host)));
+        return echo::measure(job, traffic, peer, events);
     }
     measure::streams(job, traffic, peer, events)
 }

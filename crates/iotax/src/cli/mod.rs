@@ -52,6 +52,8 @@ enum Command {
     Run(run::Args),
     /// Do what a classic benchmark does, on one target or several: sizes, threads, stream, orion, records
     Suite(Box<suite::Args>),
+    /// Measure the network
+    Net(net::Args),
     /// Look at a plan without carrying it out
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
@@ -115,6 +117,7 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Suite(args) => suite::main(&args),
+        Command::Net(args) => net::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
         Command::Net(args) => net::main(&args),

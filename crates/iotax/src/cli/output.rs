@@ -18,7 +18,8 @@ use super::screen::Form;
 use super::{Failure, OrExit, args, usage};
 
 /// What documents of ours say of themselves.
-const OURS: [&str; 2] = [exchange::json::SCHEMA, exchange::json::history::SCHEMA];
+const OURS: [&str; 3] =
+    [exchange::json::SCHEMA, exchange::json::history::SCHEMA, exchange::json::trips::SCHEMA];
 /// No result is larger than this; a larger file is somebody else's without a look.
 const LARGEST: u64 = 256 << 20;
 

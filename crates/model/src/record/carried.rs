@@ -26,6 +26,9 @@ pub struct Carried {
     /// Of round trips: what became of the messages.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub probes: Option<Probes>,
+    /// Of round trips: their standard deviation, exact, which ping(8) calls mdev.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mdev_ns: Option<u64>,
     /// Longest times without a byte received, over all flows, the longest first; at most ten of those above 10 ms.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub gaps: Vec<Gap>,

@@ -1,6 +1,7 @@
 //! `iotax net`: what a network carries.
 
 mod ladder;
+mod ping;
 
 use clap::{Args as ClapArgs, Subcommand};
 use iotax_model::exit::Exit;
@@ -18,10 +19,13 @@ pub(super) struct Args {
 enum Command {
     /// Measure the same packets on several ways, and say what each costs
     Ladder(Box<ladder::Args>),
+    /// Measure round trips: how long a message takes to a host and back
+    Ping(ping::Args),
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Ladder(args) => ladder::main(args),
+        Command::Ping(args) => ping::main(args),
     }
 }

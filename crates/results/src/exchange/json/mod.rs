@@ -9,6 +9,7 @@ pub mod history;
 mod parts;
 pub mod read;
 mod suite;
+pub mod trips;
 
 use iotax_model::record::Measurement;
 use iotax_model::{Nanos, Plan};

@@ -9,11 +9,13 @@ mod layers;
 mod run;
 mod suite;
 mod timing;
+pub(crate) mod trips;
 
 pub use compared::{SHOWN, compared, gates};
 pub use history::history;
 pub use run::run;
 pub use timing::timing;
+pub use trips::{Trips, trips};
 
 use crate::stats::verdict::Verdict;
 

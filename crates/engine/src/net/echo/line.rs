@@ -1,0 +1,45 @@
+//! What carries messages to the far end and back.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::message::Message;
+
+/// A message that came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) message: Message,
+    /// How many nanoseconds before it was read the kernel had got it; 0 where that is part of the round trip.
+    pub(super) waited: u64,
+}
+
+/// A socket that never blocks.
+pub(super) trait Line: Send {
+    /// What is waited on.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Sends one message. False if there is no room for it now, and nothing of it went out.
+    fn send(&mut self, message: Message) -> io::Result<bool>;
+
+    /// Takes in what has come, one reading of the socket. False if nothing was there. What is no message is passed over.
+    fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
+
+    /// Whether a part of a message still waits for room.
+    fn is_held_up(&self) -> bool {
+        false
+    }
+
+    /// Whether an error of the socket is the end of it.
+    fn ends_with(&self, error: &io::Error) -> bool;
+}
+
+/// Whether something was read or written; what a socket that never blocks cannot do now is no error.
+pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,318 @@
+//! Both ends over the loopback.
+
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use iotax_model::net::{NetTest, Peer, Traffic};
+use iotax_model::record::{Outcome, Probes, Sample, Tally};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::WorkloadKeys;
+
+use super::answer::{self, Waiting};
+use super::line::Line;
+use super::tcp::Tcp;
+use super::udp::Udp;
+use super::{Prepared, length, measure};
+use crate::clock;
+use crate::error::EngineError;
+use crate::window::Window;
+
+fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
+    let keys = WorkloadKeys {
+        net: Some(traffic.clone()),
+        runtime: Some(Nanos::from_millis(runtime_ms)),
+        ramp_time: Some(Nanos::from_millis(50)),
+        ..WorkloadKeys::default()
+    };
+    Job {
+        path: None,
+        workload: keys.complete(&WorkloadKeys::default()),
+        size: Bytes(0),
+        seed: 1,
+        interval: Nanos::from_millis(100),
+        writable: false,
+        shared: false,
+        identity: None,
+        directory: None,
+        peer: None,
+    }
+}
+
+/// A far end in a thread of its own, and how to stop it.
+struct FarEnd {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FarEnd {
+    fn start(work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = Some(thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || work(&stop)
+        }));
+        Self { stop, thread }
+    }
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !thread::panicking() {
+            ended.expect("once").expect("the far end did not panic");
+        }
+    }
+}
+
+/// Two sockets that are connected with one another.
+fn udp_pair() -> (UdpSocket, UdpSocket) {
+    let bound = || UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let (near, far) = (bound(), bound());
+    near.connect(far.local_addr().expect("address")).expect("connected");
+    far.connect(near.local_addr().expect("address")).expect("connected");
+    (near, far)
+}
+
+fn tcp_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let near = TcpStream::connect(listener.local_addr().expect("address")).expect("connected");
+    (near, listener.accept().expect("accepted").0)
+}
+
+/// What a measurement on a line came to, and its samples.
+fn run(traffic: &Traffic, runtime_ms: u64, line: impl Line + 'static) -> (Outcome, Vec<Sample>) {
+    let job = job(traffic, runtime_ms);
+    let prepared = Prepared::new(&job, traffic, line).expect("set up");
+    let (mut samples, mut measuring) = (Vec::new(), 0);
+    let outcome = prepared.go(Window::new(&job, clock::now()), &mut |event| match event {
+        Event::Sample(sample) => samples.push(*sample),
+        Event::Measuring => measuring += 1,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(measuring, 1);
+    (outcome.expect("measured"), samples)
+}
+
+fn read(outcome: &Outcome) -> &Tally {
+    outcome.tallies.read.as_ref().expect("round trips")
+}
+
+fn probes(outcome: &Outcome) -> Probes {
+    outcome.carried.as_ref().and_then(|carried| carried.probes).expect("probes")
+}
+
+/// Samples add up to the totals, and what came back has its time.
+fn assert_sound(outcome: &Outcome, samples: &[Sample], length: u64) {
+    let mut all = Tally::default();
+    samples.iter().filter_map(|sample| sample.tallies.read.as_ref()).for_each(|tally| all.merge(tally));
+    let total = read(outcome);
+    assert_eq!(&all, total);
+    assert_eq!((total.latency.count(), total.bytes), (total.ios, total.ios * length));
+    assert_eq!(total.ios, probes(outcome).received);
+    // The histogram's own knows values to 0.4% of theirs.
+    let exact = outcome.carried.as_ref().and_then(|carried| carried.mdev_ns).expect("some came back") as f64;
+    let (coarse, mean) = (total.latency.stddev().expect("some"), total.latency.mean().expect("some"));
+    assert!((exact - coarse).abs() < 0.02 * coarse + 0.01 * mean, "{exact} and {coarse}");
+}
+
+/// How many values lie above a bound.
+fn above(tally: &iotax_model::histogram::Histogram, nanos: u64) -> u64 {
+    tally.bars().filter(|bar| bar.0 > nanos).map(|bar| bar.2).sum()
+}
+
+fn datagram_answerer(socket: UdpSocket, length: usize) -> FarEnd {
+    FarEnd::start(move |stop| {
+        answer::datagrams(&socket, length, Waiting::Asleep, stop).expect("set up");
+    })
+}
+
+#[test]
+fn every_datagram_of_a_closed_loop_comes_back_and_is_timed() {
+    for busy_poll in [None, Some(Nanos(50_000))] {
+        let traffic = Traffic { busy_poll, ..Traffic::new(NetTest::UdpRtt) };
+        let (near, far) = udp_pair();
+        let far = datagram_answerer(far, length(&traffic));
+        let (outcome, samples) = run(&traffic, 300, Udp::new(near, length(&traffic)).expect("set up"));
+        drop(far);
+        assert_sound(&outcome, &samples, 64);
+        let Probes { sent, received, duplicates, out_of_order } = probes(&outcome);
+        assert!(sent > 100 && received == sent, "{sent} sent, {received} received");
+        assert_eq!((duplicates, out_of_order, samples.len()), (0, 0, 3));
+        let tally = read(&outcome);
+        assert_eq!((&tally.response, outcome.pacing), (&None, None), "a closed loop");
+        assert!(outcome.ramp_ios > 10 && outcome.errors.is_empty(), "{outcome:?}");
+        // One after the other: their times add up to no more than the window.
+        assert!(tally.latency.sum() <= 320_000_000, "{} ns in all", tally.latency.sum());
+        let busy = outcome.cpu.total_ns() as f64 / outcome.duration_ns as f64;
+        assert!(busy_poll.is_none() || busy > 0.2, "spinning took {busy} of a CPU");
+    }
+}
+
+#[test]
+fn messages_of_tcp_come_back_whole_whatever_their_length() {
+    for (bytes, rate) in [(64, None), (60_000, None), (17, Some(20_000)), (30_000, Some(500))] {
+        let traffic = Traffic { length: Some(Bytes(bytes)), rate, ..Traffic::new(NetTest::TcpRtt) };
+        let (near, far) = tcp_pair();
+        let messages = length(&traffic);
+        let far = FarEnd::start(move |stop| {
+            answer::messages(&far, messages, Waiting::Asleep, stop).expect("not broken");
+        });
+        let (outcome, samples) = run(&traffic, 300, Tcp::new(near, messages).expect("set up"));
+        drop(far);
+        assert_sound(&outcome, &samples, bytes);
+        let Probes { sent, received, duplicates, out_of_order } = probes(&outcome);
+        assert!(sent > 50 && received == sent, "{bytes}: {sent} sent, {received} received");
+        assert_eq!((duplicates, out_of_order), (0, 0));
+        let due = rate.map(|rate| rate * 3 / 10);
+        assert_eq!(outcome.pacing.map(|pacing| pacing.due), due);
+        assert_eq!(due.unwrap_or(sent), sent, "all that was due went out");
+    }
+}
+
+#[test]
+fn a_stall_of_the_far_end_delays_all_that_was_due_and_response_times_tell() {
+    const STALL: Duration = Duration::from_millis(300);
+    for is_tcp in [false, true] {
+        let test = if is_tcp { NetTest::TcpRtt } else { NetTest::UdpRtt };
+        // A socket's buffer holds what comes in the stall.
+        let traffic = Traffic { rate: Some(500), ..Traffic::new(test) };
+        let stall = |number: u32| {
+            if number == 250 {
+                thread::sleep(STALL);
+            }
+        };
+        let (outcome, samples) = if is_tcp {
+            let (near, mut far) = tcp_pair();
+            let _far = FarEnd::start(move |_| {
+                use std::io::{Read, Write};
+                let mut message = [0; 64];
+                for number in 0.. {
+                    if far.read_exact(&mut message).is_err() {
+                        break;
+                    }
+                    stall(number);
+                    far.write_all(&message).expect("answered");
+                }
+            });
+            run(&traffic, 1500, Tcp::new(near, 64).expect("set up"))
+        } else {
+            let (near, far) = udp_pair();
+            far.set_read_timeout(Some(Duration::from_millis(100))).expect("set");
+            let _far = FarEnd::start(move |stop| {
+                let (mut message, mut number) = ([0; 64], 0);
+                while !stop.load(Ordering::Relaxed) {
+                    if far.recv(&mut message).is_ok() {
+                        stall(number);
+                        far.send(&message).expect("answered");
+                        number += 1;
+                    }
+                }
+            });
+            run(&traffic, 1500, Udp::new(near, 64).expect("set up"))
+        };
+        assert_sound(&outcome, &samples, 64);
+        let counts = probes(&outcome);
+        assert_eq!((counts.sent, counts.received, counts.out_of_order), (750, 750, 0), "{test}");
+        let tally = read(&outcome);
+        let response = tally.response.as_ref().expect("an open loop");
+        // Of the 150 that were due meanwhile half waited for more than half of the stall.
+        let waited = above(response, 150_000_000);
+        assert!((70..120).contains(&waited), "{test}: {waited}");
+        assert!(response.max() >= Some(290_000_000));
+        // Sending never waited for the far end, so that all were under way and their own times tell too.
+        assert!(above(&tally.latency, 150_000_000).abs_diff(waited) < 20, "{test}");
+    }
+}
+
+#[test]
+fn what_is_lost_doubled_or_passed_is_counted() {
+    let traffic = Traffic { rate: Some(1000), ..Traffic::new(NetTest::UdpRtt) };
+    let (near, far) = udp_pair();
+    far.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
+    let far = FarEnd::start(move |stop| {
+        let mut message = [0; 64];
+        let mut held: Option<[u8; 64]> = None;
+        while !stop.load(Ordering::Relaxed) {
+            if far.recv(&mut message).is_err() {
+                continue;
+            }
+            let number = u64::from_be_bytes(message[8..16].try_into().expect("eight bytes"));
+            match number % 10 {
+                // A tenth is lost, a tenth is doubled, a tenth comes after the one behind it.
+                3 => continue,
+                5 => drop(far.send(&message)),
+                7 => {
+                    held = Some(message);
+                    continue;
+                }
+                _ => {}
+            }
+            far.send(&message).expect("answered");
+            if let Some(held) = held.take() {
+                far.send(&held).expect("answered");
+            }
+            // What is no message of this measurement counts nowhere.
+            far.send(&[0; 64]).expect("sent");
+            far.send(&[0; 3]).expect("sent");
+        }
+    });
+    let job = job(&traffic, 1000);
+    let prepared = Prepared::new(&job, &traffic, Udp::new(near, 64).expect("set up")).expect("set up");
+    let begun = Instant::now();
+    let outcome = prepared.go(Window::new(&job, clock::now()), &mut |_| {}).expect("measured");
+    drop(far);
+    let Probes { sent, received, duplicates, out_of_order } = probes(&outcome);
+    assert_eq!((sent, received, duplicates, out_of_order), (1000, 900, 100, 100));
+    assert!(begun.elapsed() < Duration::from_secs(4), "lost ones were waited for {:?}", begun.elapsed());
+}
+
+#[test]
+fn nobody_at_the_far_end_is_a_result_and_no_flood() {
+    let traffic = Traffic::new(NetTest::UdpRtt);
+    let (near, far) = udp_pair();
+    drop(far);
+    let (outcome, _) = run(&traffic, 300, Udp::new(near, 64).expect("set up"));
+    let counts = probes(&outcome);
+    assert!((1..40).contains(&counts.sent) && counts.received == 0, "{counts:?}");
+    assert!(outcome.errors.iter().all(|error| error.error == "ECONNREFUSED"), "{:?}", outcome.errors);
+    assert!(!outcome.errors.is_empty());
+}
+
+#[test]
+fn a_connection_that_ends_ends_the_measurement() {
+    let traffic = Traffic::new(NetTest::TcpRtt);
+    let (near, far) = tcp_pair();
+    let job = job(&traffic, 300);
+    let prepared = Prepared::new(&job, &traffic, Tcp::new(near, 64).expect("set up")).expect("set up");
+    drop(far);
+    let error = prepared.go(Window::new(&job, clock::now()), &mut |_| {}).expect_err("it broke");
+    assert!(error.to_string().contains("the connection broke after"), "{error}");
+}
+
+#[test]
+fn the_kernel_answers_echo_requests() {
+    for (host, length) in [("127.0.0.1", None), ("::1", None), ("127.0.0.1", Some(Bytes(1400)))] {
+        let traffic = Traffic { length, rate: Some(500), ..Traffic::new(NetTest::IcmpRtt) };
+        let job = job(&traffic, 400);
+        let outcome = match measure(&job, &traffic, &Peer::at(host, 0), &mut |_| {}) {
+            Ok(outcome) => outcome,
+            Err(EngineError::Net(words)) => {
+                assert!(words.contains("ping_group_range") || host == "::1", "{words}");
+                eprintln!("skipped: {words}");
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let counts = probes(&outcome);
+        assert_eq!((counts.sent, counts.received, counts.duplicates), (200, 200, 0), "{host}");
+        let tally = read(&outcome);
+        assert_eq!(tally.bytes, 200 * length.map_or(64, |bytes| bytes.0));
+        let response = tally.response.as_ref().expect("an open loop");
+        assert!(tally.latency.min() > Some(0) && response.sum() >= tally.latency.sum());
+    }
+}

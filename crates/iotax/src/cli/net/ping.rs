@@ -1,0 +1,258 @@
+//! `iotax net ping`: round trips with a host, idle and under load.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args as ClapArgs;
+use iotax_engine::EngineError;
+use iotax_model::exit::Exit;
+use iotax_model::net::{Direction, NetTest, PORT, Peer, Traffic};
+use iotax_model::record::Sample;
+use iotax_model::units::{Bytes, Nanos, human};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::WorkloadKeys;
+use iotax_results::exchange::json::trips::document;
+use iotax_results::report::page::{Trips, trips};
+
+use super::super::Failure;
+use super::super::output::Output;
+use super::super::say::say;
+use super::super::screen::Form;
+
+/// Bytes of a message if nothing else is said.
+const LENGTH: Bytes = Bytes(64);
+/// A load is under way for so long before what counts begins, if nothing else is said.
+const LOADED_OMIT: Nanos = Nanos::from_secs(1);
+
+/// Flags of `iotax net ping`.
+#[derive(Debug, ClapArgs)]
+pub(super) struct Args {
+    /// A name or an address; with --icmp any host, else one where iotax net serve runs
+    host: String,
+    /// Send ICMP echo requests, which the host's kernel answers
+    #[arg(long, conflicts_with_all = ["udp", "tcp", "port", "busy_poll", "under_load"])]
+    icmp: bool,
+    /// Send datagrams [default]
+    #[arg(long, conflicts_with = "tcp")]
+    udp: bool,
+    /// Send messages over a TCP connection
+    #[arg(long)]
+    tcp: bool,
+    /// Begin so many round trips a second, whether or not earlier ones are back [default: the next one when the last one is]
+    #[arg(long, value_name = "N")]
+    rate: Option<u64>,
+    /// Bytes of a message, 16 to 65507; of ICMP those after its header
+    #[arg(short, long, value_name = "SIZE", default_value_t = LENGTH)]
+    length: Bytes,
+    /// How long is measured, in seconds or with a unit
+    #[arg(short, long, value_name = "TIME", default_value = "10", value_parser = time)]
+    time: Nanos,
+    /// Leave out the first time, in seconds or with a unit [default: 0, under load 1]
+    #[arg(short = 'O', long, value_name = "TIME", value_parser = time)]
+    omit: Option<Nanos>,
+    /// Time between lines of progress, in seconds or with a unit
+    #[arg(short, long, value_name = "TIME", default_value = "1", value_parser = time)]
+    interval: Nanos,
+    /// Ask again and again instead of sleeping, which takes a whole CPU, and have the kernel poll the device for so long each time
+    /// (SO_BUSY_POLL), such as 50us
+    #[arg(long, value_name = "TIME")]
+    busy_poll: Option<Nanos>,
+    /// Measure three times: idle, while TCP downloads, and while it uploads
+    #[arg(long)]
+    under_load: bool,
+    /// The far end's port
+    #[arg(short, long, default_value_t = PORT)]
+    port: u16,
+    /// The address to send from
+    #[arg(short = 'B', long, value_name = "ADDRESS")]
+    bind: Option<String>,
+    /// Write the results as JSON; - (or no value) is stdout, which then carries nothing else
+    #[arg(short = 'J', long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// As iperf3 reads times: seconds, or a number with its unit.
+fn time(text: &str) -> Result<Nanos, String> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = if is_plain { format!("{text}s") } else { text.to_owned() };
+    seconds.parse().map_err(|_| format!("{text:?}: accepted: seconds such as 10 or 0.5, or 500ms, 2m"))
+}
+
+/// One of the measurements.
+struct Round {
+    name: &'static str,
+    job: Job,
+}
+
+impl Round {
+    fn seconds(&self) -> f64 {
+        let workload = &self.job.workload;
+        Nanos(workload.ramp_time.0 + workload.runtime.0).as_secs_f64()
+    }
+}
+
+impl Args {
+    const fn test(&self) -> NetTest {
+        match (self.icmp, self.tcp) {
+            (true, _) => NetTest::IcmpRtt,
+            (false, true) => NetTest::TcpRtt,
+            (false, false) => NetTest::UdpRtt,
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        let (length, rate, busy_poll) = (Some(self.length), self.rate, self.busy_poll);
+        Traffic { length, rate, busy_poll, ..Traffic::new(self.test()) }
+    }
+
+    fn rounds(&self) -> Vec<Round> {
+        let idle = Round { name: "idle", job: self.job(self.traffic(), self.omit.unwrap_or_default()) };
+        let loaded = [("download", Direction::Down), ("upload", Direction::Up)].map(|(name, direction)| {
+            let traffic = Traffic { loaded: true, direction, ..self.traffic() };
+            Round { name, job: self.job(traffic, self.omit.unwrap_or(LOADED_OMIT)) }
+        });
+        [idle].into_iter().chain(loaded.into_iter().filter(|_| self.under_load)).collect()
+    }
+
+    fn job(&self, traffic: Traffic, omit: Nanos) -> Job {
+        let keys = WorkloadKeys {
+            net: Some(traffic),
+            runtime: Some(self.time),
+            ramp_time: Some(omit),
+            ..WorkloadKeys::default()
+        };
+        let port = if self.icmp { 0 } else { self.port };
+        Job {
+            path: None,
+            workload: keys.complete(&WorkloadKeys::default()),
+            size: Bytes(0),
+            seed: 0,
+            interval: self.interval,
+            writable: false,
+            shared: false,
+            identity: None,
+            directory: None,
+            peer: Some(Peer { bind: self.bind.clone(), ..Peer::at(&*self.host, port) }),
+        }
+    }
+
+    /// What is done, in words.
+    fn head(&self) -> String {
+        let kind = match self.test() {
+            NetTest::IcmpRtt => "ICMP echo",
+            NetTest::TcpRtt => "TCP",
+            _ => "UDP",
+        };
+        let pace = self.rate.map_or_else(
+            || "one after the other".to_owned(),
+            |rate| format!("{rate} a second, whatever became of those before"),
+        );
+        let (host, length, time) = (&self.host, self.length.0, human::duration(self.time.as_secs_f64()));
+        format!("{kind} round trips of {length} bytes with {host}, {pace}, for {time}")
+    }
+}
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let output = Output { json: args.json.clone(), ..Output::default() };
+    output.check()?;
+    let rounds = args.rounds();
+    let mut left: f64 = rounds.iter().map(Round::seconds).sum();
+    let mut all = Vec::with_capacity(rounds.len());
+    for round in &rounds {
+        all.push(measure(round, left)?);
+        left -= round.seconds();
+    }
+    args.form.show(&trips(&args.head(), &all), args.json.as_deref() == Some(Path::new("-")));
+    output.write_json(&document(&args.host, &args.traffic(), args.length.0, &all))?;
+    let came = all.iter().any(|trips| trips.tally().is_some_and(|tally| tally.ios > 0));
+    Ok(if came { Exit::Fine } else { Exit::Measurement })
+}
+
+/// Carries one of the measurements out, with a line of progress each interval; `left` is how many seconds it and those after it take.
+fn measure(round: &Round, left: f64) -> Result<Trips, Failure> {
+    let begun = Instant::now();
+    let outcome = iotax_engine::measure(&round.job, Path::new(""), &mut |event| {
+        if let Event::Sample(sample) = event {
+            tell(round.name, &sample, left - begun.elapsed().as_secs_f64());
+        }
+    });
+    let outcome = outcome.map_err(|error| {
+        let exit = match &error {
+            EngineError::Workload(_) | EngineError::Interval(_) => Exit::Usage,
+            _ => Exit::Environment,
+        };
+        Failure { exit, error: error.into() }
+    })?;
+    Ok(Trips { name: round.name.to_owned(), outcome })
+}
+
+/// A line of progress.
+fn tell(name: &str, sample: &Sample, left: f64) {
+    let Some(tally) = &sample.tallies.read else { return };
+    let times = tally.response.as_ref().unwrap_or(&tally.latency);
+    let time = |q: f64| times.quantile(q).map_or_else(|| "none".to_owned(), human::time);
+    let rate = tally.ios as f64 / Nanos(sample.duration_ns).as_secs_f64();
+    say!(
+        "{name}  {:.1} s  {} round trips/s  p50 {}  p99 {}  max {}  ETA {}",
+        Nanos(sample.at_ns).as_secs_f64(),
+        human::count(rate),
+        time(0.5),
+        time(0.99),
+        time(1.0),
+        human::duration(left.max(0.0)),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(line: &str) -> Args {
+        Line::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}")).args
+    }
+
+    #[test]
+    fn times_are_read_as_iperf3_reads_them() {
+        for (text, ns) in [("10", 10_000_000_000), ("0.5", 500_000_000), ("250ms", 250_000_000)] {
+            assert_eq!(time(text), Ok(Nanos(ns)), "{text}");
+        }
+        for text in ["", "ten", "-1", "10x"] {
+            let refusal = time(text).expect_err(text);
+            assert!(refusal.contains(&format!("{text:?}")) && refusal.contains("500ms"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_command_line_becomes_jobs_that_can_be_done() {
+        let one = args("ping --icmp --rate 100 -t 2 192.0.2.1").rounds();
+        assert_eq!(one.len(), 1);
+        let Job { workload, peer, .. } = &one[0].job;
+        let traffic = workload.net.as_ref().expect("a network's");
+        assert_eq!((traffic.test, traffic.rate, traffic.loaded), (NetTest::IcmpRtt, Some(100), false));
+        assert_eq!((workload.runtime, workload.ramp_time), (Nanos::from_secs(2), Nanos(0)));
+        assert_eq!(peer.as_ref().expect("a far end").host, "192.0.2.1");
+        let loaded = args("ping --tcp --under-load --busy-poll 50us host").rounds();
+        let loads: Vec<_> = loaded
+            .iter()
+            .map(|round| {
+                assert_eq!(round.job.workload.check(), Ok(()), "{}", round.name);
+                let traffic = round.job.workload.net.as_ref().expect("a network's");
+                (round.name, traffic.loaded.then_some(traffic.direction))
+            })
+            .collect();
+        let expected = [("idle", None), ("download", Some(Direction::Down)), ("upload", Some(Direction::Up))];
+        assert_eq!(loads, expected);
+        for wrong in ["ping --icmp --tcp host", "ping --icmp --under-load host", "ping", "ping -t ten host"] {
+            assert!(Line::try_parse_from(wrong.split_whitespace()).is_err(), "{wrong}");
+        }
+    }
+}
