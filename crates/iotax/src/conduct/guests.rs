@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use iotax_model::Plan;
 use iotax_model::plan::Space;
-use iotax_model::target::{Accel, GuestSpec};
+use iotax_model::target::Accel;
 use iotax_model::wire::AgentHello;
 use iotax_rig::facts;
 use iotax_rig::guest::able::{Able, Wanted};
