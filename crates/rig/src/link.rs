@@ -3,12 +3,13 @@
 //! Every wait has a deadline and is given up within [`POLL`] of an interrupt. A conversation that went wrong is over:
 //! a late answer to an abandoned request could be taken for the answer to the next one.
 
+mod local;
+
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
@@ -21,7 +22,8 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
 
-use crate::network;
+pub(crate) use local::{Process, keep_last};
+use local::status;
 
 /// Set by Ctrl-C: whoever waits gives up.
 pub type Interrupt = Arc<AtomicBool>;
@@ -40,12 +42,8 @@ const FLOOR: Duration = Duration::from_mins(1);
 const AUDIT: Duration = Duration::from_hours(24);
 /// Bytes a second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
-/// How long after its stream a local agent's process may take to end.
-const LAST_BREATH: Duration = Duration::from_millis(200);
 /// A killed agent whose disk hangs cannot be reaped before the disk answers.
 const REAPED: Duration = Duration::from_secs(5);
-/// How much of a local agent's stderr is kept for an error's text.
-const STDERR_KEPT: usize = 4096;
 
 /// A conversation that went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -149,16 +147,6 @@ pub struct Link {
     over: bool,
 }
 
-/// A process that has an agent behind its pipes.
-pub(crate) struct Process<R> {
-    pub(crate) child: Child,
-    pub(crate) stdin: ChildStdin,
-    /// From where the frames begin.
-    pub(crate) stdout: R,
-    /// The end of what it writes to stderr.
-    pub(crate) said: Arc<Mutex<Vec<u8>>>,
-}
-
 /// What a message is to the request that waits.
 enum Heard<T> {
     /// It is the answer.
@@ -192,21 +180,8 @@ impl Link {
 
     /// The same in a network namespace, if one is named.
     pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, LinkError> {
-        let mut child = network::command_in(namespace, exe)
-            .arg("agent")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // Ctrl-C is the conductor's to handle; an agent that it kills would look like a crash.
-            .process_group(0)
-            .spawn()
-            .map_err(|source| LinkError::Spawn { exe: exe.to_owned(), source })?;
-        let (Some(stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            unreachable!("all three were asked to be pipes");
-        };
-        let process = Process { child, stdin, stdout, said: keep_last(stderr) };
+        let spawn = |source| LinkError::Spawn { exe: exe.to_owned(), source };
+        let process = local::start(namespace, exe).map_err(spawn)?;
         let peer = namespace.map_or("the local agent".into(), |name| format!("the agent in {name}"));
         Ok(Self::through(process, peer, interrupt))
     }
@@ -221,7 +196,7 @@ impl Link {
         let child = Arc::new(Mutex::new(child));
         let last_words = Box::new({
             let child = Arc::clone(&child);
-            move || local_last_words(&child, &said)
+            move || local::last_words(&child, &said)
         });
         let mut link = Self::new(stdout, Box::new(stdin), peer, last_words, interrupt);
         link.child = Some(child);
@@ -559,44 +534,6 @@ impl Drop for Socket {
 
 fn text(path: Option<&Path>) -> Option<String> {
     path.map(|path| path.to_string_lossy().into_owned())
-}
-
-/// The end of what is written to a stream, kept up to date by a thread.
-pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let shared = Arc::clone(&kept);
-    thread::spawn(move || {
-        let mut chunk = [0; 1024];
-        while let Ok(count @ 1..) = stream.read(&mut chunk) {
-            let Ok(mut kept) = shared.lock() else { break };
-            kept.extend_from_slice(&chunk[..count]);
-            let surplus = kept.len().saturating_sub(STDERR_KEPT);
-            kept.drain(..surplus);
-        }
-    });
-    kept
-}
-
-/// How a local agent ended, if it does before the deadline.
-fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitStatus> {
-    let end = Instant::now() + deadline;
-    loop {
-        let status = child.lock().ok().and_then(|mut child| child.try_wait().ok().flatten());
-        if status.is_some() || Instant::now() >= end {
-            return status;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// How a local agent ended and what it said last.
-fn local_last_words(child: &Mutex<Child>, said: &Mutex<Vec<u8>>) -> String {
-    let mut words: Vec<String> = status(child, LAST_BREATH).iter().map(ToString::to_string).collect();
-    if let Ok(said) = said.lock() {
-        words.push(String::from_utf8_lossy(&said).trim().to_owned());
-    }
-    words.retain(|word| !word.is_empty());
-    words.join(": ")
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Watches the host while something is measured: block devices, CPUs, pressure, the threads of guests and of the kernel.
+//! Watches the host while something is measured: block devices, network interfaces, CPUs, pressure, the threads of guests and of
+//! the kernel.
 //!
 //! [`Monitor::snapshot`] reads raw counters, [`delta`] turns two of them into what happened between. Raw counters and
 //! what is derived from them are kept apart, so that any two snapshots of one monitor can be compared.
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::record::HostActivity;
 
-use counters::{CpuCounters, DiskCounters, PressureCounters};
+use counters::{CpuCounters, DiskCounters, NicCounters, PressureCounters};
 pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 
@@ -30,6 +31,15 @@ pub struct Monitor {
     stat: Source,
     pressure: [Source; 3],
     threads: Vec<Threads>,
+    networks: Vec<Network>,
+}
+
+/// The interfaces of a network namespace.
+#[derive(Debug)]
+struct Network {
+    /// What stands before their names.
+    prefix: String,
+    dev: Source,
 }
 
 /// All counters of a monitor at one moment. What could not be read is absent.
@@ -40,6 +50,7 @@ pub struct Snapshot {
     cpu: Option<CpuCounters>,
     pressure: Option<PressureCounters>,
     guests: Vec<GuestCounters>,
+    nics: BTreeMap<String, NicCounters>,
 }
 
 impl Monitor {
@@ -54,7 +65,18 @@ impl Monitor {
             stat: Source::new(proc.join("stat")),
             pressure: ["io", "cpu", "memory"].map(|kind| Source::new(proc.join("pressure").join(kind))),
             threads: guests.into_iter().map(|guest| Threads::new(&proc, guest)).collect(),
+            networks: Vec::new(),
         }
+    }
+
+    /// Watches also the interfaces of the network namespace that a process is in; absent: this one. `prefix` stands before
+    /// their names, for they can be the same in several namespaces. Loopback is one of them.
+    #[must_use]
+    pub fn with_network(mut self, root: &Path, process: Option<u32>, prefix: &str) -> Self {
+        let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
+        let dev = Source::new(root.join("proc").join(process).join("net/dev"));
+        self.networks.push(Network { prefix: prefix.to_owned(), dev });
+        self
     }
 
     /// Reads all counters now.
@@ -71,6 +93,7 @@ impl Monitor {
             cpu: self.stat.read().and_then(counters::cpu),
             pressure: counters::pressure(io.read(), cpu.read(), memory.read()),
             guests: self.threads.iter_mut().map(Threads::read).collect(),
+            nics: self.networks.iter_mut().flat_map(Network::read).collect(),
         }
     }
 }
@@ -86,10 +109,15 @@ pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> Hos
     let disks = earlier.disks.iter().filter_map(|(name, before)| {
         Some((name.clone(), before.until(later.disks.get(name)?, nanos(duration))?))
     });
+    let nics = earlier
+        .nics
+        .iter()
+        .filter_map(|(name, before)| Some((name.clone(), before.until(later.nics.get(name)?)?)));
     HostActivity {
         at_ns: nanos(later.at.saturating_duration_since(window_start)),
         duration_ns: nanos(duration),
         disks: disks.collect(),
+        nics: nics.collect(),
         cpu: earlier.cpu.zip(later.cpu).and_then(|(before, after)| before.until(&after)),
         pressure: earlier.pressure.zip(later.pressure).and_then(|(before, after)| before.until(&after)),
         guest_threads: threads::between(&earlier.guests, &later.guests),
@@ -99,6 +127,13 @@ pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> Hos
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Network {
+    fn read(&mut self) -> BTreeMap<String, NicCounters> {
+        let counters = self.dev.read().map(counters::nics).unwrap_or_default();
+        counters.into_iter().map(|(name, nic)| (format!("{}{name}", self.prefix), nic)).collect()
+    }
 }
 
 /// A file of /proc that is kept open and read from its beginning each time.

@@ -124,6 +124,7 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
             congestion: start.congestion,
             mss: start.mss.filter(|_| !start.udp),
             probes: None,
+            mdev_ns: None,
             gaps,
         }),
         jobs: Vec::new(),

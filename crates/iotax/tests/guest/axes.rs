@@ -10,10 +10,10 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_rig::guest::able::Able;
 use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{Guest, image, modules};
+use iotax_rig::guest::{Guest, Storage, image, modules};
 use iotax_rig::link::Interrupt;
 
-use crate::rig::{BOOT, Rig, SIZE, area, job};
+use crate::rig::{BOOT, Rig, SIZE, area, job, storage};
 
 /// Far above what a power off takes, and below the time after which QEMU is told to quit.
 const POWER_OFF: Duration = Duration::from_secs(25);
@@ -30,13 +30,14 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Able::ask([&spec], "iotax-test-able").expect("answered").check(&spec).expect("this QEMU can");
+    Able::ask([(&spec, None)], "iotax-test-able").expect("answered").check((&spec, None)).expect("this QEMU can");
     let qcow2 = FileSpec { format: Format::Qcow2, cluster_size: Some(Bytes(4096)), ..FileSpec::default() };
     let base = rig.dir.path().join("base.qcow2");
     image::create(&base, &qcow2, SIZE).expect("created");
     let mut config = rig.config(name);
-    (config.spec, config.image, config.format) = (spec, base.clone(), Format::Qcow2);
-    config.l2_cache_size = Some(Bytes(64 << 10));
+    config.spec = spec;
+    let l2_cache_size = Some(Bytes(64 << 10));
+    config.storage = Some(Storage { l2_cache_size, ..storage(base.clone(), Format::Qcow2) });
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let hello = guest.wait_ready(BOOT).expect("ready");
     println!("{name}: {disk} {:.2} s after its start", guest.boot_ns().expect("known") as f64 / 1e9);
@@ -169,7 +170,7 @@ fn sata_on_both_pcs() {
     let on = |machine| GuestSpec { bus: Bus::Sata, machine: Some(machine), ..cached() };
     let Some(kernel) = kernel_with(&on(MachineType::Q35)) else { return };
     for machine in [MachineType::Q35, MachineType::Pc] {
-        let rig = Rig::build_on(&on(machine), &kernel);
+        let rig = Rig::build_on(&on(machine), None, &kernel);
         exercise_on(&rig, &format!("sata-{machine}"), on(machine), "/dev/sda");
     }
 }
@@ -179,7 +180,7 @@ fn sata_on_both_pcs() {
 fn kernel_with(spec: &GuestSpec) -> Option<Kernel> {
     let boot = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
     let mut known = boot.filter_map(|image| Kernel::find(Path::new("/"), "", Some(&image), None).ok());
-    let found = known.find(|kernel| modules::check(&kernel.modules, &modules::needed(spec)).is_ok());
+    let found = known.find(|kernel| modules::check(&kernel.modules, &modules::needed(spec, None)).is_ok());
     if found.is_none() {
         let reason = "no kernel in /boot has AHCI (Debian: linux-image-amd64)";
         assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");

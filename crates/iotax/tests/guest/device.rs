@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use iotax_model::target::{Aio, GuestSpec};
+use iotax_model::target::{Aio, Format, GuestSpec};
 use iotax_model::workload::Content;
-use iotax_rig::guest::{Guest, GuestConfig, image};
+use iotax_rig::guest::{Guest, GuestConfig, Storage, image};
 use iotax_rig::link::Interrupt;
 
-use crate::rig::{BOOT, Rig, SIZE, area};
+use crate::rig::{BOOT, Rig, SIZE, area, storage};
 
 /// A loop device over a file of that many bytes, none of them zero; detached when it is dropped.
 struct Loop {
@@ -52,7 +52,8 @@ fn guests_have_a_part_of_a_block_device_and_touch_no_more() {
     // Two at once, as two rungs of a ladder are; QEMU must not refuse the second.
     let boot = |name: &str, spec: GuestSpec| {
         let part = Some(image::Part { offset: SIZE, size: SIZE, writable: true });
-        let config = GuestConfig { image: device.node.clone(), part, spec, ..rig.config(name) };
+        let storage = Some(Storage { part, ..storage(device.node.clone(), Format::Raw) });
+        let config = GuestConfig { storage, spec, ..rig.config(name) };
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         guest.wait_ready(BOOT).expect("ready");
         guest

@@ -6,10 +6,10 @@ use std::process::Command;
 use iotax_model::target::{Aio, CacheMode, FileSpec, Format, GuestFs, GuestSpec, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_rig::guest::{Guest, Inside, image, mkfs};
+use iotax_rig::guest::{Guest, Inside, Storage, image, mkfs};
 use iotax_rig::link::Interrupt;
 
-use crate::rig::{BOOT, Rig, SIZE, area, job};
+use crate::rig::{BOOT, Rig, SIZE, area, job, storage};
 
 /// Makes it, measures on it, powers off, boots again, and finds what was written.
 fn lives(kind: GuestFs, options: &str) {
@@ -30,8 +30,9 @@ fn lives(kind: GuestFs, options: &str) {
     image::create(&disk, &qcow2, spec.disk_size(SIZE)).expect("created");
     for make in [true, false] {
         let mut config = rig.config(&format!("{kind}-{make}"));
-        (config.spec, config.image, config.format) = (spec.clone(), disk.clone(), Format::Qcow2);
-        config.filesystem = Some(Inside { make, size: SIZE });
+        config.spec = spec.clone();
+        let filesystem = Some(Inside { make, size: SIZE });
+        config.storage = Some(Storage { filesystem, ..storage(disk.clone(), Format::Qcow2) });
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         let hello = guest.wait_ready(BOOT).expect("ready");
         println!("{kind}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
@@ -94,7 +95,8 @@ fn a_disk_too_small_for_its_filesystem_is_said_on_the_way_down() {
     let Some(rig) = Rig::build_for(&spec) else { return };
     let mut config = rig.config("small");
     config.spec = GuestSpec { cache: CacheMode::Writeback, ..spec };
-    config.filesystem = Some(Inside { make: true, size: Bytes(1 << 20) });
+    let filesystem = Some(Inside { make: true, size: Bytes(1 << 20) });
+    config.storage = config.storage.map(|storage| Storage { filesystem, ..storage });
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let error = guest.wait_ready(BOOT).expect_err("too small").to_string();
     assert!(error.contains("mkfs of xfs on /dev/vda") && error.contains("300MB"), "{error}");

@@ -5,6 +5,7 @@
 mod axes;
 mod device;
 mod filesystem;
+mod network;
 mod rig;
 
 use std::fs;
@@ -22,7 +23,7 @@ use iotax_model::wire::Event;
 use iotax_model::workload::{Content, Rw};
 use iotax_rig::guest::{Guest, GuestError, accel, image, qemu_version};
 use iotax_rig::link::{Interrupt, LinkError};
-use rig::{BOOT, Rig, SIZE, area, job, text};
+use rig::{BOOT, Rig, SIZE, area, job, storage, text};
 
 /// Kills a process that this test started.
 fn kill(pid: u32) {
@@ -89,7 +90,7 @@ fn overlays_are_swapped_under_a_guest() {
     let Some(rig) = Rig::build() else { return };
     let mut config = rig.config("swapped");
     let base = rig.image("base.qcow2", Format::Qcow2);
-    (config.image, config.format) = (base.clone(), Format::Qcow2);
+    config.storage = Some(storage(base.clone(), Format::Qcow2));
     for iothread in [true, false] {
         config.spec.iothread = Some(u32::from(iothread));
         config.run_dir = rig.dir.path().join(format!("iothread-{iothread}"));
@@ -144,7 +145,7 @@ fn cache_and_aio_reach_every_image_of_a_chain() {
     let base = rig.image("chain-base", Format::Raw);
     let top = rig.dir.path().join("chain-top");
     image::create_overlay(&top, &base, Format::Raw, &FileSpec::default()).expect("created");
-    (config.image, config.format) = (top.clone(), Format::Qcow2);
+    config.storage = Some(storage(top.clone(), Format::Qcow2));
     for (cache, aio) in [(CacheMode::None, Aio::IoUring), (CacheMode::Writeback, Aio::Threads)] {
         config.run_dir = rig.dir.path().join(format!("chained-{cache}"));
         fs::create_dir(&config.run_dir).expect("made");
@@ -290,7 +291,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let Some(rig) = Rig::build() else { return };
     let mut config = rig.config("measured");
     let base = rig.image("measured.qcow2", Format::Qcow2);
-    (config.image, config.format) = (base.clone(), Format::Qcow2);
+    config.storage = Some(storage(base.clone(), Format::Qcow2));
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     guest.wait_ready(BOOT).expect("ready");
     let mut done = Bytes(0);

@@ -35,17 +35,12 @@ impl Rig {
 
     /// The same for such a guest.
     pub(crate) fn build_for(spec: &GuestSpec) -> Option<Self> {
-        Self::build_with(spec, None)
-    }
-
-    /// The same for one of such a network, if it has one.
-    pub(crate) fn build_with(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Option<Self> {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
         let found = find_qemu().map_err(|error| error.to_string()).and_then(|_| {
             Kernel::find(Path::new("/"), release.trim(), None, None).map_err(|error| error.to_string())
         });
         match found {
-            Ok(kernel) => Some(Self::build_on(spec, network, &kernel)),
+            Ok(kernel) => Some(Self::build_on(spec, None, &kernel)),
             Err(reason) => {
                 assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"), "{reason}");
                 eprintln!("skipped: {reason}");

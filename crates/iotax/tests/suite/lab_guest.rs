@@ -111,8 +111,8 @@ impl LabGuest {
         let lab = Lab::alone();
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
-        initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), &kernel, &GuestSpec::default())
-            .expect("an initramfs");
+        let program = Path::new(env!("CARGO_BIN_EXE_iotax"));
+        initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), None).expect("an initramfs");
         append_lab(&initramfs, &kernel, &programs, extras.modules).expect("the laboratory's archive");
         let mut arguments = command::arguments(&command::Machine {
             marker: "iotax-test-lab",
@@ -124,6 +124,7 @@ impl LabGuest {
             initramfs: &initramfs,
             parameters: "rdinit=/lab/init",
             disk: None,
+            card: None,
             run_dir: dir.path(),
         });
         let socket = dir.path().join(SHELL_SOCKET);
@@ -291,7 +292,7 @@ fn append_lab(
             add(path, PROGRAM, &fs::read(&library)?)?;
         }
     }
-    let names: Vec<&str> = modules::needed(&GuestSpec::default())
+    let names: Vec<&str> = modules::needed(&GuestSpec::default(), None)
         .iter()
         .chain(&LOADED)
         .chain(more_modules)

@@ -298,7 +298,7 @@ fn bus_types() {
     let sata = GuestSpec { bus: Bus::Sata, ..GuestSpec::default() };
     let has_ahci = |image: &PathBuf| {
         Kernel::find(Path::new("/"), "", Some(image), None)
-            .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata)).is_ok())
+            .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata, None)).is_ok())
     };
     let images = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
     if let Some(image) = images.into_iter().find(has_ahci) {

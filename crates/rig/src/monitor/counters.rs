@@ -1,8 +1,8 @@
-//! Counters of block devices, CPUs and pressure: how the kernel writes them and what two readings say.
+//! Counters of block devices, network interfaces, CPUs and pressure: how the kernel writes them and what two readings say.
 
 use std::collections::BTreeMap;
 
-use iotax_model::record::{DiskActivity, HostCpu, Pressure};
+use iotax_model::record::{DiskActivity, HostCpu, NicActivity, Pressure};
 
 /// /proc/diskstats counts in sectors of 512 bytes, whatever the device's blocks are.
 const SECTOR: u64 = 512;
@@ -88,6 +88,54 @@ impl DiskCounters {
             mean_wait_ns: (reads + writes > 0).then(|| waited as f64 / (reads + writes) as f64),
             read_wait_ns: Some(read_wait_ns),
             write_wait_ns: Some(write_wait_ns),
+        })
+    }
+}
+
+/// Counters of one network interface since it appeared (proc_net(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NicCounters(NicActivity);
+
+/// The counters of all interfaces, by name.
+pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
+    let named = dev.lines().filter_map(|line| {
+        // The two lines of the table's head have no colon.
+        let (name, fields) = line.rsplit_once(':')?;
+        Some((name.trim().to_owned(), NicCounters::parse(fields)?))
+    });
+    named.collect()
+}
+
+impl NicCounters {
+    /// From the fields after the name: eight of what is received, then eight of what is sent.
+    fn parse(fields: &str) -> Option<Self> {
+        let fields: Option<Vec<u64>> =
+            fields.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
+        let [rx_bytes, rx_packets, rx_errors, rx_dropped, _, _, _, _, tx_bytes, tx_packets, tx_errors, tx_dropped, ..] =
+            *fields?
+        else {
+            return None;
+        };
+        Some(Self(NicActivity {
+            rx_bytes,
+            rx_packets,
+            rx_drops: rx_errors.checked_add(rx_dropped)?,
+            tx_bytes,
+            tx_packets,
+            tx_drops: tx_errors.checked_add(tx_dropped)?,
+        }))
+    }
+
+    /// What the interface did from here to `later`.
+    pub(super) fn until(&self, later: &Self) -> Option<NicActivity> {
+        let (earlier, later) = (&self.0, &later.0);
+        Some(NicActivity {
+            rx_bytes: since(earlier.rx_bytes, later.rx_bytes, 1)?,
+            rx_packets: since(earlier.rx_packets, later.rx_packets, 1)?,
+            rx_drops: since(earlier.rx_drops, later.rx_drops, 1)?,
+            tx_bytes: since(earlier.tx_bytes, later.tx_bytes, 1)?,
+            tx_packets: since(earlier.tx_packets, later.tx_packets, 1)?,
+            tx_drops: since(earlier.tx_drops, later.tx_drops, 1)?,
         })
     }
 }

@@ -5,5 +5,6 @@ mod facts;
 mod kernel_threads;
 mod libvirt;
 mod monitor;
+mod network;
 mod stack;
 mod tree;

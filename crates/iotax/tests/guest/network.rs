@@ -1,0 +1,131 @@
+//! Guests of a network: without a disk, with a card that works on a bridge and with a network stack in user mode.
+
+use std::fs;
+use std::path::Path;
+
+use iotax_model::target::{Accel, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
+use iotax_rig::guest::kernel::Kernel;
+use iotax_rig::guest::{Guest, GuestConfig, accel, modules};
+use iotax_rig::ledger::Ledger;
+use iotax_rig::link::Interrupt;
+use iotax_rig::network;
+use iotax_rig::program::Program;
+
+use crate::rig::{BOOT, Rig};
+
+/// What is made for a guest's network, undone when it is dropped.
+struct Ground {
+    ledger: Ledger,
+    way: network::Way,
+}
+
+impl Ground {
+    /// `None` after saying why, if this machine cannot have it.
+    fn lay(dir: &Path, name: &str, spec: &NetworkSpec, guest: &GuestSpec) -> Option<Self> {
+        if let Err(reason) = network::check(spec) {
+            eprintln!("skipped: {reason}");
+            return None;
+        }
+        let tag = format!("test-{}-{name}", std::process::id());
+        let mut ledger = Ledger::create(&dir.join("ledger"), &tag).expect("a ledger");
+        let way = network::build(spec, Some(guest), &tag, &mut ledger).expect("built").expect("a way");
+        Some(Self { ledger, way })
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let (_, failed) = self.ledger.undo_all();
+        assert!(failed.is_empty() || std::thread::panicking(), "{failed:?}");
+    }
+}
+
+/// Boots such a guest and asks it for its card, which must be this driver's with as many queues. `reach` has packets go through it.
+fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reach: impl Fn(&Ground)) {
+    let Some(kernel) = kernel_for(spec, network) else {
+        println!("skipped: no kernel here has {driver}");
+        return;
+    };
+    if let Err(reason) = accel::parameters(spec, Accel::Tcg, Path::new("/")) {
+        println!("skipped: {reason}");
+        return;
+    }
+    let rig = Rig::build_on(spec, Some(network), &kernel);
+    let Some(ground) = Ground::lay(rig.dir.path(), name, network, spec) else { return };
+    let card = ground.way.card.clone().expect("a guest has one");
+    let queues = card.queues;
+    let config = GuestConfig { storage: None, card: Some(card), spec: spec.clone(), ..rig.config(name) };
+    let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
+    let hello = guest.wait_ready(BOOT).expect("ready");
+    println!("{name}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
+    assert_eq!((hello.disk, hello.filesystem), (None, None));
+    let interfaces = guest.link().interfaces().expect("told");
+    let found = interfaces.iter().find(|interface| interface.name != "lo").expect("a card");
+    assert_eq!(found.driver.as_deref(), Some(driver));
+    assert_eq!(found.queues, Some((queues, queues)));
+    assert_eq!(found.mtu, Some(network.mtu.unwrap_or(1500)));
+    let offloads = found.offloads.as_ref().expect("every kernel of a guest tells");
+    assert!(offloads.iter().any(|name| name == "rx-gro"), "{offloads:?}");
+    reach(&ground);
+    guest.link().ping().expect("answers");
+    guest.shutdown();
+    let console = fs::read_to_string(config.run_dir.join("console.log")).expect("a console");
+    assert!(!console.contains("iotax init:"), "{console}");
+}
+
+/// A kernel that has all that such a guest needs: not every one has old cards.
+fn kernel_for(spec: &GuestSpec, network: &NetworkSpec) -> Option<Kernel> {
+    let needed = modules::needed(spec, Some(network));
+    let releases = fs::read_dir("/lib/modules").ok()?.flatten();
+    let mut kernels = releases.filter_map(|entry| {
+        let image = Path::new("/boot").join(format!("vmlinuz-{}", entry.file_name().display()));
+        Kernel::find(Path::new("/"), "", Some(&image), None).ok()
+    });
+    kernels.find(|kernel| modules::check(&kernel.modules, &needed).is_ok())
+}
+
+/// Has the far end's namespace ask the guest for an echo.
+fn pinged(ground: &Ground) {
+    let busybox = Program { name: "busybox", package: "busybox" };
+    let Ok(busybox) = busybox.path() else {
+        println!("skipped: no busybox, whose ping asks the guest");
+        return;
+    };
+    let mut ping = network::command_in(ground.way.far.namespace.as_deref(), &busybox);
+    // As large as the path takes it in one packet: an MTU that is not everywhere the same would lose it.
+    let mtu = ground.way.card.as_ref().and_then(|card| card.mtu).unwrap_or(1500);
+    ping.args(["ping", "-c", "3", "-W", "10", "-s", &(mtu - 28).to_string()]);
+    let output = ping.arg(ground.way.near.address.to_string()).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn virtio_net_on_a_bridge_with_a_queue_for_each_cpu() {
+    let spec = GuestSpec { vcpus: 2, ..GuestSpec::default() };
+    lives("virtio", &NetworkSpec::new(NetPath::Bridge), &spec, "virtio_net", pinged);
+}
+
+#[test]
+fn e1000_on_a_bridge_with_large_packets() {
+    let network = NetworkSpec { nic: Nic::E1000, mtu: Some(4000), ..NetworkSpec::new(NetPath::Bridge) };
+    lives("e1000", &network, &GuestSpec::default(), "e1000", pinged);
+}
+
+#[test]
+fn e1000e_on_a_bridge() {
+    let network = NetworkSpec { nic: Nic::E1000e, ..NetworkSpec::new(NetPath::Bridge) };
+    lives("e1000e", &network, &GuestSpec::default(), "e1000e", pinged);
+}
+
+#[test]
+fn virtio_net_over_mmio_on_a_bridge() {
+    let spec = GuestSpec { machine: Some(MachineType::Microvm), ..GuestSpec::default() };
+    lives("microvm", &NetworkSpec::new(NetPath::Bridge), &spec, "virtio_net", pinged);
+}
+
+#[test]
+fn a_network_stack_in_user_mode() {
+    lives("user", &NetworkSpec::new(NetPath::User), &GuestSpec::default(), "virtio_net", |ground| {
+        assert!(ground.way.listen.is_loopback() && !ground.way.far.address.is_loopback());
+    });
+}
