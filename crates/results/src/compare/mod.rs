@@ -336,7 +336,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
                 (&ours, &target.a, &workload.a.name),
                 (&theirs, &target.b, &workload.b),
             ));
-            for metric in Metric::ALL {
+            for metric in Metric::ALL.into_iter().filter(|metric| metric.compares(&workload.a)) {
                 let case = Case::of((t, w, metric), &ours, &theirs, paired, question.baseline);
                 let asked = question.metrics.contains(&metric)
                     || question.gates.iter().any(|gate| gate.metric == metric);
