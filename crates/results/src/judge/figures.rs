@@ -151,6 +151,25 @@ impl Metric {
         if Self::LatencyMean.compares(workload) { Self::LatencyMean } else { Self::BytesPerS }
     }
 
+    /// What a workload costs in CPU time: per GiB of streams, else per I/O.
+    #[must_use]
+    pub fn cpu(workload: &Workload) -> Self {
+        if Self::CpuPerGib.compares(workload) && workload.net.is_some() { Self::CpuPerGib } else { Self::CpuPerIo }
+    }
+
+    /// Its name at the head of a narrow column.
+    #[must_use]
+    pub fn column(self, workload: &Workload) -> &'static str {
+        match (self, workload.net.is_some()) {
+            (Self::CpuPerGib, _) => "CPU/GiB",
+            (Self::CpuPerIo, true) => "CPU/trip",
+            (Self::CpuPerIo, false) => "CPU/IO",
+            (Self::BytesPerS, true) => "throughput",
+            (Self::LatencyMean, false) => "mean latency",
+            _ => self.name_on(workload),
+        }
+    }
+
     /// Whether it is a percentile, which is known only of enough I/Os.
     #[must_use]
     pub const fn is_percentile(self) -> bool {

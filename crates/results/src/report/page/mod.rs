@@ -6,12 +6,14 @@ mod guests;
 mod history;
 mod imported;
 mod layers;
+mod network;
 mod run;
 mod suite;
 mod timing;
 
 pub use compared::{SHOWN, compared, gates};
 pub use history::history;
+pub(super) use run::checks;
 pub use run::run;
 pub use timing::timing;
 
