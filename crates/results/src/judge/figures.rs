@@ -151,6 +151,17 @@ impl Metric {
         if Self::LatencyMean.compares(workload) { Self::LatencyMean } else { Self::BytesPerS }
     }
 
+    /// What stands in its place on streams, which have no latency: for the mean what they carry, for the 99th percentile what that
+    /// costs.
+    #[must_use]
+    pub fn or_of_streams(self, workload: &Workload) -> Self {
+        match self {
+            Self::LatencyMean => Self::leading(workload),
+            Self::LatencyP99 if !self.compares(workload) => Self::CpuPerGib,
+            _ => self,
+        }
+    }
+
     /// What a workload costs in CPU time: per GiB of streams, else per I/O.
     #[must_use]
     pub fn cpu(workload: &Workload) -> Self {

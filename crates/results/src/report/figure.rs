@@ -49,9 +49,21 @@ pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
     }
 }
 
-/// An interval in nanoseconds in the unit of its estimate.
+/// `9.41 Gbit/s [9.32, 9.50]`, of bytes per second.
+pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String {
+    let estimate = human::bits(bytes_per_s);
+    match interval {
+        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval.map(|end| end * 8.0))),
+        None => format!("{estimate} [no interval]"),
+    }
+}
+
+/// An interval in nanoseconds or bits per second in the unit of its estimate.
 fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = match estimate.rsplit(' ').next() {
+        Some("kbit/s") => 1e3,
+        Some("Mbit/s") => 1e6,
+        Some("Gbit/s") => 1e9,
         Some("us") => 1e3,
         Some("ms") => 1e6,
         Some("s") => 1e9,

@@ -43,7 +43,7 @@ fn latency(insides: &[&Inside]) -> Chart {
         .iter()
         .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
         .collect();
-    stacks(&bars, "arises", "Where the mean latency arises", "from the device (left) to the program")
+    stacks(&bars, "arises", "io", "Where the mean latency arises", "from the device (left) to the program")
 }
 
 /// Its nanoseconds by role, and for what.
@@ -65,7 +65,8 @@ fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
     let parts = |cpu: &CpuByRole| by_role(cpu, on).iter().map(named).collect();
     let bars: Vec<Stack> =
         cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
-    stacks(&bars, "cpu-by-role", &format!("Host CPU time per {} by role", each(on)), "medians over the blocks")
+    let per = each(on).to_lowercase().replace("i/o", "io").replace(' ', "_");
+    stacks(&bars, "cpu-by-role", &per, &format!("Host CPU time per {} by role", each(on)), "medians over the blocks")
 }
 
 fn views(insides: &[&Inside]) -> Markup {
