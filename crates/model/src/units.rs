@@ -249,6 +249,12 @@ pub mod human {
         scaled(bytes_per_s, 1000.0, &["B/s", "kB/s", "MB/s", "GB/s"], " ")
     }
 
+    /// Bytes per second as `9.41 Gbit/s`: powers of 1000, as networks are sold.
+    #[must_use]
+    pub fn bits(bytes_per_s: f64) -> String {
+        scaled(bytes_per_s * 8.0, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], " ")
+    }
+
     /// `45 s`, `2 min 05 s`, `1 h 12 min`: how long something takes.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 .. 1e9 s")]

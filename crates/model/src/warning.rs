@@ -35,6 +35,20 @@ words! {
         Corrupt = "corrupt",
         /// One measurement is unlike the others of its target and block.
         Outlier = "outlier",
+        /// Packets did not pass the interfaces that lie on their way.
+        Bypassed = "bypassed",
+        /// An interface cannot do what another target's can, or leaves it to the kernel.
+        Offloads = "offloads",
+        /// A link carried all that its speed allows.
+        LinkBound = "link_bound",
+        /// What sends or receives used all of its CPU time.
+        CpuBound = "cpu_bound",
+        /// TCP sent so much again that it held it back.
+        Retransmits = "retransmits",
+        /// Datagrams or messages were lost.
+        Loss = "loss",
+        /// For some time nothing arrived.
+        Gap = "gap",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",
         /// Blocks were added to a run of a fixed number after its results were there.

@@ -166,11 +166,12 @@ impl<'a> Kinds<'a> {
 }
 
 /// What can make a measurement unusable.
-const SPOILING: [WarningKind; 6] = [
+const SPOILING: [WarningKind; 7] = [
     WarningKind::Incomplete,
     WarningKind::Corrupt,
     WarningKind::Clock,
     WarningKind::CacheLie,
+    WarningKind::Bypassed,
     WarningKind::BufferedDirect,
     WarningKind::CannotSustain,
 ];

@@ -80,7 +80,7 @@ impl Side<'_> {
 pub struct Question {
     /// The side that the other is compared with.
     pub baseline: Which,
-    /// What is shown; every metric is compared in any case.
+    /// What is shown, or stands in its place on streams; every metric is compared in any case.
     pub metrics: Vec<Metric>,
     /// The margin of practical equivalence, as a share.
     pub margin: f64,
@@ -284,7 +284,10 @@ impl Compared {
 
     /// The cells whose metric is to be shown.
     pub fn shown(&self) -> impl Iterator<Item = &Cell> {
-        self.cells.iter().filter(|cell| self.metrics.contains(&cell.metric))
+        self.cells.iter().filter(|cell| {
+            let workload = &self.workloads[cell.workload].a;
+            self.metrics.iter().any(|metric| metric.or_of_streams(workload) == cell.metric)
+        })
     }
 }
 
@@ -336,7 +339,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
                 (&ours, &target.a, &workload.a.name),
                 (&theirs, &target.b, &workload.b),
             ));
-            for metric in Metric::ALL {
+            for metric in Metric::ALL.into_iter().filter(|metric| metric.compares(&workload.a)) {
                 let case = Case::of((t, w, metric), &ours, &theirs, paired, question.baseline);
                 let asked = question.metrics.contains(&metric)
                     || question.gates.iter().any(|gate| gate.metric == metric);

@@ -9,15 +9,16 @@ use crate::stats::verdict::Verdict;
 
 /// The sentences: what is the same and what is not, by target; then what is not decided, and what is withheld.
 ///
-/// They speak of the mean latency, or of the first metric that was asked for if that is not among them.
+/// They speak of the mean latency, of streams of what they carry, or of the first metric that was asked for if that is not among them.
 pub(super) fn conclusions(compared: &Compared) -> Vec<String> {
     let asked = &compared.metrics;
     let metric = match asked.first() {
         Some(first) if !asked.contains(&Metric::LatencyMean) => *first,
         _ => Metric::LatencyMean,
     };
+    let is_it = |c: &&Cell| c.metric == metric.or_of_streams(&compared.workloads[c.workload].a);
     let of = |t: usize| -> Vec<&Cell> {
-        compared.cells.iter().filter(|c| c.target == t && c.metric == metric).collect()
+        compared.cells.iter().filter(|c| c.target == t).filter(is_it).collect()
     };
     let each: Vec<Vec<&Cell>> = (0..compared.targets.len()).map(of).collect();
     let mut sentences: Vec<String> =
@@ -50,7 +51,14 @@ fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) 
     let with = |verdict| cells.iter().filter(move |c| c.verdict == verdict);
     let name = |cell: &Cell| compared.workloads[cell.workload].name();
     let amount = |cell: &Cell| {
-        let absolute = cell.tax.map(|tax| format!(" by {} per I/O", human::time(tax.ns.abs())));
+        let workload = &compared.workloads[cell.workload].a;
+        let per = match &workload.net {
+            _ if cell.metric == Metric::CpuPerGib => "GiB",
+            Some(net) if net.test.is_rtt() => "round trip",
+            Some(_) => "packet",
+            None => "I/O",
+        };
+        let absolute = cell.tax.map(|tax| format!(" by {} per {per}", human::time(tax.ns.abs())));
         format!("{}{} ({})", name(cell), absolute.unwrap_or_default(), change(cell.ratio))
     };
     let mut parts = Vec::new();

@@ -5,6 +5,7 @@ use iotax_model::record::{Measurement, Tallies};
 use super::rows::{self, Value};
 use crate::compare::{Account, Change, History};
 use crate::judge::figures::percentile;
+use crate::judge::network::word;
 use crate::judge::{Comparison, Judgement};
 use crate::report::utc;
 use crate::stats::paired::Interval;
@@ -61,6 +62,7 @@ const CELLS: &[&str] = &[
     "latency_p99_9_ns",
     "latency_max_ns",
     "host_cpu_ns_per_io",
+    "host_cpu_ns_per_gib",
     "emulated",
     "source",
 ];
@@ -102,6 +104,45 @@ const DISKS: &[&str] = &[
     "mean_wait_ns",
 ];
 
+/// One row per interval of a measurement and network interface.
+const NICS: &[&str] = &[
+    "run",
+    "target",
+    "workload",
+    "block",
+    "at_s",
+    "duration_s",
+    "interface",
+    "rx_bytes",
+    "rx_packets",
+    "rx_drops",
+    "tx_bytes",
+    "tx_packets",
+    "tx_drops",
+];
+
+/// One row per stream of a measurement.
+const STREAMS: &[&str] = &[
+    "run",
+    "target",
+    "workload",
+    "block",
+    "stream",
+    "direction",
+    "sent_bytes",
+    "received_bytes",
+    "sent_packets",
+    "received_packets",
+    "lost",
+    "out_of_order",
+    "duplicates",
+    "jitter_ns",
+    "retransmits",
+    "rtt_min_ns",
+    "rtt_mean_ns",
+    "rtt_max_ns",
+];
+
 /// One row per cell, metric and run. The mean is in the metric's unit: I/Os or bytes per second, else nanoseconds.
 const HISTORY: &[&str] = &[
     "target",
@@ -140,6 +181,8 @@ pub fn sheets(runs: &[(Run, Judgement)]) -> Vec<Sheet> {
         sheet("cells.csv", CELLS, each(cells)),
         sheet("samples.csv", SAMPLES, each(|run, _| samples(run))),
         sheet("disks.csv", DISKS, each(|run, _| disks(run))),
+        sheet("nics.csv", NICS, each(|run, _| nics(run))),
+        sheet("streams.csv", STREAMS, each(|run, _| streams(run))),
     ]
 }
 
@@ -269,7 +312,8 @@ fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
             known(s.mean()),
         ];
         row.extend([0.5, 0.9, 0.99, 0.999].map(|q| known(s.percentile(q))));
-        row.extend([known(s.latency.max()), known(s.host_cpu_per_io), emulated(run, &s.target)]);
+        row.extend([known(s.latency.max()), known(s.host_cpu_per_io), known(s.host_cpu_per_gib)]);
+        row.push(emulated(run, &s.target));
         row.push(known(run.source.as_ref().map(ToString::to_string)));
         row
     };
@@ -307,6 +351,49 @@ fn disks(run: &Run) -> Vec<Row> {
                 row.extend([disk.busy.to_string(), known(disk.mean_wait_ns)]);
                 rows.push(row);
             }
+        }
+    }
+    rows
+}
+
+fn nics(run: &Run) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for m in &run.measurements {
+        for activity in &m.host_samples {
+            for (name, nic) in &activity.nics {
+                let mut row = place(run, m);
+                row.extend([seconds(activity.at_ns), seconds(activity.duration_ns), name.clone()]);
+                let counts =
+                    [nic.rx_bytes, nic.rx_packets, nic.rx_drops, nic.tx_bytes, nic.tx_packets, nic.tx_drops];
+                row.extend(counts.map(|n| n.to_string()));
+                rows.push(row);
+            }
+        }
+    }
+    rows
+}
+
+fn streams(run: &Run) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for m in &run.measurements {
+        let flows = m.outcome.carried.iter().flat_map(|carried| &carried.flows);
+        for (number, flow) in (1_u32..).zip(flows) {
+            let mut row = place(run, m);
+            row.extend([number.to_string(), word(flow.up).to_owned()]);
+            let counts = [
+                flow.sent_bytes,
+                flow.received_bytes,
+                flow.sent_packets,
+                flow.received_packets,
+                flow.lost,
+                flow.out_of_order,
+                flow.duplicates,
+                flow.jitter_ns,
+                flow.retransmits,
+            ];
+            row.extend(counts.map(known));
+            row.extend([0, 1, 2].map(|at| known(flow.rtt_ns.map(|rtt| rtt[at]))));
+            rows.push(row);
         }
     }
     rows

@@ -104,7 +104,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "csv",
         output_format: None,
-        help: "tables of measurements, comparisons, cells, samples and disks, as CSV files in a directory",
+        help: "tables of measurements, comparisons, cells, samples, disks, network interfaces and streams, as CSV files in a directory",
         write: |judged| Ok(Document::Sheets(csv::sheets(std::slice::from_ref(judged)))),
         mark: None,
     },

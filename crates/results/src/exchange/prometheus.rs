@@ -9,6 +9,7 @@ use iotax_model::record::Measurement;
 use super::rows::emulated;
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::figures::lasted;
+use crate::judge::network::Packets;
 use crate::judge::{Judgement, Metric};
 use crate::store::Run;
 
@@ -40,6 +41,12 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
                 let (name, labels, unit) = gauge(metric);
                 add(name, labels, value * unit);
             }
+            let packets = Packets::of(m);
+            let told = [(LOST, packets.lost), (RETRANSMITS, packets.retransmits)];
+            for (name, count) in told {
+                count.into_iter().for_each(|count| add(name, "", count as f64));
+            }
+            packets.jitter_ns.into_iter().for_each(|ns| add(JITTER, "", ns * 1e-9));
             if let Some(ns) = lasted(m) {
                 add(DURATION, "", ns as f64 / 1e9);
             }
@@ -69,6 +76,9 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
 
 const DURATION: &str = "iotax_duration_seconds";
 const ERRORS: &str = "iotax_errors";
+const LOST: &str = "iotax_lost";
+const RETRANSMITS: &str = "iotax_retransmits";
+const JITTER: &str = "iotax_jitter_seconds";
 const INFO: &str = "iotax_measurement_info";
 
 /// The families in the order of the text, each with its help: one line without a backslash.
@@ -77,7 +87,17 @@ const FAMILIES: &[(&str, &str)] = &[
     ("iotax_bytes_per_second", "Bytes moved per second."),
     ("iotax_latency_mean_seconds", "Mean service time of an I/O."),
     ("iotax_latency_seconds", "Quantiles of the service time of an I/O."),
-    ("iotax_host_cpu_seconds_per_io", "CPU time that the whole host was busy for, per I/O."),
+    (
+        "iotax_host_cpu_seconds_per_io",
+        "CPU time that the whole host was busy for, per I/O, packet or round trip.",
+    ),
+    (
+        "iotax_host_cpu_seconds_per_gibibyte",
+        "CPU time that the whole host was busy for, per GiB of a network's streams.",
+    ),
+    (LOST, "Datagrams, or messages of round trips, that were lost."),
+    (RETRANSMITS, "Segments that TCP sent again."),
+    (JITTER, "Datagrams' jitter by RFC 3550, mean of the streams."),
     (DURATION, "Length of the measured window."),
     (ERRORS, "I/Os that failed."),
     (INFO, "What was found about a measurement; always 1."),
@@ -95,6 +115,7 @@ const fn gauge(metric: Metric) -> (&'static str, &'static str, f64) {
         Metric::LatencyP99 => (LATENCY, ",quantile=\"0.99\"", 1e-9),
         Metric::LatencyP999 => (LATENCY, ",quantile=\"0.999\"", 1e-9),
         Metric::CpuPerIo => ("iotax_host_cpu_seconds_per_io", "", 1e-9),
+        Metric::CpuPerGib => ("iotax_host_cpu_seconds_per_gibibyte", "", 1e-9),
     }
 }
 

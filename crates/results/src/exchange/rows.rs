@@ -5,6 +5,7 @@ use iotax_model::record::Measurement;
 
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::figures::{began, engine_cpu_per_io, lasted};
+use crate::judge::network::Packets;
 use crate::judge::{Judgement, Metric};
 use crate::store::Run;
 
@@ -53,12 +54,18 @@ pub(super) const MEASUREMENTS: &[(&str, Kind)] = &[
     ("latency_p99_ns", Kind::Number),
     ("latency_p99_9_ns", Kind::Number),
     ("host_cpu_ns_per_io", Kind::Number),
+    ("host_cpu_ns_per_gib", Kind::Number),
     ("engine_cpu_ns_per_io", Kind::Number),
     ("read_ios", Kind::Whole),
     ("write_ios", Kind::Whole),
     ("trim_ios", Kind::Whole),
     ("sync_ios", Kind::Whole),
     ("meta_ios", Kind::Whole),
+    ("lost", Kind::Whole),
+    ("out_of_order", Kind::Whole),
+    ("duplicates", Kind::Whole),
+    ("retransmits", Kind::Whole),
+    ("jitter_ns", Kind::Number),
     ("errors", Kind::Whole),
     ("ioengine", Kind::Text),
     ("emulated", Kind::Flag),
@@ -89,7 +96,11 @@ pub(super) fn measurements(run: &Run, judgement: &Judgement) -> Vec<Vec<Value>> 
         row.push(Value::of(engine_cpu_per_io(m), Value::Number));
         let directions = m.outcome.tallies.each();
         row.extend(directions.map(|(_, tally)| Value::of(tally.map(|tally| tally.ios), Value::Whole)));
+        let packets = Packets::of(m);
+        let counts = [packets.lost, packets.out_of_order, packets.duplicates, packets.retransmits];
+        row.extend(counts.map(|count| Value::of(count, Value::Whole)));
         row.extend([
+            Value::of(packets.jitter_ns, Value::Number),
             // What another tool did not tell is not none.
             Value::of(
                 m.stated.is_none().then(|| m.outcome.errors.iter().map(|error| error.count).sum()),

@@ -77,7 +77,8 @@ impl Figures {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
             for pair in pairs {
-                for place in 0..self.metrics.len() {
+                let compared = |place: &usize| self.metrics[*place].compares(&plan.workloads[workload]);
+                for place in (0..self.metrics.len()).filter(compared) {
                     cases.extend(self.case(workload, *pair, place));
                 }
             }

@@ -3,7 +3,7 @@
 use iotax_model::record::{Measurement, Share, Tallies};
 use iotax_model::{Histogram, TargetSpec};
 
-use super::figures::percentile;
+use super::figures::{done, percentile};
 use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};
@@ -28,7 +28,7 @@ pub struct Crowd {
     pub of: Of,
     /// In the order in which they were recorded.
     pub members: Vec<Member>,
-    /// How evenly guests were served, by I/Os per second.
+    /// How evenly guests were served, by I/Os per second, or bytes of streams.
     pub fairness: Option<Fairness>,
 }
 
@@ -62,6 +62,15 @@ pub struct Fairness {
     pub interval: Option<Interval>,
 }
 
+impl Fairness {
+    /// Of the blocks' indexes, none of which can be below `least`; absent without any.
+    pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
+        let found = Differences::new(indexes)?;
+        let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
+        Some(Self { mean: found.mean(), interval })
+    }
+}
+
 /// What a neighbour did while a target was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Noise {
@@ -88,7 +97,7 @@ pub fn jain(got: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| (sum * sum / (got.len() as f64 * squares)).min(1.0))
 }
 
-/// Jain's index of one measurement's guests, by I/Os per second; absent unless there are several.
+/// Jain's index of one measurement's guests, by I/Os per second, or bytes of streams; absent unless there are several.
 #[must_use]
 pub fn fairness(measurement: &Measurement) -> Option<f64> {
     if measurement.shares.len() < 2 {
@@ -98,7 +107,7 @@ pub fn fairness(measurement: &Measurement) -> Option<f64> {
         &measurement
             .shares
             .iter()
-            .map(|share| rate(share, share.tallies.ios()))
+            .map(|share| rate(share, done(measurement, &share.tallies)))
             .collect::<Option<Vec<_>>>()?,
     )
 }
@@ -141,7 +150,7 @@ impl Crowd {
         }
         let least = 1.0 / names.len() as f64;
         let evenly = measurements.iter().filter(|_| of == Of::Guests).filter_map(|m| fairness(m));
-        let found = Differences::new(evenly.collect());
+        let fairness = Fairness::over(evenly.collect(), least);
         let members =
             names.iter().map(|name| member(name, &shares.clone().filter(|share| share.name == *name)));
         Some(Self {
@@ -149,10 +158,7 @@ impl Crowd {
             target: target.into(),
             of,
             members: members.collect(),
-            fairness: found.map(|found| Fairness {
-                mean: found.mean(),
-                interval: found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0))),
-            }),
+            fairness,
         })
     }
 }

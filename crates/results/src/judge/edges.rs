@@ -124,7 +124,7 @@ fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String 
     let (before, after) = (given(before), given(after));
     match key {
         "count" => format!("{after} guests instead of {before}"),
-        "bus" | "machine" | "type" => format!("{after} instead of {before}"),
+        "bus" | "machine" | "type" | "nic" | "via" => format!("{after} instead of {before}"),
         "kind" => format!("{after} LVM instead of {before}"),
         "filesystem" => format!("{after} in the guest instead of {before}"),
         _ => format!("{key}={after} instead of {before}"),

@@ -1,6 +1,6 @@
 //! What the machine did over a run: how blocks differed, and where it drifted to.
 //!
-//! For each workload the logarithm of the mean latency is taken apart into a part of the target, a part of the block and a
+//! For each workload the logarithm of the mean latency, of streams that of the time that a byte takes, is taken apart into a part of the target, a part of the block and a
 //! rest, by least squares (the additive model of two factors: Scheffé, The Analysis of Variance, 1959, chapter 4). The drift is
 //! the least-squares line through the blocks' parts over the run's order; its interval has the blocks as its sample,
 //! since measurements of one block share what happened then.
@@ -21,6 +21,8 @@ const SWEEPS: usize = 200;
 pub struct Effects {
     /// The workload's name.
     pub workload: String,
+    /// The mean latency, or the throughput of streams, which have none: then of the time that a byte takes.
+    pub metric: Metric,
     /// Blocks that it rests on.
     pub blocks: u32,
     /// Standard deviation of the blocks' parts.
@@ -57,7 +59,7 @@ pub(super) struct Cell<'a> {
     /// Places in the lists of targets and blocks.
     pub(super) target: usize,
     pub(super) block: usize,
-    /// The logarithm of the mean latency.
+    /// The logarithm of the mean latency; of streams, which have none, of the time that a byte takes.
     log: f64,
 }
 
@@ -68,16 +70,23 @@ pub(super) struct Grid<'a> {
     pub(super) targets: usize,
     /// The blocks' numbers, rising.
     pub(super) blocks: Vec<u32>,
+    metric: Metric,
 }
 
 impl<'a> Grid<'a> {
     /// Of what was measured; without what had no I/O.
     pub(super) fn of(run: &'a Run, workload: &str) -> Self {
+        let leading = run.plan.workloads.iter().find(|known| known.name == workload).map(Metric::leading);
+        let metric = leading.unwrap_or(Metric::LatencyMean);
+        let log = |m: &Measurement| {
+            let log = metric.of(m)?.ln();
+            Some(if metric.more_is_better() { -log } else { log })
+        };
         let figures: Vec<(&Measurement, f64)> = run
             .measurements
             .iter()
             .filter(|m| m.workload == workload)
-            .filter_map(|m| Some((m, Metric::LatencyMean.of(m)?.ln())))
+            .filter_map(|m| Some((m, log(m)?)))
             .collect();
         let mut targets: Vec<&str> = figures.iter().map(|(m, _)| m.target.as_str()).collect();
         let mut blocks: Vec<u32> = figures.iter().map(|(m, _)| m.block).collect();
@@ -94,7 +103,7 @@ impl<'a> Grid<'a> {
                 place(m).map(|(target, block)| Cell { measurement: m, target, block, log })
             })
             .collect();
-        Self { cells, targets: targets.len(), blocks }
+        Self { cells, targets: targets.len(), blocks, metric }
     }
 
     /// Parts of targets and blocks and what is left, each part being the `middle` of what the other leaves of it, swept until
@@ -184,6 +193,7 @@ impl Effects {
             grid.cells.iter().map(|cell| parts.blocks[cell.block].powi(2)).sum::<f64>() / (b - 1) as f64;
         Some(Self {
             workload: workload.into(),
+            metric: grid.metric,
             blocks: u32::try_from(b).ok()?,
             spread: (squares(&parts.blocks) / (b - 1) as f64).sqrt(),
             furthest: grid.blocks[furthest],

@@ -2,13 +2,14 @@
 
 use std::str::FromStr;
 
-use iotax_model::Histogram;
 use std::collections::BTreeMap;
 
+use iotax_model::net::NetTest;
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
 use iotax_model::units::human;
 use iotax_model::workload::WordError;
+use iotax_model::{Histogram, Workload};
 
 use super::percentile::{Percentile, QUANTILES, needed};
 use crate::stats::coarse::of_two_percentiles;
@@ -34,11 +35,13 @@ pub enum Metric {
     LatencyP999,
     /// CPU time that the whole host was busy for, per I/O, in nanoseconds.
     CpuPerIo,
+    /// The same per GiB that a network's streams carried; of nothing else.
+    CpuPerGib,
 }
 
 impl Metric {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Iops,
         Self::BytesPerS,
         Self::LatencyMean,
@@ -47,6 +50,7 @@ impl Metric {
         Self::LatencyP99,
         Self::LatencyP999,
         Self::CpuPerIo,
+        Self::CpuPerGib,
     ];
 
     /// Its name in documents and on the command line.
@@ -61,6 +65,7 @@ impl Metric {
             Self::LatencyP99 => "latency_p99",
             Self::LatencyP999 => "latency_p99_9",
             Self::CpuPerIo => "cpu_per_io",
+            Self::CpuPerGib => "cpu_per_gib",
         }
     }
 
@@ -76,6 +81,7 @@ impl Metric {
             Self::LatencyP99 => "p99",
             Self::LatencyP999 => "p99.9",
             Self::CpuPerIo => "host CPU/IO",
+            Self::CpuPerGib => "host CPU/GiB",
         }
     }
 
@@ -98,6 +104,80 @@ impl Metric {
             Self::Iops => human::count(value),
             Self::BytesPerS => human::rate(value),
             _ => human::time(value),
+        }
+    }
+
+    /// Its name where a workload is known: what crosses a network is no I/O.
+    #[must_use]
+    pub fn name_on(self, workload: &Workload) -> &'static str {
+        match (self, workload.net.as_ref().map(|net| net.test.is_rtt())) {
+            (Self::Iops, Some(true)) => "round trips/s",
+            (Self::Iops, Some(false)) => "packets/s",
+            (Self::BytesPerS, Some(_)) => "bit/s",
+            (Self::LatencyMean, Some(_)) => "mean round trip",
+            (Self::CpuPerIo, Some(true)) => "host CPU/round trip",
+            (Self::CpuPerIo, Some(false)) => "host CPU/packet",
+            _ => self.name(),
+        }
+    }
+
+    /// Its figure in words where a workload is known: networks are told in bits.
+    #[must_use]
+    pub fn figure_on(self, workload: &Workload, value: f64) -> String {
+        if self == Self::BytesPerS && workload.net.is_some() {
+            human::bits(value)
+        } else {
+            self.figure(value)
+        }
+    }
+
+    /// Whether targets are compared by it on a workload. Streams have no latency. Packets per second are a statement of their own
+    /// only of datagrams, whose length the workload sets. In a closed loop round trips per second are the mean's other face, and the
+    /// CPU time of round trips under load is the load's.
+    #[must_use]
+    pub fn compares(self, workload: &Workload) -> bool {
+        let Some(net) = &workload.net else { return true };
+        match self {
+            Self::BytesPerS | Self::CpuPerGib => !net.test.is_rtt(),
+            Self::Iops => net.test == NetTest::Udp,
+            Self::CpuPerIo => !net.loaded,
+            _ => net.test.is_rtt(),
+        }
+    }
+
+    /// The one that stands for the others where one verdict is to be given.
+    #[must_use]
+    pub fn leading(workload: &Workload) -> Self {
+        if Self::LatencyMean.compares(workload) { Self::LatencyMean } else { Self::BytesPerS }
+    }
+
+    /// What stands in its place on streams, which have no latency: for the mean what they carry, for the 99th percentile what that
+    /// costs.
+    #[must_use]
+    pub fn or_of_streams(self, workload: &Workload) -> Self {
+        match self {
+            Self::LatencyMean => Self::leading(workload),
+            Self::LatencyP99 if !self.compares(workload) => Self::CpuPerGib,
+            _ => self,
+        }
+    }
+
+    /// What a workload costs in CPU time: per GiB of streams, else per I/O.
+    #[must_use]
+    pub fn cpu(workload: &Workload) -> Self {
+        if Self::CpuPerGib.compares(workload) && workload.net.is_some() { Self::CpuPerGib } else { Self::CpuPerIo }
+    }
+
+    /// Its name at the head of a narrow column.
+    #[must_use]
+    pub fn column(self, workload: &Workload) -> &'static str {
+        match (self, workload.net.is_some()) {
+            (Self::CpuPerGib, _) => "CPU/GiB",
+            (Self::CpuPerIo, true) => "CPU/trip",
+            (Self::CpuPerIo, false) => "CPU/IO",
+            (Self::BytesPerS, true) => "throughput",
+            (Self::LatencyMean, false) => "mean latency",
+            _ => self.name_on(workload),
         }
     }
 
@@ -141,6 +221,7 @@ impl Metric {
             Self::LatencyP99 => percentile(&latency(), 0.99),
             Self::LatencyP999 => percentile(&latency(), 0.999),
             Self::CpuPerIo => host_cpu_per_io(measurement),
+            Self::CpuPerGib => host_cpu_per_gib(measurement),
         };
         value.filter(|v| *v > 0.0 && v.is_finite())
     }
@@ -204,6 +285,13 @@ pub fn host_cpu_per_io(measurement: &Measurement) -> Option<f64> {
     per_io(measurement, busy_ns).filter(|_| busy_ns > 0)
 }
 
+/// The same per GiB that streams carried; absent of anything else.
+#[must_use]
+pub fn host_cpu_per_gib(measurement: &Measurement) -> Option<f64> {
+    let busy_ns = measurement.machine()?.cpu?.busy_ns();
+    per_gib(measurement, busy_ns).filter(|_| busy_ns > 0)
+}
+
 /// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
 #[must_use]
 pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
@@ -214,6 +302,26 @@ pub fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
 pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
     let ios = measurement.outcome.tallies.ios();
     (ios > 0).then(|| ns as f64 / ios as f64)
+}
+
+/// Of streams; absent without bytes.
+pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
+    let bytes = measurement.outcome.tallies.bytes();
+    (is_stream(measurement) && bytes > 0).then(|| ns as f64 / (bytes as f64 / GIB))
+}
+
+/// Bytes in a GiB.
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Whether it carried streams over a network: then bytes are what it did, and packets what they happened to come in.
+pub(crate) fn is_stream(measurement: &Measurement) -> bool {
+    let carried = measurement.outcome.carried.as_ref();
+    carried.is_some_and(|carried| carried.probes.is_none() && !carried.flows.is_empty())
+}
+
+/// What a measurement's rate counts: I/Os, bytes of streams.
+pub(crate) fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
+    if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
 }
 
 /// What the devices at the bottom of a target's stack did, by name.
@@ -263,6 +371,8 @@ pub struct Summary {
     pub bytes_per_s: Option<f64>,
     /// Median over the blocks of the host's busy CPU nanoseconds per I/O.
     pub host_cpu_per_io: Option<f64>,
+    /// The same per GiB; only of streams.
+    pub host_cpu_per_gib: Option<f64>,
     /// Of an imported run: medians over the blocks of what its source states of latencies.
     pub stated: Vec<(Metric, f64)>,
     /// Service times of all blocks and directions together.
@@ -298,6 +408,7 @@ impl Summary {
             iops: over_blocks(&iops),
             bytes_per_s: over_blocks(&bytes_per_s),
             host_cpu_per_io: over_blocks(&host_cpu_per_io),
+            host_cpu_per_gib: over_blocks(&host_cpu_per_gib),
             stated,
             percentiles: QUANTILES.iter().map(|q| Percentile::of(*q, &latency, measurements)).collect(),
             latency,

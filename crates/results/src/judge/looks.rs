@@ -30,8 +30,8 @@ use crate::store::{Run, RunState};
 /// A comparison is given up when both sides were measured in none of so many blocks, nor since the look before.
 const PATIENCE: u32 = 3;
 
-/// The metrics that are waited for.
-static DECIDING: [Metric; 2] = [Metric::Iops, Metric::LatencyMean];
+/// The metrics that are waited for: of streams, which have no latency, what they carry.
+static DECIDING: [Metric; 3] = [Metric::Iops, Metric::LatencyMean, Metric::BytesPerS];
 
 /// Why no more blocks are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +203,8 @@ impl Replay<'_> {
             // What cannot be tested now is not decided now and keeps its share: how many belong to the family follows from the
             // plan, not from what was measured.
             let in_family = self.pairs.iter().filter(|pair| pair.is_step == family.1).count();
-            let waiting = (in_family * self.plan.workloads.len() - done.len()).saturating_sub(tested.len());
+            let compared = self.plan.workloads.iter().filter(|workload| family.0.compares(workload)).count();
+            let waiting = (in_family * compared - done.len()).saturating_sub(tested.len());
             let asked: Vec<_> = tested.iter().map(|(_, logs)| (logs, family.0.more_is_better())).collect();
             let level = |left: usize| levels.at(look, left + waiting);
             let margin = self.plan.margin.share();
@@ -224,7 +225,12 @@ impl Replay<'_> {
 
     /// The metrics that are waited for on a workload: where I/Os are begun by a schedule, their rate is the schedule's.
     fn metrics(&self, workload: usize) -> &'static [Metric] {
-        if self.plan.workloads[workload].is_open_loop() { &DECIDING[1..] } else { &DECIDING }
+        let workload = &self.plan.workloads[workload];
+        match Metric::leading(workload) {
+            Metric::BytesPerS => &DECIDING[2..],
+            _ if workload.is_open_loop() || workload.net.is_some() => &DECIDING[1..2],
+            _ => &DECIDING[..2],
+        }
     }
 
     /// How many comparisons are waited for.

@@ -16,6 +16,7 @@ pub mod flow;
 pub mod grade;
 pub mod inside;
 pub mod looks;
+pub mod network;
 mod outliers;
 mod parts;
 pub mod percentile;
@@ -36,6 +37,7 @@ pub use flow::Flow;
 pub use grade::Grade;
 pub use inside::Inside;
 pub use looks::{Course, Standing, Stopped};
+pub use network::Network;
 pub use percentile::Percentile;
 pub use roles::CpuByRole;
 pub use timing::Timing;
@@ -133,6 +135,8 @@ pub struct Judgement {
     pub cpus: Vec<CpuByRole>,
     /// One per cell of which more than the program's own account is known.
     pub flows: Vec<Flow>,
+    /// One per cell that crossed a network and told of it.
+    pub networks: Vec<Network>,
     /// What moved the figures of each workload over the run, whatever the target.
     pub effects: Vec<Effects>,
     /// Where the wall time went; absent if it was not recorded.
@@ -173,6 +177,12 @@ impl Judgement {
         self.edges.iter().find(|edge| edge.to == comparison.target && edge.from == comparison.baseline)
     }
 
+    /// What became of the packets of a cell.
+    #[must_use]
+    pub fn network(&self, workload: &str, target: &str) -> Option<&Network> {
+        self.networks.iter().find(|n| n.workload == workload && n.target == target)
+    }
+
     /// The summary of a cell.
     #[must_use]
     pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
@@ -196,6 +206,9 @@ pub fn judge(run: &Run) -> Judgement {
         .map(|(w, spec)| (w, spec, by_cell.remove(&(w, spec.name.as_str())).unwrap_or_default()))
         .collect();
     let record = |name: &str| run.targets.iter().find(|record| record.name == name);
+    let workload = |name: &str| run.plan.workloads.iter().find(|workload| workload.name == name);
+    let is_network = |name: &str| workload(name).is_some_and(|workload| workload.net.is_some());
+    let on_disks = || cells.iter().filter(|(w, ..)| !is_network(w));
     let mut judgement = Judgement {
         summaries: cells.iter().filter_map(|(w, spec, m)| Summary::of(w, &spec.name, m)).collect(),
         crowds: cells
@@ -204,11 +217,12 @@ pub fn judge(run: &Run) -> Judgement {
             .flatten()
             .collect(),
         noises: cells.iter().filter_map(|(w, spec, m)| Noise::of(w, &spec.name, m)).collect(),
-        insides: cells.iter().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
+        insides: on_disks().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
-        flows: cells
+        flows: on_disks().filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m)).collect(),
+        networks: cells
             .iter()
-            .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
+            .filter_map(|(w, spec, m)| Network::of(workload(w)?, &spec.name, record(&spec.name), m))
             .collect(),
         // The order of files is not that of a run's blocks.
         effects: run

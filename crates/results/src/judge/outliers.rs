@@ -2,10 +2,12 @@
 //!
 //! They are flagged and never left out: what made one so may happen again, and an interval without it would be too narrow.
 
+use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
 use super::effects::{Cell, Grid};
+use super::figures::{bytes_per_s, is_stream};
 use crate::stats::median;
 use crate::store::Run;
 
@@ -46,19 +48,18 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
         .filter(|(_, rest)| rest.abs() > far)
         .map(|(cell, rest)| {
             let m = cell.measurement;
-            let mean = m.outcome.tallies.latency().mean().unwrap_or_default();
-            let expected = mean / rest.exp();
+            let figures = in_words(m, *rest);
             Warning {
                 kind: WarningKind::Outlier,
                 target: Some(m.target.clone()),
                 workload: Some(m.workload.clone()),
                 block: Some(m.block),
                 evidence: format!(
-                    "the mean latency was {} where {} let expect {} ({:+.0}%); the measurements beside it usually stray by {:.1}%",
-                    human::time(mean),
+                    "the {} where {} let expect {} ({:+.0}%); the measurements beside it usually stray by {:.1}%",
+                    figures.0,
                     if grid.targets > 1 { "its target and block" } else { "its target's other blocks" },
-                    human::time(expected),
-                    rest.exp_m1() * 100.0,
+                    figures.1,
+                    figures.2 * 100.0,
                     usual.exp_m1() * 100.0,
                 ),
                 remedy: "it counts as any other does; see what else the machine did then, and measure more blocks, so that \
@@ -67,6 +68,17 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
             }
         })
         .collect()
+}
+
+/// What was measured, what was expected, and by how much it is off; `rest` is the logarithm of that in time.
+fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
+    if is_stream(m) {
+        let rate = bytes_per_s(m).unwrap_or_default();
+        let was = format!("throughput was {}", human::bits(rate));
+        return (was, human::bits(rate * rest.exp()), (-rest).exp_m1());
+    }
+    let mean = m.outcome.tallies.latency().mean().unwrap_or_default();
+    (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
 }
 
 /// Where both targets of a block stray to one side, the lesser part of it is the block's.

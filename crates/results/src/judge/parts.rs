@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iotax_model::TargetSpec;
-use iotax_model::target::{FileSpec, Format, Snapshot};
+use iotax_model::target::{FileSpec, Format, NetPath, NetworkSpec, Nic, Snapshot};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -58,8 +58,37 @@ fn settings(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String>
         .collect()
 }
 
+/// Of a network what differs beside the two ends: the loopback has neither a cable nor a guest; all others end in another network
+/// namespace, which stands for another machine.
+fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
+    let mut ends = Part::plain(match &network.peer {
+        Some(peer) => format!("network to {peer}"),
+        None => "network".to_owned(),
+    });
+    ends.settings.extend(network.mtu.map(|mtu| ("mtu".to_owned(), mtu.to_string())));
+    let mut parts = vec![ends];
+    if !matches!(network.via, NetPath::Loopback | NetPath::Remote) {
+        parts.push(Part::plain("veth pair"));
+    }
+    if let Some(guest) = &target.guest {
+        // What a guest's disk is set to says nothing of its card.
+        let disk = ["bus", "cache", "aio", "iothread", "queues", "discard", "filesystem"];
+        let mut part = Part::new("guest", format!("{} + guest", network.nic), guest, &disk);
+        part.settings.extend(settings(network, &["peer", "mtu"]));
+        part.open.insert("machine", guest.machine_type().to_string());
+        let several = network.via == NetPath::Bridge && network.nic == Nic::VirtioNet;
+        part.open.insert("queues", if several { guest.vcpus } else { 1 }.to_string());
+        parts.push(part);
+    }
+    parts.extend(target.neighbour.iter().map(|name| Part::plain(format!("noise of {name}"))));
+    parts
+}
+
 /// The parts of a target. Places differ in kind: what stands on another disk is not the same target plus something.
 pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
+    if let Some(network) = &target.network {
+        return paths(target, network);
+    }
     let mut parts = vec![Part::plain(place(target))];
     if let Some(lvm) = &target.lvm {
         parts.push(Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]));

@@ -3,7 +3,8 @@
 use iotax_model::TargetSpec;
 use iotax_model::record::{CpuTime, HostCpu, Measurement};
 
-use super::figures::per_io;
+use super::figures::{per_gib, per_io};
+use super::network::is_far_end_here;
 use crate::stats::median;
 
 /// Who works for an I/O.
@@ -11,6 +12,8 @@ use crate::stats::median;
 pub enum Role {
     /// The load generator on the host; in a guest it is part of the vCPUs' time.
     Generator,
+    /// A network's far end, where it is on this host too.
+    Peer,
     /// The guest's virtual CPUs.
     Vcpu,
     /// QEMU's threads that serve the disk.
@@ -27,8 +30,9 @@ pub enum Role {
 
 impl Role {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Generator,
+        Self::Peer,
         Self::Vcpu,
         Self::Iothread,
         Self::Main,
@@ -42,6 +46,7 @@ impl Role {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Generator => "generator",
+            Self::Peer => "far_end",
             Self::Vcpu => "vcpu",
             Self::Iothread => "iothread",
             Self::Main => "main",
@@ -56,6 +61,7 @@ impl Role {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Generator => "load generator",
+            Self::Peer => "far end",
             Self::Vcpu => "vCPUs",
             Self::Iothread => "IOThreads",
             Self::Main => "QEMU main",
@@ -66,11 +72,15 @@ impl Role {
     }
 
     /// Its nanoseconds in one measurement; absent if it was not observed.
-    fn ns(self, m: &Measurement, in_guest: bool) -> Option<u64> {
+    fn ns(self, m: &Measurement, spec: &TargetSpec) -> Option<u64> {
         let host = m.host.as_ref()?;
         let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
         match self {
-            Self::Generator => (!in_guest).then(|| m.outcome.cpu.total_ns()),
+            Self::Generator => spec.guest.is_none().then(|| m.outcome.cpu.total_ns()),
+            Self::Peer => {
+                let far = m.outcome.carried.as_ref().filter(|_| is_far_end_here(spec))?.far_cpu;
+                far.map(CpuTime::total_ns)
+            }
             Self::Vcpu | Self::Iothread | Self::Main | Self::Worker => thread(self.word()),
             Self::KernelThreads => {
                 let threads = host.kernel_threads.values();
@@ -78,7 +88,7 @@ impl Role {
             }
             Self::Other => {
                 let named = Self::ALL.into_iter().filter(|role| *role != Self::Other);
-                let named: u64 = named.filter_map(|role| role.ns(m, in_guest)).sum();
+                let named: u64 = named.filter_map(|role| role.ns(m, spec)).sum();
                 // The host's account is in ticks, the threads' is not: a little less than nothing is not known.
                 host.cpu?.busy_ns().checked_sub(named)
             }
@@ -95,6 +105,8 @@ pub struct CpuByRole {
     pub target: String,
     /// Medians over the blocks, in nanoseconds per I/O, of the roles that were observed.
     pub roles: Vec<(Role, f64)>,
+    /// The same in nanoseconds per GiB; empty but for streams.
+    pub per_gib: Vec<(Role, f64)>,
     /// Share of the guest's CPU time that the host took away, 0 to 1, median over the blocks; absent where the guest does not
     /// say.
     pub steal: Option<f64>,
@@ -108,16 +120,16 @@ impl CpuByRole {
         if spec.remote().is_some() {
             return None;
         }
-        let in_guest = spec.guest.is_some();
         let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
         };
-        let roles: Vec<(Role, f64)> = Role::ALL
-            .into_iter()
-            .filter_map(|role| Some((role, over_blocks(&|m| per_io(m, role.ns(m, in_guest)?))?)))
-            .collect();
+        let by_role = |per: fn(&Measurement, u64) -> Option<f64>| -> Vec<(Role, f64)> {
+            let of_role = |role: Role| Some((role, over_blocks(&|m| per(m, role.ns(m, spec)?))?));
+            Role::ALL.into_iter().filter_map(of_role).collect()
+        };
+        let (roles, gibs) = (by_role(per_io), by_role(per_gib));
         // Less than two are no division.
-        if roles.len() < 2 {
+        if roles.len().max(gibs.len()) < 2 {
             return None;
         }
         let inside = |part: &dyn Fn(&HostCpu) -> u64| {
@@ -131,6 +143,7 @@ impl CpuByRole {
             workload: workload.into(),
             target: spec.name.clone(),
             roles,
+            per_gib: gibs,
             steal: inside(&|cpu| cpu.steal_ns),
             nested: inside(&|cpu| cpu.guest_ns),
         })

@@ -3,6 +3,7 @@
 use iotax_model::Workload;
 use iotax_model::record::Measurement;
 
+use super::figures::done;
 use crate::stats::series::series;
 
 /// A beginning counts as warm-up only if its rate is off the later one's by this share.
@@ -11,7 +12,7 @@ const OFF: f64 = 0.1;
 /// What looks like warm-up, and the ramp time that leaves it out; absent if nothing does, or if the measurement did not
 /// settle at all.
 pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
-    let found = series(&m.samples)?.warm_up?;
+    let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
     if found.unsettled || (found.ratio - 1.0).abs() <= OFF {
         return None;
     }

@@ -1,11 +1,12 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
+use iotax_model::net::{Direction, Traffic};
 use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::{Distribution, Test};
 
-use crate::judge::Tax;
+use crate::judge::{Comparison, Tax};
 use crate::judge::crowd::Fairness;
 use crate::stats::paired::Interval;
 
@@ -31,6 +32,14 @@ pub(super) fn tax(tax: &Tax) -> String {
     format!("{estimate} {}", bracketed(&estimate, interval))
 }
 
+/// What a step costs: in time where it is one, else by how much less or more is carried.
+pub(super) fn step_in_words(step: &Comparison) -> String {
+    if step.metric.is_time() {
+        return step.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
+    }
+    change_with(step.ratio, step.interval)
+}
+
 /// `84.1 us [83.0, 85.2]`.
 pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
     let estimate = human::time(ns);
@@ -40,9 +49,21 @@ pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
     }
 }
 
-/// An interval in nanoseconds in the unit of its estimate.
+/// `9.41 Gbit/s [9.32, 9.50]`, of bytes per second.
+pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String {
+    let estimate = human::bits(bytes_per_s);
+    match interval {
+        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval.map(|end| end * 8.0))),
+        None => format!("{estimate} [no interval]"),
+    }
+}
+
+/// An interval in nanoseconds or bits per second in the unit of its estimate.
 fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = match estimate.rsplit(' ').next() {
+        Some("kbit/s") => 1e3,
+        Some("Mbit/s") => 1e6,
+        Some("Gbit/s") => 1e9,
         Some("us") => 1e3,
         Some("ms") => 1e6,
         Some("s") => 1e9,
@@ -88,6 +109,23 @@ pub(super) fn megabytes(bytes_per_s: f64) -> String {
     }
 }
 
+/// `9.41` for 9.41 Gbit/s: three digits, down to a tenth of a Mbit/s, without the unit, which stands in the column's head.
+pub(super) fn gigabits(bytes_per_s: f64) -> String {
+    let value = bytes_per_s * 8.0 / 1e9;
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.9995 => format!("{v:.2}"),
+        v if v >= 0.09995 => format!("{v:.3}"),
+        v => format!("{v:.4}"),
+    }
+}
+
+/// `0.12%`, `3.4%`, `42%`: a share from 0 to 1.
+pub(super) fn share(share: f64) -> String {
+    format!("{}%", hundredths(share * 100.0))
+}
+
 /// `+1.2%`, `-35%`, `+210%`; from a ratio of 10 on `12 times`.
 pub(crate) fn change(ratio: f64) -> String {
     if ratio >= 10.0 {
@@ -122,6 +160,9 @@ pub(super) fn title(workload: &Workload) -> String {
 
 fn title_of_one(workload: &Workload) -> String {
     use std::fmt::Write as _;
+    if let Some(net) = &workload.net {
+        return title_of_net(net);
+    }
     if let Some(test) = workload.test {
         return title_of_test(workload, test);
     }
@@ -151,6 +192,34 @@ fn title_of_one(workload: &Workload) -> String {
         text.push_str(", flushed in the end");
     }
     text
+}
+
+/// What is done over a network: `TCP up, 4 streams`, `UDP down at 10M, 64 bytes`, `TCP round trips of 64 bytes, 1000/s, under load
+/// up`.
+fn title_of_net(net: &Traffic) -> String {
+    let name = net.test.word().split('-').next().unwrap_or_default().to_uppercase();
+    let way = match net.direction {
+        Direction::Both => "both ways",
+        one => one.word(),
+    };
+    let mut parts = Vec::new();
+    if net.test.is_rtt() {
+        let length = net.length.map(|length| format!(" of {}", counted(length.0, "byte"))).unwrap_or_default();
+        parts.push(format!("{name} round trips{length}"));
+        parts.extend(net.rate.map(|rate| format!("{rate}/s")));
+        parts.extend(net.loaded.then(|| format!("under load {way}")));
+    } else {
+        let bitrate = net.bitrate.map(|bitrate| format!(" at {bitrate}bit/s")).unwrap_or_default();
+        parts.push(format!("{name} {way}{bitrate}"));
+        parts.extend(net.length.map(|length| format!("{} at a time", human::bytes(length.0))));
+    }
+    if net.parallel > 1 {
+        parts.push(format!("{} streams", net.parallel));
+    }
+    parts.extend(net.congestion.clone());
+    parts.extend(net.zerocopy.then(|| "without copying".to_owned()));
+    parts.extend(net.busy_poll.map(|time| format!("polling for {time}")));
+    parts.join(", ")
 }
 
 /// What a test does: `a new file written byte by byte, through the page cache`, `1000 files deleted, in random order, 4 jobs`.

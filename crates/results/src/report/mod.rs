@@ -4,6 +4,7 @@ mod course;
 pub(crate) mod figure;
 pub mod html;
 pub mod markdown;
+mod network;
 pub mod page;
 mod passed;
 mod remarks;

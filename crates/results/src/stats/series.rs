@@ -2,7 +2,7 @@
 //!
 //! Nothing is cut because of it. It is evidence, and a measurement stays whole.
 
-use iotax_model::record::Sample;
+use iotax_model::record::{Sample, Tallies};
 
 use super::steady;
 
@@ -42,10 +42,10 @@ pub struct WarmUp {
 /// The series of a measurement; absent for fewer than ten whole intervals, or where every one has the same rate, of which
 /// nothing can be said.
 #[must_use]
-pub fn series(samples: &[Sample]) -> Option<Series> {
+pub fn series(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Series> {
     let whole = steady::whole(samples);
     let rates: Vec<f64> =
-        whole.iter().map(|s| s.tallies.ios() as f64 / (s.duration_ns as f64 / 1e9)).collect();
+        whole.iter().map(|s| count(&s.tallies) as f64 / (s.duration_ns as f64 / 1e9)).collect();
     let (autocorrelation, effective) = correlation(&rates)?;
     let warm_up = cut(&rates).map(|(intervals, ratio)| WarmUp {
         ns: whole[..intervals].iter().map(|s| s.duration_ns).sum(),
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_fast_beginning_is_found() {
         let rates: Vec<u64> = (0..40).map(|i| if i < 8 { 2 * noise(i) } else { noise(i) }).collect();
-        let found = series(&samples(&rates)).expect("40 intervals");
+        let found = series(&samples(&rates), Tallies::ios).expect("40 intervals");
         let warm_up = found.warm_up.expect("there is one");
         // The cut is at a whole batch.
         assert_eq!((warm_up.ns, warm_up.unsettled), (10_000_000_000, false), "{found:?}");
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn what_never_settles_is_said_to_be_so() {
         let rates: Vec<u64> = (0..40).map(|i| 4000 - 80 * i).collect();
-        let found = series(&samples(&rates)).expect("40 intervals");
+        let found = series(&samples(&rates), Tallies::ios).expect("40 intervals");
         assert!(found.warm_up.is_some_and(|w| w.unsettled && w.ratio > 1.5), "{found:?}");
         assert!(found.autocorrelation > 0.8 && found.effective < 10.0, "{found:?}");
     }
@@ -142,21 +142,25 @@ mod tests {
     #[test]
     fn independent_values_count_as_many_as_they_are() {
         let rates: Vec<u64> = (0..60).map(noise).collect();
-        let found = series(&samples(&rates)).expect("60 intervals");
+        let found = series(&samples(&rates), Tallies::ios).expect("60 intervals");
         assert!(found.autocorrelation.abs() < 0.3 && found.effective > 30.0, "{found:?}");
         // What goes up and down in turn averages out faster than chance: still no more than there are.
         let turns: Vec<u64> = (0..20).map(|i| if i % 2 == 0 { 900 } else { 1100 }).collect();
-        let found = series(&samples(&turns)).expect("20 intervals");
+        let found = series(&samples(&turns), Tallies::ios).expect("20 intervals");
         assert!((found.effective - 20.0).abs() < 1e-9 && found.autocorrelation < -0.9, "{found:?}");
     }
 
     #[test]
     fn too_little_says_nothing() {
         assert_eq!(series(&[]), None);
-        assert_eq!(series(&samples(&[1000, 1100, 900, 1000, 1000, 1000, 1000, 1000, 1000])), None);
-        assert_eq!(series(&samples(&[1000; 30])), None, "all the same");
+        assert_eq!(
+            series(&samples(&[1000, 1100, 900, 1000, 1000, 1000, 1000, 1000, 1000]), Tallies::ios),
+            None
+        );
+        assert_eq!(series(&samples(&[1000; 30]), Tallies::ios), None, "all the same");
         let found =
-            series(&samples(&[3000, 900, 1000, 1100, 1000, 900, 1000, 1000, 1100, 1000])).expect("ten");
+            series(&samples(&[3000, 900, 1000, 1100, 1000, 900, 1000, 1000, 1100, 1000]), Tallies::ios)
+                .expect("ten");
         assert_eq!(found.warm_up, None);
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a measurement settled.
 
-use iotax_model::record::Sample;
+use iotax_model::record::{Sample, Tallies};
 
 use super::median;
 
@@ -30,10 +30,10 @@ impl Steadiness {
     }
 }
 
-/// The I/O rate over the fifths of one measurement, each as many intervals long as the others; absent for fewer than
-/// five whole intervals or without I/O. What does not divide by five is left out at the beginning.
+/// The rate of what `count` counts over the fifths of one measurement, each as many intervals long as the others; absent for fewer than
+/// five whole intervals or where there was nothing. What does not divide by five is left out at the beginning.
 #[must_use]
-pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
+pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Steadiness> {
     let whole = whole(samples);
     let each = whole.len() / ROUNDS;
     if each == 0 {
@@ -42,9 +42,9 @@ pub fn steadiness(samples: &[Sample]) -> Option<Steadiness> {
     let rates: Vec<f64> = whole[whole.len() - each * ROUNDS..]
         .chunks(each)
         .map(|round| {
-            let ios: u64 = round.iter().map(|s| s.tallies.ios()).sum();
+            let done: u64 = round.iter().map(|s| count(&s.tallies)).sum();
             let ns: u64 = round.iter().map(|s| s.duration_ns).sum();
-            ios as f64 / (ns as f64 / 1e9)
+            done as f64 / (ns as f64 / 1e9)
         })
         .collect();
     of_rates(&rates)
@@ -108,15 +108,15 @@ mod tests {
         // Intervals alternate by a third, rounds of two do not.
         let mut samples: Vec<Sample> =
             (0..11).map(|i| sample(100_000_000, if i % 2 == 0 { 500 } else { 700 })).collect();
-        assert!(steadiness(&samples).is_some_and(Steadiness::is_steady));
+        assert!(steadiness(&samples, Tallies::ios).is_some_and(Steadiness::is_steady));
         samples[10] = sample(100_000_000, 2000);
-        assert!(!steadiness(&samples).is_some_and(Steadiness::is_steady));
+        assert!(!steadiness(&samples, Tallies::ios).is_some_and(Steadiness::is_steady));
     }
 
     #[test]
     fn a_stub_at_the_end_is_left_out() {
         let mut samples = vec![sample(1_000_000_000, 500); 6];
         samples.push(sample(1_000_000, 3));
-        assert_eq!(steadiness(&samples), Some(Steadiness { range: 0.0, drift: 0.0 }));
+        assert_eq!(steadiness(&samples, Tallies::ios), Some(Steadiness { range: 0.0, drift: 0.0 }));
     }
 }

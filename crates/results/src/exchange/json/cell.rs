@@ -1,12 +1,16 @@
 //! What is said of all blocks of one target under one workload together, and of a run's time.
 
+use iotax_model::record::Gap;
 use serde_json::Value;
 
 use super::certainty::percentile;
 use super::parts::latency;
 use super::{any, filled, number, object};
+use crate::judge::crowd::Fairness;
 use crate::judge::flow::{Level, Passed};
-use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Noise, Of, Summary, Timing};
+use crate::judge::network::{Hop, Way};
+use crate::judge::roles::Role;
+use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Network, Noise, Of, Summary, Timing};
 
 /// Of one cell that was measured.
 pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
@@ -30,7 +34,9 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("stated_ns", (!summary.stated.is_empty()).then(|| stated(summary))),
         ("percentiles", Some(summary.percentiles.iter().map(percentile).collect())),
         ("host_cpu_ns_per_io", number(summary.host_cpu_per_io)),
+        ("host_cpu_ns_per_gib", number(summary.host_cpu_per_gib)),
         ("cpu", cpu.map(by_role)),
+        ("network", judgement.network(workload, target).map(packets)),
         ("inside", inside.map(taken_apart)),
         ("levels", flow.map(|flow| flow.levels.iter().map(level).collect())),
         ("guests", crowd(Of::Guests)),
@@ -46,11 +52,69 @@ fn stated(summary: &Summary) -> Value {
 }
 
 fn by_role(cpu: &CpuByRole) -> Value {
-    let roles = cpu.roles.iter().filter_map(|(role, ns)| Some((role.word().to_owned(), number(Some(*ns))?)));
+    let roles = |of: &[(Role, f64)]| {
+        let told = of.iter().filter_map(|(role, ns)| Some((role.word().to_owned(), number(Some(*ns))?)));
+        Some(Value::Object(told.collect())).filter(|_| !of.is_empty())
+    };
     object([
-        ("ns_per_io", Some(Value::Object(roles.collect()))),
+        ("ns_per_io", roles(&cpu.roles)),
+        ("ns_per_gib", roles(&cpu.per_gib)),
         ("steal", number(cpu.steal)),
         ("nested", number(cpu.nested)),
+    ])
+}
+
+/// What became of a network's packets.
+fn packets(network: &Network) -> Value {
+    let gap = |(block, gap): &(u32, Gap)| {
+        let mut told = any(gap).unwrap_or_default();
+        told["block"] = (*block).into();
+        told
+    };
+    let hop = |hop: &Hop| {
+        let mut told = any(&hop.activity).unwrap_or_default();
+        told["name"] = hop.name.as_str().into();
+        if let Some(place) = &hop.place {
+            told["place"] = place.as_str().into();
+        }
+        told
+    };
+    object([
+        ("ways", filled(network.ways.iter().map(way).collect())),
+        ("probes", network.probes.as_ref().and_then(any)),
+        ("guest_cpu_ns_per_gib", number(network.guest_cpu_per_gib)),
+        ("guest_cpu_ns_per_io", number(network.guest_cpu_per_io)),
+        ("far_cpu_ns_per_gib", number(network.far_cpu_per_gib)),
+        ("gaps", filled(network.gaps.iter().map(gap).collect())),
+        ("interfaces", filled(network.hops.iter().map(hop).collect())),
+    ])
+}
+
+fn way(way: &Way) -> Value {
+    let rtt = way.rtt_ns.map(|[min, mean, max]| {
+        object([("min", number(Some(min))), ("mean", number(Some(mean))), ("max", number(Some(max)))])
+    });
+    object([
+        ("direction", Some(way.word().into())),
+        ("streams", Some(way.streams.into())),
+        ("bytes_per_s", number(way.bytes_per_s)),
+        ("sent_packets", way.sent.map(Value::from)),
+        ("received_packets", way.received.map(Value::from)),
+        ("lost", way.lost.map(Value::from)),
+        ("out_of_order", way.out_of_order.map(Value::from)),
+        ("duplicates", way.duplicates.map(Value::from)),
+        ("retransmits", way.retransmits.map(Value::from)),
+        ("jitter_ns", number(way.jitter_ns)),
+        ("rtt_ns", rtt),
+        ("fairness", way.fairness.map(fairness)),
+    ])
+}
+
+fn fairness(fairness: Fairness) -> Value {
+    object([
+        ("mean", number(Some(fairness.mean))),
+        ("low", number(fairness.interval.map(|i| i.low))),
+        ("high", number(fairness.interval.map(|i| i.high))),
     ])
 }
 
@@ -89,13 +153,6 @@ fn passed(passed: &Passed) -> Value {
 }
 
 fn members(crowd: &Crowd) -> Value {
-    let fairness = crowd.fairness.map(|fairness| {
-        object([
-            ("mean", number(Some(fairness.mean))),
-            ("low", number(fairness.interval.map(|i| i.low))),
-            ("high", number(fairness.interval.map(|i| i.high))),
-        ])
-    });
     let members = crowd.members.iter().map(|member| {
         object([
             ("name", Some(member.name.as_str().into())),
@@ -104,7 +161,7 @@ fn members(crowd: &Crowd) -> Value {
             ("latency_ns", latency(&member.latency)),
         ])
     });
-    object([("members", filled(members.collect())), ("fairness", fairness)])
+    object([("members", filled(members.collect())), ("fairness", crowd.fairness.map(fairness))])
 }
 
 fn neighbour(noise: &Noise) -> Value {

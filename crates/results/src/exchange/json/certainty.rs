@@ -29,6 +29,7 @@ pub(super) fn effects(effects: &Effects) -> Value {
         object([("block", Some(effects.furthest.into())), ("change", number(Some(effects.furthest_by)))]);
     object([
         ("workload", Some(effects.workload.as_str().into())),
+        ("metric", Some(effects.metric.word().into())),
         ("blocks", Some(effects.blocks.into())),
         ("block_sd", number(Some(effects.spread))),
         ("block_p", number(effects.blocks_p)),

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::crowd::fairness;
-use crate::judge::figures::{began, engine_cpu_per_io, host_cpu_per_io, lasted};
+use crate::judge::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
 use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
 use crate::report::utc;
 use crate::stats::paired::Interval;
@@ -122,9 +122,10 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Valu
             Some(object([
                 ("engine_ns_per_io", number(engine_cpu_per_io(m))),
                 ("host_ns_per_io", number(host_cpu_per_io(m))),
+                ("host_ns_per_gib", number(host_cpu_per_gib(m))),
             ])),
         ),
-        ("series", series(&m.samples).as_ref().map(certainty::series)),
+        ("series", series(&m.samples, |tallies| done(m, tallies)).as_ref().map(certainty::series)),
         ("errors", any(&m.outcome.errors)),
         ("notes", any(&m.outcome.notes)),
         ("grade", Some(grade.word().into())),
@@ -139,6 +140,8 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Valu
         ("jobs", filled(m.outcome.jobs.iter().map(parts::share).collect())),
         ("fairness", number(fairness(m))),
         ("neighbour", m.neighbour.as_ref().map(parts::share)),
+        ("carried", m.outcome.carried.as_ref().and_then(any)),
+        ("nics", host.filter(|host| !host.nics.is_empty()).and_then(|host| any(&host.nics))),
         ("qemu", m.qemu.as_ref().map(parts::block_stats)),
         ("inside", m.outcome.inside.as_ref().and_then(any)),
         (

@@ -18,9 +18,10 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
     let pacing = m.outcome.pacing?;
     let slots = u64::from(workload.iodepth) * u64::from(workload.numjobs);
     let telling = pacing.backlog > slots && pacing.backlog as f64 > BACKLOG * pacing.due as f64;
+    let what = if workload.net.is_some() { "round trips" } else { "I/Os" };
     telling.then(|| {
         let evidence = format!(
-            "{} I/Os that were due had not begun when the window ended, the oldest for {}; {} had become due in it, and {} \
+            "{} {what} that were due had not begun when the window ended, the oldest for {}; {} had become due in it, and {} \
              had to wait for a slot, for up to {}",
             pacing.backlog,
             human::time(pacing.backlog_ns as f64),
@@ -28,8 +29,13 @@ pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
             pacing.delayed,
             human::time(pacing.longest_delay_ns as f64)
         );
-        let remedy = "the target cannot sustain this rate at this iodepth: response times grow for as long as it lasts; \
-                      lower the rate, or raise iodepth";
+        let remedy = match workload.net {
+            Some(_) => "the path cannot sustain this rate: response times grow for as long as it lasts; lower the rate",
+            None => {
+                "the target cannot sustain this rate at this iodepth: response times grow for as long as it lasts; lower the rate, \
+                 or raise iodepth"
+            }
+        };
         case.finding(WarningKind::CannotSustain, evidence, remedy)
     })
 }

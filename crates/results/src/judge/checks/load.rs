@@ -129,7 +129,8 @@ pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
         .filter(|host| m.neighbour.is_none() && (!case.in_guest() || !host.guest_threads.is_empty()))?;
     let cpu = host.cpu?;
     let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
-    let engine = if case.in_guest() { 0 } else { m.outcome.cpu.total_ns() };
+    let engine =
+        if case.in_guest() { 0 } else { m.outcome.cpu.total_ns() } + super::network::far_end_ns(case);
     // The kernel's threads are no programs that one could end, whomever they serve. Older records have only those of the layers.
     let kernel = host.kernel_ns.unwrap_or_else(|| host.kernel_threads.values().map(|it| it.total_ns()).sum());
     let guests = host.guest_threads.values().map(|time| time.total_ns()).sum::<u64>();

@@ -6,6 +6,7 @@ use iotax_model::{Warning, WarningKind};
 
 use super::{Case, Finding};
 use crate::judge::edges::{Edge, other_devices};
+use crate::judge::figures::done;
 use crate::judge::{Comparison, Standing, by_cell, each_cell};
 use crate::store::Run;
 
@@ -78,9 +79,16 @@ pub(super) fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
 }
 
 pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
-    (case.m.outcome.tallies.ios() == 0).then(|| {
-        let evidence = "no I/O was completed in the window, so this block is compared with nothing".into();
-        let remedy = "lengthen the runtime; if it stays so, the storage has stalled";
+    // Of streams bytes are known wherever packets are not.
+    let Case { workload, m, .. } = case;
+    (done(m, &m.outcome.tallies) == 0).then(|| {
+        let (what, place) = if workload.net.is_some() {
+            ("nothing arrived", "path")
+        } else {
+            ("no I/O was completed", "storage")
+        };
+        let evidence = format!("{what} in the window, so this block is compared with nothing");
+        let remedy = &format!("lengthen the runtime; if it stays so, the {place} has stalled");
         case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true)
     })
 }
@@ -94,7 +102,7 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
         .errors
         .iter()
         .map(|e| {
-            if e.direction == SYNC {
+            if e.direction == SYNC || case.workload.net.is_some() {
                 return format!("{} x {} on {}", e.count, e.error, e.direction);
             }
             let last = e.last_offset.filter(|last| *last != e.first_offset);
@@ -104,7 +112,9 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
         .collect();
     // The writes that a failed flush gave up had been counted as done.
     let lost = outcome.errors.iter().any(|error| error.direction == SYNC);
-    let remedy = if lost {
+    let remedy = if case.workload.net.is_some() {
+        "the figures are of what was carried all the same; see the logs of both ends, then measure again"
+    } else if lost {
         "what was counted as written may be lost; see the kernel log for the device, then measure again"
     } else {
         "the figures leave the failed I/Os out; see the kernel log for the device, then measure again"

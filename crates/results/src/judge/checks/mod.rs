@@ -10,6 +10,7 @@ mod content;
 mod generator;
 mod load;
 mod missing;
+mod network;
 mod pace;
 mod step;
 
@@ -72,6 +73,9 @@ impl Finding {
     }
 }
 
+/// A rule.
+type Check = fn(&Case<'_>) -> Option<Finding>;
+
 /// What the records of single measurements show, in their order.
 ///
 /// What another tool measured is not judged: nothing was observed that a check could rest on.
@@ -90,6 +94,8 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     let spec = run.plan.targets.iter().find(|target| target.name == m.target);
     let record = run.targets.iter().find(|record| record.name == m.target);
     let case = Case { run, workload, spec, record, m };
+    // What a network carries passes no disk.
+    let on_disk = |check: Check| if workload.net.is_none() { check(&case) } else { None };
     let checks = [
         missing::no_io(&case),
         missing::errors(&case),
@@ -98,19 +104,19 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         generator::cannot_sustain(&case),
         clock::elapsed(&case),
         clock::steal(&case),
-        cache::kept(&case),
-        cache::answered(&case),
-        cache::put_off(&case),
-        buffered::seen(&case),
-        content::discarded(&case),
-        generator::saturated(&case),
+        on_disk(cache::kept),
+        on_disk(cache::answered),
+        on_disk(cache::put_off),
+        on_disk(buffered::seen),
+        on_disk(content::discarded),
+        on_disk(generator::saturated),
         pace::uneven(&case),
         pace::heat(&case),
         pace::governor(&case),
-        load::device(&case),
+        on_disk(load::device),
         load::cpu(&case),
     ];
-    checks.into_iter().flatten().collect()
+    checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
 }
 
 /// What the run as a whole and its targets show; nothing of an imported one.
@@ -133,6 +139,7 @@ pub(super) fn of_run(
     found.extend(content::holes(run));
     found.extend(content::compressible(run));
     found.extend(buffered::known(run));
+    found.extend(network::offloads(run));
     found.extend(pace::over_the_run(run));
     found.extend(super::outliers::outliers(run));
     found

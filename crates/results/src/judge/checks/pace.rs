@@ -8,7 +8,7 @@ use iotax_model::{Warning, WarningKind};
 
 use super::step::{self, Step};
 use super::{Case, Finding};
-use crate::judge::figures::iops;
+use crate::judge::figures::{bytes_per_s, done, iops, is_stream};
 use crate::judge::warm_up::warm_up;
 use crate::stats::median;
 use crate::stats::steady::steadiness;
@@ -27,14 +27,14 @@ fn throttled(case: &Case<'_>) -> Option<Finding> {
     let whole =
         median(&case.m.samples.iter().map(|sample| sample.duration_ns as f64).collect::<Vec<_>>())? / 2.0;
     let samples: Vec<_> = case.m.samples.iter().filter(|sample| sample.duration_ns as f64 >= whole).collect();
-    let rate = |ios: u64, ns: u64| ios as f64 / (ns as f64 / 1e9);
+    let rate = |count: u64, ns: u64| count as f64 / (ns as f64 / 1e9);
     let rates: Vec<f64> =
-        samples.iter().map(|sample| rate(sample.tallies.ios(), sample.duration_ns)).collect();
+        samples.iter().map(|sample| rate(done(case.m, &sample.tallies), sample.duration_ns)).collect();
     let found = step::down(&rates)?;
     let evidence = format!(
         "the rate fell from {} to {} ({:.0}%) {} into the window and stayed there",
-        per_second(found.before),
-        per_second(found.after),
+        per_second(case.m, found.before),
+        per_second(case.m, found.after),
         (found.after / found.before - 1.0) * 100.0,
         human::time(samples[found.at - 1].at_ns as f64)
     );
@@ -44,8 +44,8 @@ fn throttled(case: &Case<'_>) -> Option<Finding> {
 const CREDITS: &str = "a rate limit set in, or burst credits or a drive's fast cache were used up: say which of the two rates is \
                        meant, with a ramp_time beyond the fall, or a runtime that ends before it";
 
-fn per_second(rate: f64) -> String {
-    format!("{} IOPS", human::count(rate))
+fn per_second(m: &Measurement, rate: f64) -> String {
+    if is_stream(m) { human::bits(rate) } else { format!("{} IOPS", human::count(rate)) }
 }
 
 fn unsteady(case: &Case<'_>) -> Option<Finding> {
@@ -53,7 +53,8 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
     if case.workload.writes() && !case.workload.direct && case.workload.amount().is_some() {
         return None;
     }
-    let found = steadiness(&case.m.samples).filter(|found| !found.is_steady())?;
+    let found = steadiness(&case.m.samples, |tallies| done(case.m, tallies));
+    let found = found.filter(|found| !found.is_steady())?;
     let mut evidence = format!(
         "the rate spread over {:.0}% of its mean (steady: at most 20%) and moved by {:+.0}% from start to end (at most 10%)",
         found.range * 100.0,
@@ -71,7 +72,8 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
 /// All measurements in their order fell once and stayed down, each held against the best of its own cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     // One without I/O has no rate that could have fallen.
-    let rated = run.measurements.iter().filter_map(|m| Some((m, iops(m).filter(|rate| *rate > 0.0)?)));
+    let rate = |m: &Measurement| if is_stream(m) { bytes_per_s(m) } else { iops(m) };
+    let rated = run.measurements.iter().filter_map(|m| Some((m, rate(m).filter(|rate| *rate > 0.0)?)));
     let mut rated: Vec<(&Measurement, f64)> = rated.collect();
     rated.sort_by_key(|(m, _)| m.started_at_ms);
     let cell = |m: &Measurement| (m.workload.clone(), m.target.clone());

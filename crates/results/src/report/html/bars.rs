@@ -13,8 +13,8 @@ pub(super) struct Stack {
     pub(super) parts: Vec<(String, f64)>,
 }
 
-/// The picture; without rows if no part is more than nothing.
-pub(super) fn stacks(bars: &[Stack], key: &'static str, title: &str, note: &str) -> Chart {
+/// The picture of times for one I/O, GiB ... (`per`); without rows if no part is more than nothing.
+pub(super) fn stacks(bars: &[Stack], key: &'static str, per: &str, title: &str, note: &str) -> Chart {
     let total = |bar: &Stack| bar.parts.iter().map(|(_, ns)| ns).sum::<f64>();
     let drawn: Vec<&Stack> = bars.iter().filter(|bar| total(bar) > 0.0).collect();
     let words = |bar: &&Stack| {
@@ -33,7 +33,7 @@ pub(super) fn stacks(bars: &[Stack], key: &'static str, title: &str, note: &str)
         title: title.into(),
         note: note.into(),
         message: drawn.iter().map(words).collect::<Vec<_>>().join("; "),
-        columns: ["target", "part", "us_per_io"].map(Into::into).into(),
+        columns: ["target", "part", &format!("us_per_{per}")].map(Into::into).into(),
         rows: drawn.iter().flat_map(|bar| bar.parts.iter().map(|entry| part(bar, entry))).collect(),
         colours: colours.map(|(place, name)| (name.into(), format!("t{}", place % COLOURS))).collect(),
         plot: Plot::Bars {

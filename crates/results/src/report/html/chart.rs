@@ -87,6 +87,8 @@ pub(super) enum Unit {
     Percent,
     /// Bytes per second.
     Rate,
+    /// Bits per second.
+    Bits,
 }
 
 /// An axis of values.

@@ -28,6 +28,7 @@ const Draw = (() => {
     count: (value) => scaled(value, ["", "k", "M", "G"]),
     percent: (value) => `${digits(value)}%`,
     rate: (value) => scaled(value, [" B/s", " kB/s", " MB/s", " GB/s"]),
+    bits: (value) => scaled(value, [" bit/s", " kbit/s", " Mbit/s", " Gbit/s"]),
   };
   const round = (value, unit) => words[unit](value).replace(/\.0+(?=\D|$)/, "");
   // One unit for all of a linear axis: how many microseconds it has, and its name.
@@ -63,7 +64,7 @@ const Draw = (() => {
   const axisOf = (axis, values) => {
     if (axis.log) return axisWith({ type: "log", ...titled(axis.label), ...logTicks(values, axis.unit) });
     const end = most(values, axis.at_least) * 1.06 || 1;
-    const suffix = { percent: "%", rate: "B/s" }[axis.unit] ?? "";
+    const suffix = { percent: "%", rate: "B/s", bits: "bit/s" }[axis.unit] ?? "";
     return axisWith({ range: [0, end], tickformat: end < 1000 ? "~g" : "~s", ticksuffix: suffix, ...titled(axis.label) });
   };
 

@@ -31,7 +31,7 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Mark
         @if !crowds.is_empty() {
             div.wide { (parts(run, judgement, &crowds)) }
             p.note {
-                "Fairness is Jain's index of the guests' I/Os per second: 1 if all got the same, 1/n if one got everything; mean \
+                "Fairness is Jain's index of the guests' I/Os per second, or bytes of streams: 1 if all got the same, 1/n if one got everything; mean \
                  over the blocks with its 95% interval."
             }
         }

@@ -1,6 +1,6 @@
 //! The latencies of a workload over all blocks: a few percentiles, and the whole distribution.
 
-use iotax_model::Histogram;
+use iotax_model::{Histogram, Workload};
 use iotax_model::units::human;
 
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
@@ -90,7 +90,8 @@ pub(super) fn not_given(summaries: &[&Summary]) -> Option<String> {
 }
 
 /// The picture of the distribution; without rows if nothing was measured.
-pub(super) fn distribution(run: &Run, summaries: &[&Summary]) -> Chart {
+pub(super) fn distribution(run: &Run, workload: &Workload, summaries: &[&Summary]) -> Chart {
+    let what = if workload.net.is_some() { "Round trips" } else { "I/Os" };
     let rows: Vec<_> = summaries
         .iter()
         .flat_map(|s| {
@@ -106,8 +107,8 @@ pub(super) fn distribution(run: &Run, summaries: &[&Summary]) -> Chart {
     let shares = Axis { label: String::new(), unit: Unit::Percent, log: false, at_least: 100.0 };
     Chart {
         key: "distribution".into(),
-        title: "I/Os that took no longer".into(),
-        note: "share of all blocks' I/Os by latency, logarithmic".into(),
+        title: format!("{what} that took no longer"),
+        note: format!("share of all blocks' {} by latency, logarithmic", what.replace('R', "r")),
         message: summaries.iter().filter_map(words).collect::<Vec<_>>().join("; "),
         columns: ["target", "latency_us", "no_longer_percent"].map(Into::into).into(),
         colours: colours(run, &rows),

@@ -11,7 +11,7 @@ use super::chart::{Axis, Chart, Label, Plot, Unit};
 use super::taxes::{tax_in_words, verdict};
 use super::{colour, place};
 use crate::judge::{Edge, Judgement, Metric, Tax};
-use crate::report::figure::{UNKNOWN, or_unknown, signed_time, tax, title};
+use crate::report::figure::{or_unknown, signed_time, step_in_words, tax, title};
 use crate::stats::paired::Interval;
 use crate::store::Run;
 
@@ -45,14 +45,14 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     html! {
         @if !workloads.is_empty() {
             section id="layers" {
-                h2 { "What each layer costs" small { "added time per I/O, with intervals" } }
+                h2 { "What each layer costs" small { "added time" @if workloads.iter().all(|workload| workload.net.is_none()) { " per I/O" } ", with intervals" } }
                 @for workload in workloads {
                     h3 { (title(workload)) small { (workload.name) } }
                     div.pair {
                         (ladder(run, judgement, &workload.name, Metric::LatencyMean).figure(place(run, &workload.name)))
-                        (ladder(run, judgement, &workload.name, Metric::CpuPerIo).figure(place(run, &workload.name)))
+                        (ladder(run, judgement, &workload.name, Metric::cpu(workload)).figure(place(run, &workload.name)))
                     }
-                    (steps(run, judgement, &workload.name))
+                    (steps(run, judgement, workload))
                 }
             }
         }
@@ -63,6 +63,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
 fn ladder(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Chart {
     let (what, key) = match metric {
         Metric::CpuPerIo => ("Host CPU time per I/O", "cpu"),
+        Metric::CpuPerGib => ("Host CPU time per GiB", "cpu"),
         _ => ("Mean latency", "latency"),
     };
     let (rungs, key, title, note) = if judgement.edges.is_empty() {
@@ -207,11 +208,13 @@ fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Op
 }
 
 /// One row per edge; nothing if none was measured.
-pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
+pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
+    let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
+    let workload_name = &workload.name;
     let steps: Vec<_> = judgement
         .edges
         .iter()
-        .filter_map(|edge| Some((edge, judgement.step(workload, edge, Metric::LatencyMean)?)))
+        .filter_map(|edge| Some((edge, judgement.step(workload_name, edge, leading)?)))
         .collect();
     html! {
         @if !steps.is_empty() {
@@ -219,18 +222,21 @@ pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &str) -> Markup 
                 table.steps {
                     thead {
                         tr {
-                            th { "layer by layer" } th.left { "what is compared" } th { "mean latency" }
-                            th { "host CPU" br; "per I/O" } th.verdict { "verdict" }
+                            th { "layer by layer" } th.left { "what is compared" } th { (leading.column(workload)) }
+                            th { @if workload.net.is_some() { (cpu_metric.column(workload)) } @else { "host CPU" br; "per I/O" } } th.verdict { "verdict" }
                         }
                     }
                     tbody {
                         @for (edge, latency) in steps {
-                            @let cpu = judgement.step(workload, edge, Metric::CpuPerIo).and_then(|step| step.tax);
+                            @let cpu = judgement.step(workload_name, edge, cpu_metric).and_then(|step| step.tax);
                             tr {
                                 td { (edge.name) }
                                 td.left { (edge.to) " \u{2212} " (edge.from) }
                                 td {
-                                    @match &latency.tax { Some(cost) => (tax_in_words(cost)), None => (UNKNOWN) }
+                                    @match &latency.tax {
+                                        Some(cost) => (tax_in_words(cost)),
+                                        None => (step_in_words(latency)),
+                                    }
                                 }
                                 td { (or_unknown(cpu.map(|cpu| cpu.ns), signed_time)) }
                                 td.verdict { (verdict(run, latency)) }

@@ -7,6 +7,7 @@ mod guests;
 mod heat;
 mod latency;
 mod layers;
+mod network;
 mod passed;
 mod script;
 mod suite;
@@ -22,7 +23,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use chart::{Cell, Place};
 
-use super::figure::counted;
+use super::figure::{counted, listed};
+use super::page::checks;
 use super::remarks::{engine, notes, remarks};
 use super::words::margin;
 use super::{plan_toml, utc};
@@ -196,7 +198,7 @@ fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
                     @for line in &source.not_understood { li { "not understood: " (line) } }
                 }
                 @if run.source.is_none() && found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
-                    li { "Clean: the checks of caches, clocks, the load generator, steadiness and errors found nothing." }
+                    li { "Clean: the checks of " (listed(&checks(run).map(str::to_owned))) " found nothing." }
                 }
                 @if let Some(engine) = engine(run) { li { (engine) } }
             }
@@ -245,6 +247,7 @@ fn target(run: &Run, record: &TargetRecord) -> Markup {
             }
         }
         @if !facts.is_empty() { p.note { (facts.join(" \u{b7} ")) } }
+        (network::interfaces(record))
         @if let Some(command) = &record.command_line {
             details { summary { "Command line" } pre { (command) } }
         }

@@ -4,7 +4,7 @@ use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::{colour, is_emulated};
+use super::{colour, is_emulated, network};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
 use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title_in};
@@ -15,14 +15,16 @@ use crate::store::Run;
 /// The table of all workloads; nothing if nothing was measured.
 pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
     let compares = run.plan.targets.len() > 1;
-    let workloads: Vec<&Workload> = run.plan.workloads.iter().collect();
+    let (networks, on_disks): (Vec<&Workload>, Vec<&Workload>) =
+        run.plan.workloads.iter().partition(|workload| workload.net.is_some());
     html! {
         @if !judgement.summaries.is_empty() {
             section id="taxes" {
                 h2 {
-                    @if compares { "The tax" small { "over " (run.plan.baseline) ", per I/O" } } @else { "What was measured" }
+                    @if compares { "The tax" small { "over " (run.plan.baseline) @if !on_disks.is_empty() { ", per I/O" } } } @else { "What was measured" }
                 }
-                (table(run, judgement, &workloads, "All workloads and targets"))
+                (table(run, judgement, &on_disks, "All workloads and targets"))
+                (network::tables(run, judgement, &networks))
             }
         }
     }
@@ -37,7 +39,7 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
     let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
     let compares = run.plan.targets.len() > 1;
     html! {
-        div.wide tabindex="0" role="region" aria-label=(name) {
+        @if !all.is_empty() { div.wide tabindex="0" role="region" aria-label=(name) {
             table.taxes {
                 thead { (head(compares)) }
                 @for (workload, summaries) in &all {
@@ -47,7 +49,7 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
                     }
                 }
             }
-        }
+        } }
     }
 }
 

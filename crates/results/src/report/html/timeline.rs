@@ -1,12 +1,13 @@
 //! A workload over time, and beneath it what the host's layers did meanwhile: one row per interval, one panel per figure.
 
+use iotax_model::Workload;
 use iotax_model::record::HostActivity;
 use iotax_model::units::human;
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Plot, Unit};
 use super::clock::Clock;
 use super::colours;
-use crate::judge::figures::bottom_disks;
+use crate::judge::figures::{bottom_disks, done, is_stream};
 use crate::judge::roles::Role;
 use crate::stats::median;
 use crate::store::Run;
@@ -30,11 +31,16 @@ struct Layer<'a> {
 }
 
 /// The picture; without rows if there are no intervals.
-pub(super) fn timeline(run: &Run, clock: &Clock<'_>) -> Chart {
+pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Chart {
     let layers = layers(run);
     let mut rows = rows(clock, &layers);
-    let io = Axis { label: "I/Os per second".into(), unit: Unit::Count, log: false, at_least: 0.0 };
-    let mut columns: Vec<String> = ["target", "block", "from_s", "to_s", "ios_per_s"].map(Into::into).into();
+    let (label, column, unit) = match &workload.net {
+        Some(net) if !net.test.is_rtt() => ("Throughput", "bits_per_s", Unit::Bits),
+        Some(_) => ("Round trips per second", "trips_per_s", Unit::Count),
+        None => ("I/Os per second", "ios_per_s", Unit::Count),
+    };
+    let io = Axis { label: label.into(), unit, log: false, at_least: 0.0 };
+    let mut columns: Vec<String> = ["target", "block", "from_s", "to_s", column].map(Into::into).into();
     let mut panels = vec![Panel { column: WHEN, axis: io, height: 140, ends: None }];
     let mut known = vec![true; WHEN + 1];
     for (index, layer) in layers.into_iter().enumerate() {
@@ -54,9 +60,9 @@ pub(super) fn timeline(run: &Run, clock: &Clock<'_>) -> Chart {
     let note = format!("{}{beneath}", clock.note());
     Chart {
         key: "over-time".into(),
-        title: "I/Os per second over time".into(),
+        title: format!("{label} over time"),
         note,
-        message: message(run, &rows),
+        message: message(run, &rows, unit),
         columns,
         colours: colours(run, &rows),
         rows,
@@ -79,7 +85,8 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
             (span(activities.iter().map(|h| (h.at_ns, h.duration_ns))), values)
         });
         for samples in m.samples.chunks(clock.joined) {
-            let ios: u64 = samples.iter().map(|s| s.tallies.ios()).sum();
+            let each = if is_stream(m) { 8 } else { 1 };
+            let ios: u64 = samples.iter().map(|s| each * done(m, &s.tallies)).sum();
             let ns: u64 = samples.iter().map(|s| s.duration_ns).sum();
             let iops = (ns > 0).then(|| ios as f64 / (ns as f64 / 1e9));
             let when = span(samples.iter().map(|s| (s.at_ns, s.duration_ns)));
@@ -180,7 +187,8 @@ fn layers(run: &Run) -> Vec<Layer<'_>> {
 }
 
 /// What each target did, in words.
-fn message(run: &Run, rows: &[Vec<Cell>]) -> String {
+fn message(run: &Run, rows: &[Vec<Cell>], unit: Unit) -> String {
+    let words = |rate: f64| if unit == Unit::Bits { human::bits(rate / 8.0) } else { human::count(rate) };
     let of = |target: &str| {
         let rates: Vec<f64> = rows
             .iter()
@@ -189,7 +197,7 @@ fn message(run: &Run, rows: &[Vec<Cell>]) -> String {
             .collect();
         let (least, most) =
             (rates.iter().copied().reduce(f64::min)?, rates.iter().copied().reduce(f64::max)?);
-        let [least, most, middle] = [least, most, median(&rates)?].map(human::count);
+        let [least, most, middle] = [least, most, median(&rates)?].map(words);
         Some(format!("{target}: {middle} in the middle, from {least} to {most}"))
     };
     run.plan.targets.iter().filter_map(|target| of(&target.name)).collect::<Vec<_>>().join("; ")

@@ -1,5 +1,6 @@
 //! Guests from within: where a latency arises, and whose CPU time an I/O takes.
 
+use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
@@ -7,11 +8,11 @@ use super::bars::{Stack, stacks};
 use super::chart::{Chart, Place};
 use crate::judge::inside::View;
 use crate::judge::roles::Role;
-use crate::judge::{CpuByRole, Inside, Judgement};
+use crate::judge::{CpuByRole, Inside, Judgement, Metric};
 use crate::report::figure::or_unknown;
 
 /// Both pictures side by side, and beneath them their figures; nothing if no guest was seen from within and no role told apart.
-pub(super) fn within(judgement: &Judgement, here: Place<'_>) -> Markup {
+pub(super) fn within(judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let mut insides: Vec<&Inside> = judgement.insides.iter().filter(|i| i.workload == workload).collect();
     if !insides.iter().any(|inside| inside.within()) {
@@ -19,19 +20,19 @@ pub(super) fn within(judgement: &Judgement, here: Place<'_>) -> Markup {
     }
     let mut cpus: Vec<&CpuByRole> = judgement.cpus.iter().filter(|cpu| cpu.workload == workload).collect();
     // The load generator and a rest are no news.
-    let told = [Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
+    let told = [Role::Peer, Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
     if !cpus.iter().any(|cpu| told.iter().any(|role| cpu.of_role(*role).is_some())) {
         cpus.clear();
     }
     html! {
         @if !insides.is_empty() || !cpus.is_empty() {
-            div.pair { (latency(&insides).figure(here)) (cpu_time(&cpus).figure(here)) }
+            div.pair { (latency(&insides).figure(here)) (cpu_time(&cpus, on).figure(here)) }
             @for inside in &insides {
                 @for reason in &inside.not_separable { p.note { (inside.target) ": not separable: " (reason) "." } }
             }
             details {
                 summary { "Seen by each place, used by each role" }
-                div.wide { (views(&insides)) (roles(&cpus)) }
+                div.wide { (views(&insides)) (roles(&cpus, on)) }
             }
         }
     }
@@ -42,14 +43,30 @@ fn latency(insides: &[&Inside]) -> Chart {
         .iter()
         .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
         .collect();
-    stacks(&bars, "arises", "Where the mean latency arises", "from the device (left) to the program")
+    stacks(&bars, "arises", "io", "Where the mean latency arises", "from the device (left) to the program")
 }
 
-fn cpu_time(cpus: &[&CpuByRole]) -> Chart {
-    let parts = |cpu: &CpuByRole| cpu.roles.iter().map(|(role, ns)| (role.name().to_owned(), *ns)).collect();
+/// Its nanoseconds by role, and for what.
+fn by_role<'a>(cpu: &'a CpuByRole, on: &Workload) -> &'a [(Role, f64)] {
+    if Metric::cpu(on) == Metric::CpuPerGib { &cpu.per_gib } else { &cpu.roles }
+}
+
+/// What the CPU time is for.
+fn each(on: &Workload) -> &'static str {
+    match Metric::cpu(on) {
+        Metric::CpuPerGib => "GiB",
+        _ if on.net.is_some() => "round trip",
+        _ => "I/O",
+    }
+}
+
+fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
+    let named = |(role, ns): &(Role, f64)| (role.name().to_owned(), *ns);
+    let parts = |cpu: &CpuByRole| by_role(cpu, on).iter().map(named).collect();
     let bars: Vec<Stack> =
         cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
-    stacks(&bars, "cpu-by-role", "Host CPU time per I/O by role", "medians over the blocks")
+    let per = each(on).to_lowercase().replace("i/o", "io").replace(' ', "_");
+    stacks(&bars, "cpu-by-role", &per, &format!("Host CPU time per {} by role", each(on)), "medians over the blocks")
 }
 
 fn views(insides: &[&Inside]) -> Markup {
@@ -79,9 +96,10 @@ fn views(insides: &[&Inside]) -> Markup {
     }
 }
 
-fn roles(cpus: &[&CpuByRole]) -> Markup {
+fn roles(cpus: &[&CpuByRole], on: &Workload) -> Markup {
+    let of_role = |cpu: &CpuByRole, role: Role| by_role(cpu, on).iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns);
     let known: Vec<Role> =
-        Role::ALL.into_iter().filter(|role| cpus.iter().any(|cpu| cpu.of_role(*role).is_some())).collect();
+        Role::ALL.into_iter().filter(|role| cpus.iter().any(|cpu| of_role(cpu, *role).is_some())).collect();
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let nested = cpus.iter().any(|cpu| cpu.nested.is_some_and(|share| share > 0.0));
     html! {
@@ -89,7 +107,7 @@ fn roles(cpus: &[&CpuByRole]) -> Markup {
             table {
                 thead {
                     tr {
-                        th { "host CPU time per I/O" }
+                        th { "host CPU time per " (each(on)) }
                         @for role in &known { th { (role.name()) } }
                         th { "steal" br; "in the guest" }
                         @if nested { th { "own guests" br; "in the guest" } }
@@ -99,7 +117,7 @@ fn roles(cpus: &[&CpuByRole]) -> Markup {
                     @for cpu in cpus {
                         tr {
                             td { (cpu.target) }
-                            @for role in &known { td { (or_unknown(cpu.of_role(*role), human::time)) } }
+                            @for role in &known { td { (or_unknown(of_role(cpu, *role), human::time)) } }
                             td { (or_unknown(cpu.steal, percent)) }
                             @if nested { td { (or_unknown(cpu.nested, percent)) } }
                         }

@@ -5,7 +5,7 @@ use iotax_model::record::Measurement;
 use maud::{Markup, html};
 
 use super::clock::Clock;
-use super::{guests, heat, latency, passed, place, timeline, within};
+use super::{guests, heat, latency, network, passed, place, timeline, within};
 use crate::judge::{Judgement, Summary};
 use crate::report::figure::title_in;
 use crate::report::page::certainty::over_the_run;
@@ -33,19 +33,21 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
             section id=(format!("w{}", here.number)) {
                 h2 { (title_in(run.source.as_ref(), workload)) small { (workload.name) } }
                 div.pair {
+                    (network::throughput(run, workload).figure(here))
                     (latency::percentiles(run, &summaries).figure(here))
-                    (latency::distribution(run, &summaries).figure(here))
+                    (latency::distribution(run, workload, &summaries).figure(here))
                 }
                 @if let Some(suite) = run.plan.known_suite() {
                     @for remark in suite.remarks_on(suite.test(workload)) { p.note { "Note: " (remark) "." } }
                 }
                 @if let Some(missing) = latency::not_given(&summaries) { p.note { (missing) } }
+                (network::details(run, judgement, workload))
                 (guests::several(run, judgement, here))
-                (within::within(judgement, here))
+                (within::within(judgement, here, workload))
                 (passed::passed(run, judgement, &workload.name))
                 @if let Some(moved) = moved { p.note { (moved) } }
                 @if let Some(map) = heat::heat(run, &clock(COLUMNS)) { (map.figure(here)) }
-                (timeline::timeline(run, &clock(INTERVALS)).figure(here))
+                (timeline::timeline(run, workload, &clock(INTERVALS)).figure(here))
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use iotax_model::record::Tally;
 
-use crate::judge::Judgement;
 use crate::judge::percentile::{name, needed};
+use crate::judge::{Judgement, Metric};
 use crate::report::figure::{grouped, listed};
 
 /// Names the percentiles of a table's rows that had too few I/Os: `Not given for too few I/Os: p99.9 of 500 reads (10,000 are
@@ -32,7 +32,8 @@ pub(in crate::report) fn over_the_run(
         let size = |share: f64| if drift.change > 0.0 { share * 100.0 } else { -share * 100.0 };
         let (low, high) = (size(drift.interval.low), size(drift.interval.high));
         format!(
-            "mean latency {word} by {:.1}% [{:.1}, {:.1}] from the first measurement to the last",
+            "{} {word} by {:.1}% [{:.1}, {:.1}] from the first measurement to the last",
+            if effects.metric == Metric::BytesPerS { "the time for a byte" } else { "mean latency" },
             size(drift.change),
             low.min(high),
             low.max(high)

@@ -1,5 +1,7 @@
 //! Two runs, or two targets of one, held against one another.
 
+use iotax_model::Workload;
+
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::compare::words::percent;
 use crate::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
@@ -97,23 +99,25 @@ fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
     let (over, under) = (other(compared.baseline), compared.baseline);
     let mut grid = Grid::new(&["", "", "A", "B", &format!("{over} against {under}"), ""]);
     grid.head[1].is_figure = false;
+    let on = &compared.workloads[workload].a;
+    let metrics: Vec<Metric> = metrics.iter().map(|metric| metric.or_of_streams(on)).collect();
     for target in 0..compared.targets.len() {
         let cells = metrics.iter().filter_map(|metric| compared.cell(target, workload, *metric));
         for (i, cell) in cells.enumerate() {
             let name = if i == 0 { compared.targets[target].name() } else { String::new() };
-            grid.rows.push(row(name, cell, compared.targets[target].label()));
+            grid.rows.push(row(name, on, cell, compared.targets[target].label()));
         }
     }
     grid
 }
 
-fn row(name: String, cell: &Cell, label: Option<&str>) -> Vec<Field> {
+fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Field> {
     let word = cell.verdict.word_or_withheld(cell.withheld.is_some());
     vec![
         words(name),
-        words(cell.metric.name()),
-        figure(cell.metric.figure(cell.a)),
-        figure(cell.metric.figure(cell.b)),
+        words(cell.metric.name_on(on)),
+        figure(cell.metric.figure_on(on, cell.a)),
+        figure(cell.metric.figure_on(on, cell.b)),
         figure(change_with(cell.ratio, cell.interval)),
         verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.verdict)),
     ]

@@ -2,9 +2,9 @@
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::compare::words::percent;
-use crate::compare::{Account, Change, Compared, History, Point};
+use crate::compare::{Account, Change, Compared, History, Point, Track};
 use crate::judge::Metric;
-use crate::report::figure::{UNKNOWN, change, time_with, title};
+use crate::report::figure::{UNKNOWN, bits_with, change, time_with, title};
 
 /// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the blocks,
 /// against the first run that has it and against the one before.
@@ -15,25 +15,32 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
     let differing = history.neighbours.iter().zip(accounts.windows(2));
     page.add_list("What differs", differing.flat_map(|(found, two)| changed(found.as_ref(), two)).collect());
     let of_metric = |metric: Metric| history.tracks.iter().filter(move |track| track.metric == metric);
-    for track in of_metric(Metric::LatencyMean) {
-        let workload = accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
+    let crosses = accounts.iter().flat_map(|account| &account.workloads).any(|workload| workload.net.is_some());
+    let workload_of = |track: &Track| accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
+    let leading = |track: &&Track| {
+        track.metric == workload_of(track).map_or(Metric::LatencyMean, Metric::leading)
+    };
+    for track in history.tracks.iter().filter(leading) {
+        let workload = workload_of(track);
         let does = workload.map(title).unwrap_or_default();
+        let column = |metric: Metric| workload.map_or(metric.name(), |workload| metric.column(workload));
         page.add(Part::Head(format!("{}, {does} ({})", track.target, track.workload)));
         let mut grid =
-            Grid::new(&["run", "blocks", "mean latency", "IOPS", "vs first", "", "vs previous", ""]);
+            Grid::new(&["run", "blocks", column(track.metric), column(Metric::Iops), "vs first", "", "vs previous", ""]);
         grid.head[5].is_figure = false;
         let iops = of_metric(Metric::Iops)
             .find(|other| (&other.target, &other.workload) == (&track.target, &track.workload));
         for point in &track.points {
             let also = iops.and_then(|track| track.points.iter().find(|other| other.run == point.run));
-            grid.rows.push(row(&accounts[point.run], point, also));
+            grid.rows.push(row(&accounts[point.run], track.metric, point, also));
         }
         page.add(Part::Table(grid));
     }
     page.add(Part::Sentence(format!(
-        "In brackets the 95% interval over the blocks. Changes are of the mean latency; runs have no blocks in common and are \
+        "In brackets the 95% interval over the blocks. Changes are of the mean latency{}; runs have no blocks in common and are \
          compared as two samples (Welch's t), which knows the noise within each run and not what changes from one run to the next. \
          The same is within {}.",
+        if crosses { ", of streams of their throughput" } else { "" },
         percent(history.margin)
     )));
     page
@@ -71,12 +78,13 @@ fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
     lines
 }
 
-fn row(account: &Account, point: &Point, iops: Option<&Point>) -> Vec<Field> {
+fn row(account: &Account, metric: Metric, point: &Point, iops: Option<&Point>) -> Vec<Field> {
+    let mean = if metric.is_time() { time_with(point.mean, point.band) } else { bits_with(point.mean, point.band) };
     let note = if point.emulated { ", emulated" } else { "" };
     let mut fields = vec![
         words(format!("{}{note}", account.label)),
         figure(point.blocks.to_string()),
-        figure(time_with(point.mean, point.band)),
+        figure(mean),
         figure(iops.map_or_else(|| UNKNOWN.into(), |point| Metric::Iops.figure(point.mean))),
     ];
     for change in [&point.since_first, &point.since_previous] {

@@ -2,20 +2,22 @@
 
 use std::fmt::Write as _;
 
+use iotax_model::Workload;
 use iotax_model::units::human;
 
 use super::{Field, Grid, figure, verdict, words};
 use crate::judge::{Judgement, Metric};
-use crate::report::figure::{UNKNOWN, or_unknown, signed_time, tax};
+use crate::report::figure::{or_unknown, signed_time, step_in_words};
 use crate::report::passed;
 
 /// One row per edge of the ladder; absent if none was measured. Where room is short, a row names its own target only.
-pub(super) fn steps(judgement: &Judgement, workload: &str) -> Option<Grid> {
-    let mut grid = Grid::new(&["layer by layer", "mean latency", "CPU/IO", ""]);
+pub(super) fn steps(judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
+    let mut grid = Grid::new(&["layer by layer", leading.column(workload), cpu_metric.column(workload), ""]);
     for edge in &judgement.edges {
-        let Some(latency) = judgement.step(workload, edge, Metric::LatencyMean) else { continue };
-        let cost = latency.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
-        let cpu = judgement.step(workload, edge, Metric::CpuPerIo).and_then(|step| step.tax);
+        let Some(latency) = judgement.step(&workload.name, edge, leading) else { continue };
+        let cost = step_in_words(latency);
+        let cpu = judgement.step(&workload.name, edge, cpu_metric).and_then(|step| step.tax);
         let name = words(format!("{} ({} - {})", edge.name, edge.to, edge.from));
         grid.rows.push(vec![
             Field { short: Some(format!("{} ({})", edge.name, edge.to)), ..name },

@@ -6,6 +6,7 @@ mod guests;
 mod history;
 mod imported;
 mod layers;
+mod network;
 mod run;
 mod suite;
 mod timing;
@@ -13,6 +14,7 @@ pub(crate) mod trips;
 
 pub use compared::{SHOWN, compared, gates};
 pub use history::history;
+pub(super) use run::checks;
 pub use run::run;
 pub use timing::timing;
 pub use trips::{Trips, trips};

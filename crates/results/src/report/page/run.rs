@@ -5,7 +5,9 @@ use iotax_model::units::human;
 use iotax_model::workload::Test;
 use iotax_model::{Histogram, Workload};
 
-use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, verdict, words};
+use super::{
+    Field, Grid, Page, Part, certainty, figure, guests, imported, layers, network, verdict, words,
+};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
@@ -32,7 +34,9 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
     tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
     let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
     for workload in alone {
-        let grid = if run.plan.targets.len() > 1 {
+        let grid = if workload.net.is_some() {
+            network::figures(run, judgement, workload)
+        } else if run.plan.targets.len() > 1 {
             comparison_table(run, judgement, workload)
         } else {
             figures_table(run, judgement, workload)
@@ -41,7 +45,8 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
         page.add(Part::Table(grid));
         let more = [
-            layers::steps(judgement, &workload.name),
+            network::ways(run, judgement, workload),
+            layers::steps(judgement, workload),
             guests::crowds(judgement, &workload.name, Of::Guests),
             guests::crowds(judgement, &workload.name, Of::Jobs),
         ];
@@ -133,6 +138,9 @@ fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Optio
 /// The percentiles that a table of one target's figures leaves out.
 fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
     let [target] = run.plan.targets.as_slice() else { return None };
+    if Metric::leading(workload) != Metric::LatencyMean {
+        return None;
+    }
     let tallies = &judgement.summary(&workload.name, &target.name)?.tallies;
     let rows: Vec<_> = tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
     certainty::left_out(&rows, &SHOWN)
@@ -168,6 +176,14 @@ fn times(latency: &Histogram) -> impl Iterator<Item = Field> {
     figures.map(|ns| figure(or_unknown(ns, human::time)))
 }
 
+/// What was looked at.
+pub(in crate::report) fn checks(run: &Run) -> [&'static str; 5] {
+    if run.plan.workloads.iter().all(|workload| workload.net.is_some()) {
+        return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
+    }
+    ["caches", "clocks", "the load generator", "steadiness", "errors"]
+}
+
 fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
     let mut lines: Vec<String> = remarks(run, &judgement.warnings)
         .into_iter()
@@ -179,7 +195,7 @@ fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
         .collect();
     lines.extend(notes(run));
     if lines.is_empty() && !run.measurements.is_empty() {
-        let checks = ["caches", "clocks", "the load generator", "steadiness", "errors"].map(str::to_owned);
+        let checks = checks(run).map(str::to_owned);
         lines.push(format!("clean: the checks of {} found nothing.", listed(&checks)));
     }
     lines.extend(engine(run));

@@ -2,6 +2,7 @@
 
 mod amount;
 mod layers;
+mod network;
 mod open;
 mod totals;
 
@@ -14,17 +15,30 @@ use crate::store::Run;
 /// The sentences, most important first: what each layer costs, every other target against the baseline, what cannot be said
 /// and why, what is not decided.
 ///
-/// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency.
+/// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency, of streams that of
+/// their throughput.
 #[must_use]
-pub fn conclusions(run: &Run, judgement: &Judgement) -> Vec<String> {
-    let steps = each_pair(judgement, &judgement.steps);
+pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
+    let workload = |c: &Comparison| run.plan.workloads.iter().find(|workload| workload.name == c.workload);
+    let is_network = |c: &Comparison| workload(c).is_some_and(|workload| workload.net.is_some());
+    let of = |comparisons: &'a [Comparison], network: bool| {
+        each_pair(judgement, comparisons.iter().filter(move |c| is_network(c) == network))
+    };
     // What is a step is said once, by the layer's name.
-    let mut totals = each_pair(judgement, &judgement.comparisons);
-    totals.retain(|versus| versus.edge.is_none());
+    let whole = |network| {
+        let mut totals = of(&judgement.comparisons, network);
+        totals.retain(|versus| versus.edge.is_none());
+        (of(&judgement.steps, network), totals)
+    };
+    let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
     let mut sentences = layers::prices(run, &steps);
     sentences.extend(totals::totals(run, judgement, &totals));
-    let all: Vec<&Comparison> =
-        steps.iter().chain(&totals).flat_map(|versus| versus.by(Metric::LatencyMean)).collect();
+    let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
+    sentences.extend(network::prices(run, judgement, &crossing));
+    sentences.extend(network::facts(judgement));
+    let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::leading(workload));
+    let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());
+    let all: Vec<&Comparison> = pairs.flat_map(|versus| versus.comparisons.iter().copied().filter(leads)).collect();
     sentences.extend(open::withheld(judgement, &all));
     sentences.extend(open::undecided(run, judgement, &all));
     sentences.extend(judgement.standing.as_ref().and_then(open::decided));
@@ -60,7 +74,10 @@ struct Versus<'a> {
     comparisons: Vec<&'a Comparison>,
 }
 
-fn each_pair<'a>(judgement: &'a Judgement, comparisons: &'a [Comparison]) -> Vec<Versus<'a>> {
+fn each_pair<'a>(
+    judgement: &'a Judgement,
+    comparisons: impl Iterator<Item = &'a Comparison>,
+) -> Vec<Versus<'a>> {
     let mut pairs: Vec<Versus<'a>> = Vec::new();
     for comparison in comparisons {
         let (target, baseline) = (comparison.target.as_str(), comparison.baseline.as_str());
