@@ -58,8 +58,6 @@ enum Command {
     Plan(plan::Args),
     /// Go on with a run that was stopped, or add blocks to one
     Resume(resume::Args),
-    /// Measure a network: throughput and round trips between two ends, and what the ways of guests cost
-    Net(net::Args),
     /// Keep what another tool measured as a run: fio and others, by what their files hold
     Import(import::Args),
     /// List the runs in the store
@@ -120,7 +118,6 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Net(args) => net::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Resume(args) => resume::main(&args),
-        Command::Net(args) => net::main(&args),
         Command::Import(args) => import::main(&args),
         Command::List(args) => list::main(&args),
         Command::Report(args) => report::main(&args),
