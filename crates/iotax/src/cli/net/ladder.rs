@@ -180,7 +180,7 @@ impl Args {
         }
         let guests = targets.iter().filter(|target| target.guest.is_some());
         let beside = guests.map(|guest| TargetSpec {
-            name: format!("{}+host", guest.name),
+            name: format!("{}-and-host", guest.name),
             neighbour: Some(NEIGHBOUR.into()),
             ..guest.clone()
         });
