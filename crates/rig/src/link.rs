@@ -22,8 +22,8 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
 
-pub(crate) use local::{Process, keep_last};
 use local::status;
+pub(crate) use local::{Process, keep_last};
 
 /// Set by Ctrl-C: whoever waits gives up.
 pub type Interrupt = Arc<AtomicBool>;

@@ -31,15 +31,8 @@ pub struct Monitor {
     stat: Source,
     pressure: [Source; 3],
     threads: Vec<Threads>,
-    networks: Vec<Network>,
-}
-
-/// The interfaces of a network namespace.
-#[derive(Debug)]
-struct Network {
-    /// What stands before their names.
-    prefix: String,
-    dev: Source,
+    /// The interfaces of a network namespace, if they are watched.
+    network: Option<Source>,
 }
 
 /// All counters of a monitor at one moment. What could not be read is absent.
@@ -65,18 +58,16 @@ impl Monitor {
             stat: Source::new(proc.join("stat")),
             pressure: ["io", "cpu", "memory"].map(|kind| Source::new(proc.join("pressure").join(kind))),
             threads: guests.into_iter().map(|guest| Threads::new(&proc, guest)).collect(),
-            networks: Vec::new(),
+            network: None,
         }
     }
 
-    /// Watches also the interfaces of the network namespace that a process is in; absent: this one. `prefix` stands before
-    /// their names, for they can be the same in several namespaces. Loopback is one of them.
+    /// Watches also the interfaces of the network namespace that a process is in; absent: this one. Loopback is one of them.
     #[must_use]
-    pub fn with_network(mut self, root: &Path, process: Option<u32>, prefix: &str) -> Self {
+    pub fn with_network(self, root: &Path, process: Option<u32>) -> Self {
         let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
         let dev = Source::new(root.join("proc").join(process).join("net/dev"));
-        self.networks.push(Network { prefix: prefix.to_owned(), dev });
-        self
+        Self { network: Some(dev), ..self }
     }
 
     /// Reads all counters now.
@@ -93,7 +84,7 @@ impl Monitor {
             cpu: self.stat.read().and_then(counters::cpu),
             pressure: counters::pressure(io.read(), cpu.read(), memory.read()),
             guests: self.threads.iter_mut().map(Threads::read).collect(),
-            nics: self.networks.iter_mut().flat_map(Network::read).collect(),
+            nics: self.network.as_mut().and_then(Source::read).map(counters::nics).unwrap_or_default(),
         }
     }
 }
@@ -127,13 +118,6 @@ pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> Hos
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl Network {
-    fn read(&mut self) -> BTreeMap<String, NicCounters> {
-        let counters = self.dev.read().map(counters::nics).unwrap_or_default();
-        counters.into_iter().map(|(name, nic)| (format!("{}{name}", self.prefix), nic)).collect()
-    }
 }
 
 /// A file of /proc that is kept open and read from its beginning each time.

@@ -33,7 +33,7 @@ impl Inside {
     /// For a measurement of so long over the network.
     pub(super) fn of_network(runtime_ns: u64) -> Self {
         let inside = Self::new(Path::new("/"), runtime_ns);
-        Self { monitor: inside.monitor.with_network(Path::new("/"), None, ""), ..inside }
+        Self { monitor: inside.monitor.with_network(Path::new("/"), None), ..inside }
     }
 
     /// For a measurement of so long of this file or device.

@@ -9,11 +9,10 @@ use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestS
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_rig::guest::able::Able;
-use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{Guest, Storage, image, modules};
 use iotax_rig::link::Interrupt;
 
-use crate::rig::{BOOT, Rig, SIZE, area, job, storage};
+use crate::rig::{BOOT, Rig, SIZE, area, job, kernel_with, storage};
 
 /// Far above what a power off takes, and below the time after which QEMU is told to quit.
 const POWER_OFF: Duration = Duration::from_secs(25);
@@ -30,7 +29,10 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Able::ask([(&spec, None)], "iotax-test-able").expect("answered").check((&spec, None)).expect("this QEMU can");
+    Able::ask([(&spec, None)], "iotax-test-able")
+        .expect("answered")
+        .check((&spec, None))
+        .expect("this QEMU can");
     let qcow2 = FileSpec { format: Format::Qcow2, cluster_size: Some(Bytes(4096)), ..FileSpec::default() };
     let base = rig.dir.path().join("base.qcow2");
     image::create(&base, &qcow2, SIZE).expect("created");
@@ -168,23 +170,10 @@ fn virtio_scsi_on_microvm_in_qemus_main_loop() {
 #[test]
 fn sata_on_both_pcs() {
     let on = |machine| GuestSpec { bus: Bus::Sata, machine: Some(machine), ..cached() };
-    let Some(kernel) = kernel_with(&on(MachineType::Q35)) else { return };
+    let needed = modules::needed(&on(MachineType::Q35), None);
+    let Some(kernel) = kernel_with(&needed) else { return };
     for machine in [MachineType::Q35, MachineType::Pc] {
         let rig = Rig::build_on(&on(machine), None, &kernel);
         exercise_on(&rig, &format!("sata-{machine}"), on(machine), "/dev/sda");
     }
-}
-
-/// A kernel of this machine that has what a guest needs; `None` after saying that there is none: Debian's kernel for clouds has no
-/// AHCI.
-fn kernel_with(spec: &GuestSpec) -> Option<Kernel> {
-    let boot = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut known = boot.filter_map(|image| Kernel::find(Path::new("/"), "", Some(&image), None).ok());
-    let found = known.find(|kernel| modules::check(&kernel.modules, &modules::needed(spec, None)).is_ok());
-    if found.is_none() {
-        let reason = "no kernel in /boot has AHCI (Debian: linux-image-amd64)";
-        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-        eprintln!("skipped: {reason}");
-    }
-    found
 }

@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{Guest, GuestConfig, Storage, find_qemu, image, initramfs};
+use iotax_rig::guest::{Guest, GuestConfig, Storage, find_qemu, image, initramfs, modules};
 use iotax_rig::link::Interrupt;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
@@ -92,6 +92,20 @@ impl Rig {
 /// A disk of all of an image.
 pub(crate) fn storage(image: PathBuf, format: Format) -> Storage {
     Storage { image, format, part: None, l2_cache_size: None, filesystem: None }
+}
+
+/// A kernel of this machine that has these modules; `None` after saying that there is none: Debian's kernel for clouds has neither
+/// AHCI nor old network cards.
+pub(crate) fn kernel_with(needed: &[&str]) -> Option<Kernel> {
+    let boot = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut known = boot.filter_map(|image| Kernel::find(Path::new("/"), "", Some(&image), None).ok());
+    let found = known.find(|kernel| modules::check(&kernel.modules, needed).is_ok());
+    if found.is_none() {
+        let reason = format!("no kernel in /boot has {needed:?} (Debian: linux-image-amd64)");
+        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
+        eprintln!("skipped: {reason}");
+    }
+    found
 }
 
 /// The text of an error, which must not be a success.

@@ -7,6 +7,7 @@ use iotax_model::contract;
 use iotax_model::target::{GuestSpec, MachineType, Nic};
 use serde_json::{Value, json};
 
+use super::command::escaped;
 use super::disk::transport;
 use super::passt;
 
@@ -51,27 +52,26 @@ pub enum Backend {
 impl Card {
     /// The arguments that give a machine this card.
     pub(super) fn arguments(&self, spec: &GuestSpec, run_dir: &Path) -> [String; 4] {
-        let mut backend = json!({ "id": BACKEND });
+        let device = device(spec, self.nic, self.queues).to_string();
+        ["-netdev".into(), self.backend(run_dir), "-device".into(), device]
+    }
+
+    /// What is behind it, in words: before 7.2 QEMU takes no JSON here.
+    fn backend(&self, run_dir: &Path) -> String {
         match &self.backend {
             Backend::Tap { interface, vhost } => {
-                backend["type"] = json!("tap");
-                backend["ifname"] = json!(interface);
-                // It is set up already.
-                (backend["script"], backend["downscript"]) = (json!("no"), json!("no"));
-                backend["vhost"] = json!(vhost);
-                if self.queues > 1 {
-                    backend["queues"] = json!(self.queues);
-                }
+                let vhost = if *vhost { "on" } else { "off" };
+                let queues =
+                    if self.queues > 1 { format!(",queues={}", self.queues) } else { String::new() };
+                // The device is set up already, without a script.
+                format!("tap,id={BACKEND},ifname={interface},script=no,downscript=no,vhost={vhost}{queues}")
             }
-            Backend::User => backend["type"] = json!("user"),
+            Backend::User => format!("user,id={BACKEND}"),
             Backend::Passt => {
-                let socket = run_dir.join(passt::SOCKET);
-                backend["type"] = json!("stream");
-                backend["addr"] = json!({ "type": "unix", "path": socket.to_string_lossy() });
+                let socket = escaped(&run_dir.join(passt::SOCKET).to_string_lossy());
+                format!("stream,id={BACKEND},addr.type=unix,addr.path={socket}")
             }
         }
-        let device = device(spec, self.nic, self.queues).to_string();
-        ["-netdev".into(), backend.to_string(), "-device".into(), device]
     }
 
     /// What PID 1 is told of it, as a word of the kernel's command line.
@@ -123,20 +123,20 @@ mod tests {
         let tap = |vhost| Backend::Tap { interface: "tap0".into(), vhost };
         let spec = GuestSpec::default();
         insta::assert_snapshot!(lines(&card(Nic::VirtioNet, tap(true), 4), &spec), @r#"
-        -netdev {"downscript":"no","id":"net0","ifname":"tap0","queues":4,"script":"no","type":"tap","vhost":true}
+        -netdev tap,id=net0,ifname=tap0,script=no,downscript=no,vhost=on,queues=4
         -device {"driver":"virtio-net-pci","mq":true,"netdev":"net0","romfile":"","vectors":10}
         "#);
         let microvm = GuestSpec { machine: Some(MachineType::Microvm), ..GuestSpec::default() };
         insta::assert_snapshot!(lines(&card(Nic::VirtioNet, tap(false), 2), &microvm), @r#"
-        -netdev {"downscript":"no","id":"net0","ifname":"tap0","queues":2,"script":"no","type":"tap","vhost":false}
+        -netdev tap,id=net0,ifname=tap0,script=no,downscript=no,vhost=off,queues=2
         -device {"driver":"virtio-net-device","mq":true,"netdev":"net0"}
         "#);
         insta::assert_snapshot!(lines(&card(Nic::E1000, Backend::User, 1), &spec), @r#"
-        -netdev {"id":"net0","type":"user"}
+        -netdev user,id=net0
         -device {"driver":"e1000","netdev":"net0","romfile":""}
         "#);
         insta::assert_snapshot!(lines(&card(Nic::E1000e, Backend::Passt, 1), &spec), @r#"
-        -netdev {"addr":{"path":"/run/iotax,1/passt.sock","type":"unix"},"id":"net0","type":"stream"}
+        -netdev stream,id=net0,addr.type=unix,addr.path=/run/iotax,,1/passt.sock
         -device {"driver":"e1000e","netdev":"net0","romfile":""}
         "#);
     }

@@ -97,7 +97,7 @@ pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
 }
 
 /// QEMU's option parser takes a comma for the end of a value unless it is doubled.
-fn escaped(value: &str) -> String {
+pub(super) fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }
 

@@ -33,7 +33,6 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::link::{Interrupt, Link, LinkError};
-use crate::network;
 use crate::target::Refusal;
 use blockstats::BlockCounters;
 use card::{Backend, Card};
@@ -218,7 +217,7 @@ impl Guest {
         let namespace = config.card.as_ref().and_then(|card| card.namespace.as_deref());
         let passt = config.card.as_ref().filter(|card| card.backend == Backend::Passt);
         let passt =
-            passt.map(|card| Passt::start(card, network::HOST_OF_USER, &config.run_dir)).transpose()?;
+            passt.map(|card| Passt::start(card, &config.run_dir)).transpose()?;
         let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;

@@ -1,5 +1,6 @@
 //! passt(1): a network stack in user mode beside QEMU, a process of its own.
 
+use std::io;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -9,6 +10,7 @@ use super::GuestError;
 use super::card::Card;
 use crate::network;
 use crate::program::Program;
+use crate::target::Refusal;
 
 /// The program.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
@@ -25,24 +27,17 @@ pub(super) struct Passt(Child);
 impl Passt {
     /// Starts it in the card's namespace. It ends by itself when QEMU does (`--one-off`).
     ///
-    /// The options are those of passt's manual. The address that it calls the gateway leads to the loopback interface of
-    /// the namespace, as slirp's does.
-    pub(super) fn start(
-        card: &Card,
-        gateway: std::net::Ipv4Addr,
-        run_dir: &Path,
-    ) -> Result<Self, GuestError> {
-        let refused = |error: crate::program::ProgramError| {
-            GuestError::Refused(crate::target::Refusal::environment(error.to_string()))
-        };
-        let program = PASST.path().map_err(refused)?;
+    /// The options are those of passt's manual, of 2024 and later. It has not been tried.
+    pub(super) fn start(card: &Card, run_dir: &Path) -> Result<Self, GuestError> {
+        let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
         let socket = run_dir.join(SOCKET);
         let failed = |source| GuestError::Io { path: program.clone(), source };
         let mut command = network::command_in(card.namespace.as_deref(), &program);
         command.args(["--foreground", "--one-off", "--quiet", "--ipv4-only", "--socket"]).arg(&socket);
         let (address, prefix) = card.address;
         command.args(["--address", &address.to_string(), "--netmask", &prefix.to_string()]);
-        command.args(["--gateway", &gateway.to_string()]);
+        let host = network::HOST_OF_USER.to_string();
+        command.args(["--gateway", &host, "--map-host-loopback", &host]);
         if let Some(mtu) = card.mtu {
             command.args(["--mtu", &mtu.to_string()]);
         }
@@ -51,10 +46,10 @@ impl Passt {
         let end = Instant::now() + READY;
         while !socket.exists() {
             if let Some(status) = passt.0.try_wait().map_err(failed)? {
-                return Err(failed(std::io::Error::other(format!("it ended with {status}"))));
+                return Err(failed(io::Error::other(format!("it ended with {status}"))));
             }
             if Instant::now() >= end {
-                return Err(failed(std::io::Error::other("it made no socket")));
+                return Err(failed(io::Error::other("it made no socket")));
             }
             thread::sleep(LOOK_AGAIN);
         }

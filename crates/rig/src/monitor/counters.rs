@@ -111,8 +111,21 @@ impl NicCounters {
     fn parse(fields: &str) -> Option<Self> {
         let fields: Option<Vec<u64>> =
             fields.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
-        let [rx_bytes, rx_packets, rx_errors, rx_dropped, _, _, _, _, tx_bytes, tx_packets, tx_errors, tx_dropped, ..] =
-            *fields?
+        let [
+            rx_bytes,
+            rx_packets,
+            rx_errors,
+            rx_dropped,
+            _,
+            _,
+            _,
+            _,
+            tx_bytes,
+            tx_packets,
+            tx_errors,
+            tx_dropped,
+            ..,
+        ] = *fields?
         else {
             return None;
         };

@@ -87,7 +87,7 @@ fn veth(spec: &NetworkSpec, tag: &str, ledger: &mut Ledger) -> Result<Way, Build
     let near = Namespace::make(format!("iotax-{tag}-near"), ledger)?;
     let far = Namespace::make(format!("iotax-{tag}-far"), ledger)?;
     let words = ["link", "add", VETH, "type", "veth", "peer", "name", VETH, "netns", &far.name];
-    near.add(ledger, (VETH, "veth"), words)?;
+    near.add(ledger, VETH, "veth", &words)?;
     for (namespace, address) in [(&near, NEAR), (&far, FAR)] {
         up(namespace, VETH, Some(address), spec, ledger)?;
     }
@@ -107,15 +107,13 @@ fn bridge(
 ) -> Result<Way, BuildError> {
     let namespace = Namespace::make(format!("iotax-{tag}"), ledger)?;
     let queues = queues(spec, guest);
-    namespace.add(ledger, (BRIDGE, "bridge"), ["link", "add", BRIDGE, "type", "bridge"])?;
-    let tap = ["tuntap", "add", "dev", TAP, "mode", "tap", "vnet_hdr"];
+    namespace.add(ledger, BRIDGE, "bridge", &["link", "add", BRIDGE, "type", "bridge"])?;
+    let mut tap = vec!["tuntap", "add", "dev", TAP, "mode", "tap", "vnet_hdr"];
     if queues > 1 {
-        let [a, b, c, d, e, f, g] = tap;
-        namespace.add(ledger, (TAP, "tap"), [a, b, c, d, e, f, g, "multi_queue"])?;
-    } else {
-        namespace.add(ledger, (TAP, "tap"), tap)?;
+        tap.push("multi_queue");
     }
-    namespace.ip(ledger, ["link", "set", TAP, "master", BRIDGE])?;
+    namespace.add(ledger, TAP, "tap", &tap)?;
+    namespace.ip(ledger, &["link", "set", TAP, "master", BRIDGE])?;
     up(&namespace, TAP, None, spec, ledger)?;
     up(&namespace, BRIDGE, Some(FAR), spec, ledger)?;
     let able = spec.nic == Nic::VirtioNet && Path::new(VHOST).exists();
@@ -170,12 +168,12 @@ fn up(
     ledger: &Ledger,
 ) -> Result<(), BuildError> {
     if let Some(mtu) = spec.mtu {
-        namespace.ip(ledger, ["link", "set", interface, "mtu", &mtu.to_string()])?;
+        namespace.ip(ledger, &["link", "set", interface, "mtu", &mtu.to_string()])?;
     }
     if let Some(address) = address {
-        namespace.ip(ledger, ["address", "add", &format!("{address}/{PREFIX}"), "dev", interface])?;
+        namespace.ip(ledger, &["address", "add", &format!("{address}/{PREFIX}"), "dev", interface])?;
     }
-    namespace.ip(ledger, ["link", "set", interface, "up"])
+    namespace.ip(ledger, &["link", "set", interface, "up"])
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::guest::passt::PASST;
 use crate::ledger::{Effect, Ledger};
 use crate::program::Program;
 use crate::target::BuildError;
@@ -37,22 +39,23 @@ impl Namespace {
         }
         ledger.will(Effect::Namespace(made.clone()))?;
         ledger.run(IP, ["netns", "add", &made.name])?;
-        made.ip(ledger, ["link", "set", "lo", "up"])?;
+        made.ip(ledger, &["link", "set", "lo", "up"])?;
         Ok(made)
     }
 
     /// Runs ip(8) in it.
-    pub(super) fn ip<const N: usize>(&self, ledger: &Ledger, arguments: [&str; N]) -> Result<(), BuildError> {
-        ledger.run(IP, ["-n", &self.name].into_iter().chain(arguments))?;
+    pub(super) fn ip(&self, ledger: &Ledger, arguments: &[&str]) -> Result<(), BuildError> {
+        ledger.run(IP, ["-n", &self.name].iter().chain(arguments))?;
         Ok(())
     }
 
-    /// Makes an interface in it, on record, from the words behind `ip link add NAME`.
-    pub(super) fn add<const N: usize>(
+    /// Makes an interface in it, on record, by these words for ip(8).
+    pub(super) fn add(
         &self,
         ledger: &mut Ledger,
-        (name, kind): (&str, &str),
-        words: [&str; N],
+        name: &str,
+        kind: &str,
+        words: &[&str],
     ) -> Result<(), BuildError> {
         let made = Interface { namespace: self.name.clone(), name: name.to_owned(), kind: kind.to_owned() };
         ledger.will(Effect::Interface(made))?;
@@ -68,12 +71,26 @@ impl Namespace {
         path.try_exists().map_err(|source| BuildError::File { path, source })
     }
 
+    /// Kills a passt(1) that waits in it for a QEMU that never came: nothing else tells whose it is. Agents end with
+    /// their conductor, and guests are on record themselves.
+    fn end_passt(&self) {
+        // None is known in a namespace that was made by halves.
+        let pids = IP.run(["netns", "pids", &self.name]).unwrap_or_default();
+        for pid in String::from_utf8_lossy(&pids).split_whitespace() {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let pid = pid.parse().ok().and_then(Pid::from_raw).filter(|_| name.starts_with(PASST.name));
+            // It may have ended meanwhile.
+            let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+        }
+    }
+
     /// Removes it with all that is in it. It ends for good when the last process in it does.
     pub(crate) fn remove(&self) -> io::Result<()> {
         if !self.name.starts_with(OURS) || self.name.contains('/') {
             return Err(io::Error::other("this is not a namespace that iotax made; left alone"));
         }
         if self.path().try_exists()? {
+            self.end_passt();
             IP.run(["netns", "delete", &self.name]).map_err(io::Error::other)?;
         }
         Ok(())

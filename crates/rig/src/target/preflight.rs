@@ -365,6 +365,12 @@ mod tests {
     }
 
     #[test]
+    fn a_network_needs_no_room() {
+        let net = plan("network = { via = 'loopback' }", "net = { test = 'tcp' }");
+        assert_eq!(check(&net, &Permission::default()).expect("fine").total(), 0);
+    }
+
+    #[test]
     fn a_neighbour_is_asked_for_its_own_work() {
         let temp = tempfile::tempdir().expect("temp dir");
         let file = temp.path().join("file");

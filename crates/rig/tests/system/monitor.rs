@@ -407,34 +407,28 @@ fn cost(monitor: &mut Monitor) -> Duration {
 }
 
 #[test]
-fn interfaces_of_several_namespaces_are_told_apart_and_one_that_ran_backwards_is_absent() {
-    const HEAD: &str = "Inter-|   Receive                |  Transmit\n face |bytes packets errs|bytes packets";
+fn interfaces_are_those_of_a_processs_namespace_and_one_that_ran_backwards_is_absent() {
+    const HEAD: &str =
+        "Inter-|   Receive                |  Transmit\n face |bytes packets errs|bytes packets";
     let root = tempfile::tempdir().expect("a directory");
     let put = |process: &str, lines: &str| {
-        tree::write(root.path(), &format!("proc/{process}/net/dev"), &format!("{HEAD}\n{lines}\n"));
+        tree::write(root.path(), &format!("proc/{process}/net/dev"), &format!("{HEAD}\n{lines}"));
     };
     put("self", "    lo:100 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n  eth0: 5000 50 1 2 0 0 0 0 700 7 0 1 0 0 0 0");
     put("70", "  eth0:9000 90 0 0 0 0 0 0 10 1 0 0 0 0 0 0\n  gone: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0");
-    let mut monitor = Monitor::new(root.path(), Vec::new(), Vec::new())
-        .with_network(root.path(), None, "")
-        .with_network(root.path(), Some(70), "far:");
-    let before = monitor.snapshot();
+    let monitor = || Monitor::new(root.path(), Vec::new(), Vec::new());
+    let mut monitors =
+        [monitor().with_network(root.path(), None), monitor().with_network(root.path(), Some(70)), monitor()];
+    let before = monitors.each_mut().map(Monitor::snapshot);
     put("self", "    lo: 99 1 0 0 0 0 0 0 100 1 0 0 0 0 0 0\n  eth0: 8000 53 2 4 0 0 0 0 800 9 5 1 0 0 0 0");
     put("70", "  eth0:9500 95 0 0 0 0 0 0 30 2 0 0 0 0 0 0\n  new: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0");
-    let after = monitor.snapshot();
-    let nics = delta(&before, &after, Instant::now()).nics;
-    assert_eq!(nics.keys().collect::<Vec<_>>(), ["eth0", "far:eth0"], "lo ran backwards, others come and go");
-    let near = NicActivity {
-        rx_bytes: 3000,
-        rx_packets: 3,
-        rx_drops: 3,
-        tx_bytes: 100,
-        tx_packets: 2,
-        tx_drops: 5,
-    };
-    assert_eq!(nics["eth0"], near);
-    assert_eq!((nics["far:eth0"].rx_packets, nics["far:eth0"].tx_bytes), (5, 20));
-    let mut without = Monitor::new(root.path(), Vec::new(), Vec::new());
-    let (before, after) = (without.snapshot(), without.snapshot());
-    assert!(delta(&before, &after, Instant::now()).nics.is_empty(), "nobody asked");
+    let after = monitors.each_mut().map(Monitor::snapshot);
+    let nics = |monitor: usize| delta(&before[monitor], &after[monitor], Instant::now()).nics;
+    let near =
+        NicActivity { rx_bytes: 3000, rx_packets: 3, rx_drops: 3, tx_bytes: 100, tx_packets: 2, tx_drops: 5 };
+    assert_eq!(nics(0), BTreeMap::from([("eth0".to_owned(), near)]), "lo ran backwards");
+    let far =
+        NicActivity { rx_bytes: 500, rx_packets: 5, tx_bytes: 20, tx_packets: 1, ..NicActivity::default() };
+    assert_eq!(nics(1), BTreeMap::from([("eth0".to_owned(), far)]), "others come and go");
+    assert!(nics(2).is_empty(), "nobody asked");
 }

@@ -77,7 +77,10 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     let namespace = way.far.namespace.as_deref().expect("one of its own");
     assert_eq!(way.card.as_ref().and_then(|card| card.namespace.as_deref()), Some(namespace));
     let tap = ip(&["-n", namespace, "-d", "link", "show", "tap0"]);
-    assert!(tap.contains("master br0") && tap.contains("multi_queue on") && tap.contains("vnet_hdr on"), "{tap}");
+    assert!(
+        tap.contains("master br0") && tap.contains(" multi_queue ") && tap.contains("vnet_hdr on"),
+        "{tap}"
+    );
     let bridge = ip(&["-n", namespace, "address", "show", "br0"]);
     assert!(bridge.contains(&format!("inet {}/30", way.far.address)), "{bridge}");
     // What is gone already is not missed.
