@@ -79,6 +79,11 @@ fn is_away(error: &io::Error) -> bool {
     )
 }
 
+/// Whether the peer's port was closed when something was sent to it.
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 /// See [`super::receive`].
 pub(super) fn receive(
     socket: &UdpSocket,
@@ -89,12 +94,13 @@ pub(super) fn receive(
     socket.set_read_timeout(Some(PATIENCE))?;
     // A kernel without it gives datagrams one by one.
     let _ = number(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    counters.expect_blocks(settings);
     let mut inbox = Inbox::new()?;
     let (mut sequence, mut way) = (Sequence::new(), Way::Many);
     while !stop.load(Ordering::Relaxed) {
         match inbox.receive(socket) {
             Ok(()) => {}
-            Err(error) if passes(&error) || is_away(&error) => continue,
+            Err(error) if passes(&error) || is_away(&error) || is_refused(&error) => continue,
             Err(error) => return Err(error),
         }
         let now = clock::now();
