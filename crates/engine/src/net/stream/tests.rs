@@ -28,7 +28,8 @@ fn udp() -> (Socket, Socket) {
     (Socket::Udp(near), Socket::Udp(far))
 }
 
-/// Sends until `time` is over or the amount is used up, and what both ends counted. The receiver ends a little later.
+/// Sends until `time` is over or the amount is used up, and what both ends counted. The receiver ends when it
+/// has all, or nothing for a second.
 fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snapshot, Snapshot) {
     let (sent, received) = (Counters::default(), Counters::default());
     let (stop, end) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -41,10 +42,12 @@ fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snap
         }
         stop.store(true, Ordering::Relaxed);
         sender.join().expect("no panic").expect("sent");
-        let (mut last, mut now) = (Snapshot::default(), received.snapshot());
-        while last != now {
-            std::thread::sleep(Duration::from_millis(100));
-            (last, now) = (now, received.snapshot());
+        let (mut last, mut since) = (received.snapshot(), Instant::now());
+        while last.bytes < sent.snapshot().bytes && since.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(5));
+            if received.snapshot() != last {
+                (last, since) = (received.snapshot(), Instant::now());
+            }
         }
         end.store(true, Ordering::Relaxed);
         receiver.join().expect("no panic").expect("received");
