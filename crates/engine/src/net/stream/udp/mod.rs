@@ -109,13 +109,14 @@ pub(super) fn receive(
             if segment < batch.len() {
                 way = Way::Segmented;
             }
-            let mut lost = 0_u64;
+            let (mut bytes, mut lost) = (0, 0_u64);
             for datagram in batch.chunks(segment) {
                 let Some((sent, number)) = read_header(datagram, settings.udp64, &sequence) else { continue };
+                bytes += datagram.len() as u64;
                 lost = lost.saturating_add(sequence.arrived(number));
                 sequence.took(now.cast_signed().wrapping_sub(sent.cast_signed()));
             }
-            counters.arrived(batch.len() as u64, now, lost.saturating_mul(segment as u64));
+            counters.arrived(bytes, now, lost.saturating_mul(segment as u64));
         }
         counters.follow(&sequence);
         counters.went(way);
