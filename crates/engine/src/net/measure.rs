@@ -77,7 +77,7 @@ fn sum(streams: impl Iterator<Item = Figures>) -> Option<Tally> {
 }
 
 fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) -> Outcome {
-    let flows: Vec<Flow> = report.near.streams.iter().map(|stream| flow(&report, stream)).collect();
+    let flows = flows(&report);
     let tally = |up: bool| {
         let flows = flows.iter().filter(|flow| flow.up == up);
         sum(flows.map(|flow| Figures {
@@ -129,6 +129,11 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
         }),
         jobs: Vec::new(),
     }
+}
+
+/// What both ends know of each stream.
+pub(super) fn flows(report: &Report) -> Vec<Flow> {
+    report.near.streams.iter().map(|stream| flow(report, stream)).collect()
 }
 
 /// What both ends know of a stream.

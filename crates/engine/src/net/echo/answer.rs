@@ -2,10 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::line::unless_blocked;
+use super::super::parameters::Parameters;
+use super::super::stream::Socket;
+use super::line::{deepen, unless_blocked};
 use super::message::LEAST;
 
 /// How often one that waits looks whether it is to stop.
@@ -15,11 +19,50 @@ const AT_ONCE: usize = 64 << 10;
 
 /// How a far end waits for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(super) enum Waiting {
     /// In the kernel.
     Asleep,
     /// Asking again and again, which takes a whole CPU.
     Spinning,
+}
+
+/// Threads that answer, one for each socket, until this is dropped.
+#[derive(Debug)]
+pub(in super::super) struct Answering {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Answering {
+    /// Answers on sockets that are connected with the near end, as it asked.
+    pub(in super::super) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
+        let mut answering = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
+        let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
+        let busy_poll = parameters.iotax.as_ref().and_then(|told| told.busy_poll_ns);
+        let waiting = if busy_poll.is_some() { Waiting::Spinning } else { Waiting::Asleep };
+        for socket in sockets {
+            if let (Socket::Udp(socket), None) = (&socket, parameters.window) {
+                deepen(socket);
+            }
+            let stop = Arc::clone(&answering.stop);
+            let work = move || match &socket {
+                Socket::Tcp(stream) => messages(stream, length, waiting, &stop),
+                Socket::Udp(socket) => datagrams(socket, length, waiting, &stop),
+            };
+            answering.threads.push(thread::Builder::new().name("answers".into()).spawn(work)?);
+        }
+        Ok(answering)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A connection that broke shows at the near end, and a panic on stderr.
+            drop(thread.join());
+        }
+    }
 }
 
 /// Sends every datagram of at most `length` bytes back to the peer that a socket is connected with, until it is told to stop.
@@ -27,7 +70,7 @@ pub(crate) enum Waiting {
 ///
 /// # Errors
 /// A socket that cannot be set up. That a datagram cannot be read or answered is no error: it is lost.
-pub(crate) fn datagrams(
+pub(super) fn datagrams(
     socket: &UdpSocket,
     length: usize,
     waiting: Waiting,
@@ -51,7 +94,7 @@ pub(crate) fn datagrams(
 ///
 /// # Errors
 /// A connection that broke.
-pub(crate) fn messages(
+pub(super) fn messages(
     mut stream: &TcpStream,
     length: usize,
     waiting: Waiting,

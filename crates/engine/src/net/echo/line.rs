@@ -1,7 +1,10 @@
 //! What carries messages to the far end and back.
 
 use std::io;
+use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
+
+use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size};
 
 use super::message::Message;
 
@@ -41,5 +44,17 @@ pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> 
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Bytes that a socket's buffer for datagrams is to hold, if the kernel gives so many: its default overflows with some 280 small ones,
+/// and what is lost in there would look as if the network had lost it.
+const DEEP: usize = 4 << 20;
+
+/// Has a socket hold more datagrams that wait to be read, as many as the kernel allows.
+pub(super) fn deepen(socket: &UdpSocket) {
+    if socket_recv_buffer_size(socket).is_ok_and(|bytes| bytes < DEEP) {
+        // With less it works too.
+        let _ = set_socket_recv_buffer_size(socket, DEEP);
     }
 }

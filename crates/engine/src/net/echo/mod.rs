@@ -2,13 +2,14 @@
 //!
 //! The near end's [`prober`] is one worker like those of a disk's measurement: it sends when its schedule says so, whatever became of
 //! the messages before, and reports its counts by interval. A [`line`] carries the messages: [`icmp`], which any host's kernel
-//! answers, or a socket of [`udp`] or [`tcp`] that is connected with a far end of ours, which runs [`answer::datagrams`] or
-//! [`answer::messages`] on its own end of it.
+//! answers, or a socket of [`udp`] or [`tcp`] that is connected with a far end of ours, which [answers](answer) on its own end of it.
+//! That is agreed on as a test of one stream of iperf3's is. A [`load`] beside them is a test of its own at the same far end.
 
-pub(crate) mod answer;
+pub(super) mod answer;
 mod flights;
 mod icmp;
 mod line;
+mod load;
 mod message;
 mod prober;
 mod tcp;
@@ -16,18 +17,29 @@ mod tcp;
 mod tests;
 mod udp;
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver};
 
-use iotax_model::net::{NetTest, Peer, Traffic};
+use iotax_model::net::{Direction, NetTest, Peer, Traffic};
 use iotax_model::record::{Carried, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Rw, Workload};
 
 use self::icmp::Icmp;
-use self::line::Line;
+use self::line::{Line, deepen};
+use self::load::Load;
 use self::prober::{DEADLINE, Prober, Told};
+use self::tcp::Tcp;
+use self::udp::Udp;
+use super::client::{Session, with_name};
+use super::control::Trouble;
+use super::measure::flows;
+use super::parameters::Parameters;
+use super::report::End;
+use super::stream::{self, Socket};
+use super::{dial, test};
 use crate::clock;
 use crate::crew::{Crew, Work};
 use crate::error::EngineError;
@@ -37,44 +49,158 @@ use crate::watch;
 use crate::window::Window;
 
 /// Bytes of a message if nothing else is said.
-pub(crate) const LENGTH: Bytes = Bytes(64);
+const LENGTH: Bytes = Bytes(64);
 
-/// Carries out a measurement of round trips.
-pub(crate) fn measure(
+/// Carries out a measurement of round trips, with a load beside them if that is asked for.
+pub(super) fn measure(
     job: &Job,
     traffic: &Traffic,
     peer: &Peer,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    if traffic.test != NetTest::IcmpRtt {
-        return Err(EngineError::Net(format!("{}: there is no far end for {} yet", peer.host, traffic.test)));
+    clock::calibrate();
+    let load =
+        if traffic.loaded { Some(load::prepare(&job.workload, traffic, peer, job.interval)?) } else { None };
+    if traffic.test == NetTest::IcmpRtt {
+        let line = icmp(traffic, peer)?;
+        let note = format!("round trips end when the kernel gets the reply; sent through {}", line.kind());
+        events(Event::Ready);
+        let mut outcome = go(job, traffic, line, load, events)?;
+        events(Event::Over);
+        outcome.notes.push(note);
+        return Ok(outcome);
     }
-    let line = icmp(traffic, peer)?;
-    let note = format!("round trips end when the kernel gets the reply; sent through {}", line.kind());
-    let prepared = Prepared::new(job, traffic, line)?;
+    let session = Session::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
+    let session = session.map_err(|trouble| with_name(peer, trouble))?;
     events(Event::Ready);
-    let mut outcome = prepared.go(Window::new(job, clock::now()), events)?;
+    match on_session(job, traffic, &session, load, events) {
+        Ok(outcome) => conclude(session, outcome).map_err(|trouble| with_name(peer, trouble)),
+        Err(error) => {
+            session.terminate();
+            Err(match error {
+                Failure::Far(trouble) => with_name(peer, trouble),
+                Failure::Here(error) => error,
+            })
+        }
+    }
+}
+
+/// Why a measurement with a far end of ours came to nothing.
+enum Failure {
+    Far(Trouble),
+    Here(EngineError),
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Here(error)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Far(trouble)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Far(error.into())
+    }
+}
+
+/// What the far end is asked for: one stream, on which it answers.
+fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bool) -> Parameters {
+    let one = Traffic {
+        direction: Direction::Up,
+        parallel: 1,
+        length: Some(traffic.length.unwrap_or(LENGTH)),
+        ..traffic.clone()
+    };
+    Parameters::new(&one, workload.window(), workload.ramp_time, mss, auth)
+}
+
+/// Round trips with a far end that agreed to them.
+fn on_session(
+    job: &Job,
+    traffic: &Traffic,
+    session: &Session,
+    load: Option<test::Prepared>,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, Failure> {
+    let Some((socket, _)) = session.connect()?.pop() else {
+        return Err(Trouble::Refused("has no stream to answer on".into()).into());
+    };
+    let polls = traffic.busy_poll.is_none() || stream::busy_polls(&socket);
+    let mut outcome = match socket {
+        Socket::Udp(socket) => {
+            if traffic.window.is_none() {
+                deepen(&socket);
+            }
+            go(job, traffic, Udp::new(socket, length(traffic))?, load, events)?
+        }
+        Socket::Tcp(socket) => go(job, traffic, Tcp::new(socket, length(traffic))?, load, events)?,
+    };
     events(Event::Over);
-    outcome.notes.push(note);
+    if traffic.busy_poll.is_some() {
+        let kernels = if polls {
+            "and so does its kernel (SO_BUSY_POLL)"
+        } else {
+            "but its kernel does not (SO_BUSY_POLL takes CAP_NET_ADMIN)"
+        };
+        outcome.notes.push(format!("this end asks again and again for what comes, {kernels}"));
+    }
+    Ok(outcome)
+}
+
+/// Has the far end stop, and learns what that cost it.
+fn conclude(session: Session, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+    session.end()?;
+    let near = End { duration_ns: outcome.duration_ns, cpu: Some(outcome.cpu), ..End::default() };
+    let far = session.exchange(&near)?;
+    if let Some(carried) = &mut outcome.carried {
+        carried.far_cpu = far.cpu;
+    }
+    Ok(outcome)
+}
+
+/// Makes the round trips of the window that begins now, and the load.
+fn go(
+    job: &Job,
+    traffic: &Traffic,
+    line: impl Line + 'static,
+    load: Option<test::Prepared>,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    let prepared = Prepared::new(job, traffic, line)?;
+    let load = load.map(Load::start).transpose()?;
+    let mut outcome = prepared.go(Window::new(job, clock::now()), events)?;
+    if let Some(load) = load {
+        let report = load.end()?;
+        let carried = outcome.carried.get_or_insert_default();
+        carried.flows = flows(&report);
+        carried.congestion = report.start.congestion;
+        carried.mss = report.start.mss;
+        outcome.notes.extend(report.notes);
+    }
     Ok(outcome)
 }
 
 fn icmp(traffic: &Traffic, peer: &Peer) -> Result<Icmp, EngineError> {
     let name = &peer.host;
-    let trouble = |error: std::io::Error| EngineError::Net(format!("{name}: {error}"));
-    let bind = peer.bind.as_deref().map(|bind| {
-        bind.parse::<IpAddr>().map_err(|_| {
-            EngineError::Net(format!(
-                "bind = {bind:?}: accepted: an address of this machine, such as 192.0.2.1"
-            ))
-        })
-    });
-    let bind = bind.transpose()?;
-    let mut hosts = (name.as_str(), 0).to_socket_addrs().map_err(trouble)?.map(|host| host.ip());
-    let host = hosts
-        .find(|host| bind.is_none_or(|bind| bind.is_ipv4() == host.is_ipv4()))
-        .ok_or_else(|| EngineError::Net(format!("{name}: it has no address of the kind of bind")))?;
-    Icmp::new(host, bind, length(traffic)).map_err(trouble)
+    let from_there = |address: SocketAddr| {
+        let from = dial::local(peer.bind.as_deref(), address, 0)?.ip();
+        Icmp::new(address.ip(), Some(from).filter(|from| !from.is_unspecified()), length(traffic))
+    };
+    let mut last = None;
+    for address in dial::resolve(name, 0).map_err(|error| EngineError::Net(format!("{name}: {error}")))? {
+        match from_there(address) {
+            Ok(line) => return Ok(line),
+            Err(error) => last = Some(error),
+        }
+    }
+    let error = last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+    Err(EngineError::Net(format!("{name}: {error}")))
 }
 
 /// Bytes of a message.
@@ -83,7 +209,7 @@ fn length(traffic: &Traffic) -> usize {
 }
 
 /// A measurement that is set up: its worker waits for the start.
-pub(crate) struct Prepared {
+struct Prepared {
     job: Job,
     crew: Crew,
     room: Latencies,
@@ -93,7 +219,6 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Sets up round trips on a line.
     fn new(job: &Job, traffic: &Traffic, line: impl Line + 'static) -> Result<Self, EngineError> {
-        clock::calibrate();
         let workload = as_io(&job.workload, traffic);
         let room = Latencies::new(&workload);
         let (sender, told) = mpsc::channel();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use iotax_model::net::{NetTest, Peer, Traffic};
+use iotax_model::net::{Direction, NetTest, Peer, Traffic};
 use iotax_model::record::{Outcome, Probes, Sample, Tally};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
@@ -19,6 +19,7 @@ use super::udp::Udp;
 use super::{Prepared, length, measure};
 use crate::clock;
 use crate::error::EngineError;
+use crate::net::server::{Server, Serving};
 use crate::window::Window;
 
 fn job(traffic: &Traffic, runtime_ms: u64) -> Job {
@@ -292,6 +293,81 @@ fn a_connection_that_ends_ends_the_measurement() {
     drop(far);
     let error = prepared.go(Window::new(&job, clock::now()), &mut |_| {}).expect_err("it broke");
     assert!(error.to_string().contains("the connection broke after"), "{error}");
+}
+
+/// What a measurement with a far end came to.
+fn with_server(
+    server: &Server,
+    traffic: &Traffic,
+    runtime_ms: u64,
+) -> Result<(Outcome, Vec<Event>), EngineError> {
+    let mut events = Vec::new();
+    let peer = Peer::at("127.0.0.1", server.port());
+    let job = job(traffic, runtime_ms);
+    let outcome = measure(&job, traffic, &peer, &mut |event| events.push(event))?;
+    Ok((outcome, events))
+}
+
+#[test]
+fn a_server_answers_those_who_agree_with_it() {
+    let server = Server::start("127.0.0.1", 0, None).expect("listens");
+    for (test, rate, busy_poll) in [
+        (NetTest::UdpRtt, Some(500), None),
+        (NetTest::TcpRtt, None, None),
+        (NetTest::UdpRtt, None, Some(Nanos(50_000))),
+    ] {
+        let traffic = Traffic { rate, busy_poll, ..Traffic::new(test) };
+        let (outcome, events) = with_server(&server, &traffic, 300).expect("measured");
+        let samples: Vec<Sample> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Sample(sample) => Some((**sample).clone()),
+                _ => None,
+            })
+            .collect();
+        assert_sound(&outcome, &samples, 64);
+        let counts = probes(&outcome);
+        // Two ends that spin share what CPUs others leave.
+        assert!(counts.sent >= 10 && counts.received == counts.sent, "{test}: {counts:?}");
+        assert_eq!((events.first(), events.get(1)), (Some(&Event::Ready), Some(&Event::Measuring)));
+        assert_eq!((events.last(), samples.len()), (Some(&Event::Over), 3));
+        let carried = outcome.carried.as_ref().expect("a network's");
+        assert!(carried.far_cpu.is_some_and(|cpu| cpu.total_ns() > 0), "{carried:?}");
+        assert_eq!(busy_poll.is_some(), outcome.notes.iter().any(|note| note.contains("SO_BUSY_POLL")));
+    }
+}
+
+#[test]
+fn a_load_goes_beside_round_trips() {
+    // A far end that has one test at a time answers round trips beside it.
+    let serving = Serving { bind: "127.0.0.1".into(), port: 0, token: None, most_tests: 1, one_off: false };
+    let server = Server::listen(serving, Box::new(|_| {})).expect("listens");
+    for (direction, ups) in
+        [(Direction::Down, &[false][..]), (Direction::Up, &[true]), (Direction::Both, &[true, false])]
+    {
+        let traffic = Traffic { loaded: true, direction, rate: Some(200), ..Traffic::new(NetTest::UdpRtt) };
+        let (outcome, _) = with_server(&server, &traffic, 500).expect("measured");
+        let carried = outcome.carried.as_ref().expect("a network's");
+        assert_eq!(carried.flows.iter().map(|flow| flow.up).collect::<Vec<_>>(), ups);
+        for flow in &carried.flows {
+            // A loopback carries hundreds of times as much.
+            assert!(flow.received_bytes > Some(5_000_000), "{direction}: {flow:?}");
+        }
+        assert_eq!(probes(&outcome).sent, 100);
+        assert!(probes(&outcome).received > 50, "{:?}", probes(&outcome));
+        assert!(carried.congestion.is_some() && carried.mss.is_some());
+    }
+}
+
+#[test]
+fn nobody_who_answers_is_an_error_with_a_remedy() {
+    let server = Server::start("127.0.0.1", 0, None).expect("listens");
+    let port = server.port();
+    drop(server);
+    let traffic = Traffic::new(NetTest::UdpRtt);
+    let error = measure(&job(&traffic, 100), &traffic, &Peer::at("127.0.0.1", port), &mut |_| {});
+    let words = error.expect_err("nobody listens").to_string();
+    assert!(words.contains(&format!("127.0.0.1:{port}")) && words.contains("iotax net serve"), "{words}");
 }
 
 #[test]

@@ -171,6 +171,14 @@ impl House {
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether one more test would be too many. Round trips are no load and may be measured beside one: among themselves there may be
+    /// as many as an agent has tests.
+    fn is_full(&self, round_trips: bool) -> bool {
+        let tests = self.tests();
+        let alike = tests.iter().filter(|entry| entry.parameters.round_trips().is_some() == round_trips);
+        alike.count() >= if round_trips { AGENTS_TESTS } else { self.serving.most_tests }
+    }
+
     fn trouble(&self, words: String) {
         (self.tell)(Told::Trouble(words));
     }
@@ -277,7 +285,7 @@ impl Door {
     fn begin(&mut self, mut visitor: Visitor, cookie: Cookie, parameters: Parameters) {
         let (sends, receives) = parameters.streams();
         let streams = sends + receives;
-        if self.house.tests().len() >= self.house.serving.most_tests {
+        if self.house.is_full(parameters.round_trips().is_some()) {
             visitor.deny(Complaint::Busy);
             return self.complain(Complaint::Busy, visitor.address, "");
         }

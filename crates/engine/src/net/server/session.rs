@@ -10,6 +10,7 @@ use iotax_model::record::CpuTime;
 use iotax_model::units::Nanos;
 
 use super::super::control::{Control, Cookie, MAX_RESULTS, PATIENCE, State, Trouble};
+use super::super::echo::answer::Answering;
 use super::super::exchange::Results;
 use super::super::hello;
 use super::super::lanes::{self, Lanes};
@@ -73,10 +74,10 @@ impl Session {
 
     fn test(&self) -> Result<Report, Trouble> {
         self.control.send(State::CreateStreams)?;
-        let sockets = self.await_streams()?;
-        if let Some(test) = self.parameters.round_trips() {
-            return Err(Trouble::Refused(format!("{test} is not to be had yet")));
-        }
+        let mut sockets = self.await_streams()?;
+        // Of round trips the streams' sockets are answered on, and no stream is left.
+        let round_trips = self.parameters.round_trips().map(|_| std::mem::take(&mut sockets));
+        let answering = round_trips.map(|sockets| Answering::start(sockets, &self.parameters)).transpose()?;
         self.control.send(State::TestStart)?;
         let (sends, _) = self.parameters.streams();
         let sockets = sockets.into_iter().zip(0..).map(|(socket, number)| (socket, number >= sends));
@@ -88,6 +89,7 @@ impl Session {
         (self.house.tell)(Told::Started(start.clone()));
         self.control.send(State::TestRunning)?;
         let near = self.run(&mut lanes, &start)?;
+        drop(answering);
         self.conclude(lanes, start, near)
     }
 

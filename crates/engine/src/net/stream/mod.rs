@@ -25,7 +25,7 @@ use crate::random::{Purpose, SplitMix64};
 pub(crate) use counters::{Counters, Silence, Snapshot, Way};
 pub use info::TcpInfo;
 pub(crate) use info::tcp_info;
-pub(crate) use options::Options;
+pub(crate) use options::{Options, busy_polls};
 
 /// How long a call may block before it is looked whether the stream is to stop.
 const PATIENCE: Duration = Duration::from_millis(50);

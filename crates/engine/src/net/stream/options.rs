@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use iotax_model::units::Nanos;
 use rustix::net::sockopt;
 
+use super::Socket;
+
 /// Settings of a socket. The default leaves all to the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -35,8 +37,11 @@ impl Options {
         }
         if let Some(busy_poll) = self.busy_poll {
             let micros = busy_poll.0.div_ceil(1_000);
-            number(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)
-                .map_err(named("busy_poll", busy_poll))?;
+            match number(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros) {
+                // It takes CAP_NET_ADMIN, and a kernel that has it. Whoever wants to know asks `busy_polls`.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOPROTOOPT)) => {}
+                set => set.map_err(named("busy_poll", busy_poll))?,
+            }
         }
         if !is_tcp {
             return Ok(());
@@ -52,6 +57,26 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Whether the kernel polls the device for a socket.
+pub(crate) fn busy_polls(socket: &Socket) -> bool {
+    let descriptor = match socket {
+        Socket::Tcp(socket) => socket.as_raw_fd(),
+        Socket::Udp(socket) => socket.as_raw_fd(),
+    };
+    let (mut micros, mut length) = (0_i32, 4 as libc::socklen_t);
+    // SAFETY: the pointers are to an int and to its length, which the kernel writes.
+    let answer = unsafe {
+        libc::getsockopt(
+            descriptor,
+            libc::SOL_SOCKET,
+            libc::SO_BUSY_POLL,
+            (&raw mut micros).cast(),
+            &raw mut length,
+        )
+    };
+    answer == 0 && micros > 0
 }
 
 /// An error that says which option it was.

@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// A name or an address; with --icmp any host, else one where iotax net serve runs
     host: String,
     /// Send ICMP echo requests, which the host's kernel answers
-    #[arg(long, conflicts_with_all = ["udp", "tcp", "port", "busy_poll", "under_load"])]
+    #[arg(long, conflicts_with_all = ["udp", "tcp", "busy_poll"])]
     icmp: bool,
     /// Send datagrams [default]
     #[arg(long, conflicts_with = "tcp")]
@@ -57,7 +57,7 @@ pub(super) struct Args {
     /// (SO_BUSY_POLL), such as 50us
     #[arg(long, value_name = "TIME")]
     busy_poll: Option<Nanos>,
-    /// Measure three times: idle, while TCP downloads, and while it uploads
+    /// Measure three times: idle, while TCP downloads from the far end, and while it uploads; takes iotax net serve there, with --icmp too
     #[arg(long)]
     under_load: bool,
     /// The far end's port
@@ -123,7 +123,6 @@ impl Args {
             ramp_time: Some(omit),
             ..WorkloadKeys::default()
         };
-        let port = if self.icmp { 0 } else { self.port };
         Job {
             path: None,
             workload: keys.complete(&WorkloadKeys::default()),
@@ -134,7 +133,7 @@ impl Args {
             shared: false,
             identity: None,
             directory: None,
-            peer: Some(Peer { bind: self.bind.clone(), ..Peer::at(&*self.host, port) }),
+            peer: Some(Peer { bind: self.bind.clone(), ..Peer::at(&*self.host, self.port) }),
         }
     }
 
@@ -251,7 +250,7 @@ mod tests {
             .collect();
         let expected = [("idle", None), ("download", Some(Direction::Down)), ("upload", Some(Direction::Up))];
         assert_eq!(loads, expected);
-        for wrong in ["ping --icmp --tcp host", "ping --icmp --under-load host", "ping", "ping -t ten host"] {
+        for wrong in ["ping --icmp --tcp host", "ping --icmp --busy-poll 1us host", "ping", "ping -t ten host"] {
             assert!(Line::try_parse_from(wrong.split_whitespace()).is_err(), "{wrong}");
         }
     }
