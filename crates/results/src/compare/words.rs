@@ -17,9 +17,8 @@ pub(super) fn conclusions(compared: &Compared) -> Vec<String> {
         _ => Metric::LatencyMean,
     };
     let is_it = |c: &&Cell| c.metric == metric.or_of_streams(&compared.workloads[c.workload].a);
-    let of = |t: usize| -> Vec<&Cell> {
-        compared.cells.iter().filter(|c| c.target == t).filter(is_it).collect()
-    };
+    let of =
+        |t: usize| -> Vec<&Cell> { compared.cells.iter().filter(|c| c.target == t).filter(is_it).collect() };
     let each: Vec<Vec<&Cell>> = (0..compared.targets.len()).map(of).collect();
     let mut sentences: Vec<String> =
         each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();

@@ -165,7 +165,11 @@ impl Metric {
     /// What a workload costs in CPU time: per GiB of streams, else per I/O.
     #[must_use]
     pub fn cpu(workload: &Workload) -> Self {
-        if Self::CpuPerGib.compares(workload) && workload.net.is_some() { Self::CpuPerGib } else { Self::CpuPerIo }
+        if Self::CpuPerGib.compares(workload) && workload.net.is_some() {
+            Self::CpuPerGib
+        } else {
+            Self::CpuPerIo
+        }
     }
 
     /// Its name at the head of a narrow column.

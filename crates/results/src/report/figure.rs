@@ -6,8 +6,8 @@ use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::{Distribution, Test};
 
-use crate::judge::{Comparison, Tax};
 use crate::judge::crowd::Fairness;
+use crate::judge::{Comparison, Tax};
 use crate::stats::paired::Interval;
 
 /// What stands where a figure is not known.
@@ -204,7 +204,8 @@ fn title_of_net(net: &Traffic) -> String {
     };
     let mut parts = Vec::new();
     if net.test.is_rtt() {
-        let length = net.length.map(|length| format!(" of {}", counted(length.0, "byte"))).unwrap_or_default();
+        let length =
+            net.length.map(|length| format!(" of {}", counted(length.0, "byte"))).unwrap_or_default();
         parts.push(format!("{name} round trips{length}"));
         parts.extend(net.rate.map(|rate| format!("{rate}/s")));
         parts.extend(net.loaded.then(|| format!("under load {way}")));

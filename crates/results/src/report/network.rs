@@ -90,9 +90,7 @@ const TRIPS: [Column; 12] = [
     }),
     ("tax on mean", |cell| against(cell, |c| c.tax.as_ref().map(tax))),
     ("CPU/trip", |cell| cell.summary.host_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
-    ("guest CPU/trip", |cell| {
-        cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)
-    }),
+    ("guest CPU/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
 /// Columns of [`TRIPS`] that a terminal has no room for beside comparisons.
@@ -103,7 +101,11 @@ fn is_loaded(cell: &Cell<'_>) -> bool {
 }
 
 fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<String> {
-    if cell.is_baseline { cell.comparison.is_none().then(|| "baseline".into()) } else { words(cell.comparison?) }
+    if cell.is_baseline {
+        cell.comparison.is_none().then(|| "baseline".into())
+    } else {
+        words(cell.comparison?)
+    }
 }
 
 /// The worst of both directions.
@@ -174,7 +176,18 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
     if run.plan.targets.len() > 1 && !more && !net.loaded {
         return None;
     }
-    let head = ["streams", "Gbit/s", "packets", "lost", "reordered", "doubled", "jitter", "resent", "TCP's RTT", "fairness"];
+    let head = [
+        "streams",
+        "Gbit/s",
+        "packets",
+        "lost",
+        "reordered",
+        "doubled",
+        "jitter",
+        "resent",
+        "TCP's RTT",
+        "fairness",
+    ];
     let row = |network: &'a Network, way: &'a Way| {
         let count = |count: Option<u64>| count.map(grouped);
         let figures = vec![

@@ -1,7 +1,7 @@
 //! The latencies of a workload over all blocks: a few percentiles, and the whole distribution.
 
-use iotax_model::{Histogram, Workload};
 use iotax_model::units::human;
+use iotax_model::{Histogram, Workload};
 
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
 use super::colours;

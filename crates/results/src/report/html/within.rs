@@ -66,7 +66,13 @@ fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
     let bars: Vec<Stack> =
         cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
     let per = each(on).to_lowercase().replace("i/o", "io").replace(' ', "_");
-    stacks(&bars, "cpu-by-role", &per, &format!("Host CPU time per {} by role", each(on)), "medians over the blocks")
+    stacks(
+        &bars,
+        "cpu-by-role",
+        &per,
+        &format!("Host CPU time per {} by role", each(on)),
+        "medians over the blocks",
+    )
 }
 
 fn views(insides: &[&Inside]) -> Markup {
@@ -97,7 +103,9 @@ fn views(insides: &[&Inside]) -> Markup {
 }
 
 fn roles(cpus: &[&CpuByRole], on: &Workload) -> Markup {
-    let of_role = |cpu: &CpuByRole, role: Role| by_role(cpu, on).iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns);
+    let of_role = |cpu: &CpuByRole, role: Role| {
+        by_role(cpu, on).iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns)
+    };
     let known: Vec<Role> =
         Role::ALL.into_iter().filter(|role| cpus.iter().any(|cpu| of_role(cpu, *role).is_some())).collect();
     let percent = |share: f64| format!("{:.1}%", share * 100.0);

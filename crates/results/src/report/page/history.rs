@@ -15,18 +15,27 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
     let differing = history.neighbours.iter().zip(accounts.windows(2));
     page.add_list("What differs", differing.flat_map(|(found, two)| changed(found.as_ref(), two)).collect());
     let of_metric = |metric: Metric| history.tracks.iter().filter(move |track| track.metric == metric);
-    let crosses = accounts.iter().flat_map(|account| &account.workloads).any(|workload| workload.net.is_some());
-    let workload_of = |track: &Track| accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
-    let leading = |track: &&Track| {
-        track.metric == workload_of(track).map_or(Metric::LatencyMean, Metric::leading)
-    };
+    let crosses =
+        accounts.iter().flat_map(|account| &account.workloads).any(|workload| workload.net.is_some());
+    let workload_of =
+        |track: &Track| accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
+    let leading =
+        |track: &&Track| track.metric == workload_of(track).map_or(Metric::LatencyMean, Metric::leading);
     for track in history.tracks.iter().filter(leading) {
         let workload = workload_of(track);
         let does = workload.map(title).unwrap_or_default();
         let column = |metric: Metric| workload.map_or(metric.name(), |workload| metric.column(workload));
         page.add(Part::Head(format!("{}, {does} ({})", track.target, track.workload)));
-        let mut grid =
-            Grid::new(&["run", "blocks", column(track.metric), column(Metric::Iops), "vs first", "", "vs previous", ""]);
+        let mut grid = Grid::new(&[
+            "run",
+            "blocks",
+            column(track.metric),
+            column(Metric::Iops),
+            "vs first",
+            "",
+            "vs previous",
+            "",
+        ]);
         grid.head[5].is_figure = false;
         let iops = of_metric(Metric::Iops)
             .find(|other| (&other.target, &other.workload) == (&track.target, &track.workload));
@@ -79,7 +88,8 @@ fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
 }
 
 fn row(account: &Account, metric: Metric, point: &Point, iops: Option<&Point>) -> Vec<Field> {
-    let mean = if metric.is_time() { time_with(point.mean, point.band) } else { bits_with(point.mean, point.band) };
+    let mean =
+        if metric.is_time() { time_with(point.mean, point.band) } else { bits_with(point.mean, point.band) };
     let note = if point.emulated { ", emulated" } else { "" };
     let mut fields = vec![
         words(format!("{}{note}", account.label)),

@@ -5,9 +5,7 @@ use iotax_model::units::human;
 use iotax_model::workload::Test;
 use iotax_model::{Histogram, Workload};
 
-use super::{
-    Field, Grid, Page, Part, certainty, figure, guests, imported, layers, network, verdict, words,
-};
+use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, network, verdict, words};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};

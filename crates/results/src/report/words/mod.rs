@@ -38,7 +38,8 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     sentences.extend(network::facts(judgement));
     let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::leading(workload));
     let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());
-    let all: Vec<&Comparison> = pairs.flat_map(|versus| versus.comparisons.iter().copied().filter(leads)).collect();
+    let all: Vec<&Comparison> =
+        pairs.flat_map(|versus| versus.comparisons.iter().copied().filter(leads)).collect();
     sentences.extend(open::withheld(judgement, &all));
     sentences.extend(open::undecided(run, judgement, &all));
     sentences.extend(judgement.standing.as_ref().and_then(open::decided));

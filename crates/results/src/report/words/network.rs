@@ -33,10 +33,16 @@ pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
             let (block, gap) = network.gaps[0];
             let longest = human::time(gap.duration_ns as f64);
             let times = counted(network.gaps.len() as u64, "time");
-            format!("{} on {} {times}, for {longest} in block {block} at the longest", network.target, network.workload)
+            format!(
+                "{} on {} {times}, for {longest} in block {block} at the longest",
+                network.target, network.workload
+            )
         })
         .collect();
-    (!silent.is_empty()).then(|| format!("Nothing arrived for more than 200 ms: {}.", listed_briefly(&silent))).into_iter().collect()
+    (!silent.is_empty())
+        .then(|| format!("Nothing arrived for more than 200 ms: {}.", listed_briefly(&silent)))
+        .into_iter()
+        .collect()
 }
 
 /// `virtio-net + guest (vm over veth)`, `vm against loopback`.
@@ -72,7 +78,8 @@ fn carried(run: &Run, judgement: &Judgement, versus: &Versus<'_>) -> Option<Stri
         (!each.is_empty()).then(|| format!("carries {}", listed(&each)))
     };
     let same = with(versus, Metric::BytesPerS, Verdict::Same);
-    let same = (!same.is_empty()).then(|| format!("carries as much ({}) on {}", margin(run), workloads(&same)));
+    let same =
+        (!same.is_empty()).then(|| format!("carries as much ({}) on {}", margin(run), workloads(&same)));
     let parts = [moved(Verdict::Slower, "of"), moved(Verdict::Faster, "instead of"), same];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -93,15 +100,16 @@ fn cpu(versus: &Versus<'_>) -> Option<String> {
 /// `adds 35.2 us to a round trip on tcp-rtt`.
 fn trips(run: &Run, versus: &Versus<'_>) -> Option<String> {
     let part = |verdict, verb: &str, to: &str| {
-        let each = with(versus, Metric::LatencyMean, verdict).into_iter().filter_map(|c| {
-            Some(format!("{} {to} a round trip on {}", absolute(&[c])?, c.workload))
-        });
+        let each = with(versus, Metric::LatencyMean, verdict)
+            .into_iter()
+            .filter_map(|c| Some(format!("{} {to} a round trip on {}", absolute(&[c])?, c.workload)));
         let each: Vec<String> = each.collect();
         (!each.is_empty()).then(|| format!("{verb} {}", listed(&each)))
     };
     let same = with(versus, Metric::LatencyMean, Verdict::Same);
-    let same = (!same.is_empty())
-        .then(|| format!("adds nothing measurable ({}) to a round trip on {}", margin(run), workloads(&same)));
+    let same = (!same.is_empty()).then(|| {
+        format!("adds nothing measurable ({}) to a round trip on {}", margin(run), workloads(&same))
+    });
     let parts = [part(Verdict::Slower, "adds", "to"), part(Verdict::Faster, "takes", "off"), same];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))

@@ -1,0 +1,343 @@
+//! What crosses a network is judged by what it carries, and each of its checks sees what it is for and nothing else.
+
+use iotax_model::net::{Direction, NetTest, Traffic};
+use iotax_model::record::{Gap, Probes, Share};
+use iotax_model::units::BitRate;
+use iotax_model::{Warning, WarningKind};
+use iotax_results::judge::{Grade, Metric};
+use iotax_results::report::terminal::set;
+use iotax_results::report::{markdown, page};
+use iotax_results::stats::verdict::Verdict;
+use iotax_results::{Run, judge};
+
+use crate::crossing::{
+    LOOPBACK, VETH, VIRTIO, Way, alone, ladder, measurement, rtt, run, tcp, udp, workload,
+};
+
+fn found(run: &Run) -> Vec<Warning> {
+    judge(run).warnings
+}
+
+/// The kinds that were found, each once.
+fn kinds(run: &Run) -> Vec<WarningKind> {
+    let mut kinds: Vec<WarningKind> = found(run).into_iter().map(|warning| warning.kind).collect();
+    kinds.dedup();
+    kinds
+}
+
+fn two(workload: iotax_model::Workload) -> Run {
+    run(&[VETH, VIRTIO], &[workload], 3)
+}
+
+/// The only finding in a run of which one measurement is not as it should be.
+fn only(run: &Run, kind: WarningKind) -> Warning {
+    let mut all = found(run);
+    assert_eq!(all.iter().map(|warning| warning.kind).collect::<Vec<_>>(), [kind], "{all:?}");
+    all.remove(0)
+}
+
+fn first(run: &mut Run) -> &mut iotax_model::record::Measurement {
+    &mut run.measurements[1]
+}
+
+#[test]
+fn an_honest_ladder_is_clean_and_disks_checks_are_silent() {
+    assert_eq!(found(&ladder()), []);
+    assert_eq!(found(&alone()), []);
+}
+
+#[test]
+fn streams_are_compared_by_what_they_carry_and_round_trips_by_their_time() {
+    let judgement = judge(&ladder());
+    let of = |workload: &str| -> Vec<Metric> {
+        let all = judgement.comparisons.iter();
+        all.filter(|c| c.workload == workload && c.target == "veth").map(|c| c.metric).collect()
+    };
+    assert_eq!(of("tcp-up"), [Metric::BytesPerS, Metric::CpuPerIo, Metric::CpuPerGib]);
+    assert_eq!(of("udp-up-1470"), [Metric::Iops, Metric::BytesPerS, Metric::CpuPerIo, Metric::CpuPerGib]);
+    assert_eq!(
+        of("tcp-rtt"),
+        [
+            Metric::LatencyMean,
+            Metric::LatencyP50,
+            Metric::LatencyP90,
+            Metric::LatencyP99,
+            Metric::LatencyP999,
+            Metric::CpuPerIo
+        ]
+    );
+    let up = judgement.comparison("tcp-up", "vm-virtio", Metric::BytesPerS).expect("compared");
+    assert!((up.ratio - VIRTIO.rate / LOOPBACK.rate).abs() < 0.02, "{}", up.ratio);
+    assert_eq!(up.verdict, Verdict::Slower, "less is carried");
+    let cpu = judgement.comparison("tcp-up", "vm-virtio", Metric::CpuPerGib).expect("compared");
+    assert!((cpu.ratio / (VIRTIO.cpu_ns / LOOPBACK.cpu_ns) - 1.0).abs() < 0.02, "{}", cpu.ratio);
+    let given = judgement.comparison("udp-up-1470", "veth", Metric::BytesPerS).expect("compared");
+    assert_eq!(given.verdict, Verdict::Same, "the bitrate was given");
+}
+
+#[test]
+fn the_ladder_of_a_network_is_told_layer_by_layer() {
+    let judgement = judge(&ladder());
+    let edges: Vec<String> =
+        judgement.edges.iter().map(|e| format!("{} -> {}: {}", e.from, e.to, e.name)).collect();
+    assert_eq!(
+        edges,
+        [
+            "loopback -> veth: veth pair",
+            "veth -> vm-virtio: virtio-net + guest",
+            "vm-virtio -> vm-e1000: e1000 instead of virtio-net",
+            "vm-virtio -> vm-slirp: user instead of bridge",
+        ]
+    );
+    let said = judgement.conclusions.join("\n");
+    assert!(
+        said.contains("virtio-net + guest (vm-virtio over veth): carries 9.60 of 31.2 Gbit/s on tcp-up"),
+        "{said}"
+    );
+    assert!(said.contains("more host CPU per GiB on tcp-up"), "{said}");
+    assert!(said.contains("adds 69.0 us to a round trip on tcp-rtt"), "{said}");
+    assert!(!said.contains("IOPS") && !said.contains("per I/O"), "{said}");
+}
+
+#[test]
+fn packets_that_took_another_way_are_no_measurement_of_this_one() {
+    let mut run = two(tcp(Direction::Up));
+    let inside = first(&mut run).outcome.inside.as_mut().expect("a guest");
+    inside.nics.get_mut("eth0").expect("its card").tx_bytes = 4_000_000;
+    let warning = only(&run, WarningKind::Bypassed);
+    assert!(warning.evidence.contains("eth0 at the near end sent 3.81 MiB"), "{}", warning.evidence);
+    let judgement = judge(&run);
+    assert_eq!(judgement.grades[1], Grade::Unusable);
+    assert!(judgement.comparisons.iter().all(|c| c.withheld.is_some()), "no verdict rests on it");
+    // Of an interface that nobody watched nothing follows.
+    first(&mut run).outcome.inside.as_mut().expect("a guest").nics.clear();
+    assert_eq!(kinds(&run), []);
+}
+
+#[test]
+fn others_on_the_network_are_seen_beside_a_guest_that_is_alone() {
+    let mut run = two(udp());
+    let inside = first(&mut run).outcome.inside.as_mut().expect("a guest");
+    inside.nics.get_mut("eth0").expect("its card").rx_bytes = 300_000_000;
+    let warning = only(&run, WarningKind::OtherLoad);
+    assert!(warning.evidence.starts_with("eth0 at the near end counted"), "{}", warning.evidence);
+}
+
+#[test]
+fn a_link_that_was_full_was_measured_and_a_nominal_speed_is_none() {
+    let mut run = two(tcp(Direction::Up));
+    for record in &mut run.targets {
+        record.interfaces[0].speed = Some(10_000_000_000);
+    }
+    // veth says 10 Gbit/s and carries 31; virtio-net says so and carried 9.6.
+    let all = found(&run);
+    assert!(!all.is_empty() && all.iter().all(|w| w.kind == WarningKind::LinkBound), "{all:?}");
+    assert!(all.iter().all(|w| w.target.as_deref() == Some("vm-virtio")), "{all:?}");
+    run.targets[1].interfaces[0].speed = Some(25_000_000_000);
+    assert_eq!(kinds(&run), []);
+}
+
+#[test]
+fn an_end_that_used_all_of_its_cpu_is_named() {
+    let mut run = two(tcp(Direction::Up));
+    let far = first(&mut run).outcome.carried.as_mut().expect("a network's");
+    far.far_cpu.as_mut().expect("told").system_ns = 5_900_000_000;
+    let warning = only(&run, WarningKind::CpuBound);
+    assert!(warning.evidence.contains("the far end, which receives, used"), "{}", warning.evidence);
+    // Two threads have twice the time.
+    let mut run = two(workload(Traffic { parallel: 2, ..Traffic::new(NetTest::Tcp) }));
+    let far = first(&mut run).outcome.carried.as_mut().expect("a network's");
+    far.far_cpu.as_mut().expect("told").system_ns = 5_900_000_000;
+    assert_eq!(kinds(&run), []);
+}
+
+#[test]
+fn what_tcp_sends_again_is_named_from_one_in_a_thousand_on() {
+    let resent = |share: f64| {
+        let mut run = two(tcp(Direction::Up));
+        let flow = &mut first(&mut run).outcome.carried.as_mut().expect("a network's").flows[0];
+        let sent = flow.sent_packets.expect("told") as f64;
+        flow.retransmits = Some(crate::synthetic::whole(share * sent));
+        run
+    };
+    assert_eq!(kinds(&resent(0.0005)), []);
+    let warning = only(&resent(0.004), WarningKind::Retransmits);
+    assert!(warning.evidence.contains("0.40% of all"), "{}", warning.evidence);
+}
+
+#[test]
+fn lost_datagrams_are_named_with_the_place_where_the_interface_knows_it() {
+    let lossy = |reached: bool| {
+        let mut run = two(udp());
+        let m = first(&mut run);
+        let flow = &mut m.outcome.carried.as_mut().expect("a network's").flows[0];
+        let lost = flow.received_packets.expect("told") / 10;
+        flow.lost = Some(lost);
+        let far = m.host.as_mut().expect("observed").nics.get_mut("far0").expect("watched");
+        if reached {
+            far.rx_bytes += lost * crate::crossing::DATAGRAM;
+        }
+        run
+    };
+    let above = only(&lossy(true), WarningKind::Loss);
+    assert!(above.evidence.contains("its sockets' buffers overflowed"), "{}", above.evidence);
+    assert!(above.remedy.contains("(window)"), "{}", above.remedy);
+    let below = only(&lossy(false), WarningKind::Loss);
+    assert!(
+        below.evidence.ends_with("(9.1%) were lost up, before they reached the receiver's interface"),
+        "{}",
+        below.evidence
+    );
+    let mut unwatched = lossy(true);
+    first(&mut unwatched).host.as_mut().expect("observed").nics.clear();
+    let unknown = only(&unwatched, WarningKind::Loss);
+    assert!(unknown.evidence.ends_with("were lost up"), "{}", unknown.evidence);
+}
+
+#[test]
+fn messages_that_never_came_back_are_lost_but_for_the_last() {
+    let lost = |lost: u64| {
+        let mut run = two(rtt());
+        let carried = first(&mut run).outcome.carried.as_mut().expect("a network's");
+        let probes = carried.probes.expect("round trips");
+        carried.probes = Some(Probes { sent: probes.received + lost, ..probes });
+        run
+    };
+    assert_eq!(kinds(&lost(1)), []);
+    let warning = only(&lost(700), WarningKind::Loss);
+    assert!(warning.evidence.contains("never came back"), "{}", warning.evidence);
+}
+
+#[test]
+fn a_silence_is_told_with_its_time_and_a_short_one_is_not() {
+    let gap = |ms: u64| {
+        let mut run = two(tcp(Direction::Up));
+        let carried = first(&mut run).outcome.carried.as_mut().expect("a network's");
+        carried.gaps =
+            vec![Gap { up: true, at_ns: 2_500_000_000, duration_ns: ms * 1_000_000, lost_bytes: None }];
+        run
+    };
+    assert_eq!(kinds(&gap(150)), []);
+    let warning = only(&gap(2010), WarningKind::Gap);
+    assert_eq!(warning.evidence, "nothing arrived: up 2.01 s from 2.50 s into the window on");
+    let said = judge(&gap(2010)).conclusions.join("\n");
+    assert!(
+        said.contains(
+            "Nothing arrived for more than 200 ms: vm-virtio on tcp-up 1 time, for 2.01 s in block 1"
+        ),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_bitrate_that_was_not_reached_was_not_sustained() {
+    let mut run = two(udp());
+    run.plan.workloads[0].net.as_mut().expect("a network's").bitrate = Some(BitRate(250_000_000));
+    let all = found(&run);
+    assert_eq!(all.len(), 6, "{all:?}");
+    assert!(all.iter().all(|w| w.kind == WarningKind::CannotSustain), "{all:?}");
+    assert!(
+        all[0].evidence.contains("250 Mbit/s were asked for up and 100 Mbit/s sent"),
+        "{}",
+        all[0].evidence
+    );
+}
+
+#[test]
+fn interfaces_that_cannot_do_the_same_are_named() {
+    let mut run = two(tcp(Direction::Up));
+    let offloads = run.targets[1].interfaces[0].offloads.as_mut().expect("read");
+    offloads.retain(|name| name != "tx-tcp-segmentation");
+    let warning = only(&run, WarningKind::Offloads);
+    assert_eq!(
+        (warning.target.as_deref(), warning.evidence.as_str()),
+        (Some("vm-virtio"), "eth0 at the near end lacks tx-tcp-segmentation unlike near0 of veth")
+    );
+    // What nobody could read is unlike nothing.
+    run.targets[1].interfaces[0].offloads = None;
+    assert_eq!(kinds(&run), []);
+    for record in &mut run.targets {
+        record.interfaces[0].offloads = Some(vec!["rx-gro".into(), "tx-generic-segmentation".into()]);
+    }
+    let all = found(&run);
+    assert!(
+        all.iter().all(|w| w.evidence.contains("the kernel cuts TCP into packets")
+            || w.target.as_deref() == Some("vm-virtio")),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn guests_that_share_a_network_are_held_against_one_another_by_bytes() {
+    let mut run = two(tcp(Direction::Up));
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-virtio") {
+        let part = |name: &str, bytes: u64, ios: u64| {
+            let tally = iotax_model::record::Tally { ios, bytes, ..Default::default() };
+            Share {
+                name: name.into(),
+                duration_ns: m.outcome.duration_ns,
+                tallies: iotax_model::record::Tallies { write: Some(tally), ..Default::default() },
+            }
+        };
+        // As many packets, of which one's are thrice as long.
+        m.shares = vec![part("1", 3_000_000, 1000), part("2", 1_000_000, 1000)];
+    }
+    let judgement = judge(&run);
+    let fairness = judgement.crowds[0].fairness.expect("two guests");
+    assert!((fairness.mean - 0.8).abs() < 1e-9, "{fairness:?}");
+}
+
+#[test]
+fn streams_without_packets_are_measured_all_the_same() {
+    let mut run = two(tcp(Direction::Up));
+    for m in &mut run.measurements {
+        m.outcome.tallies.write.as_mut().expect("up").ios = 0;
+        m.samples.iter_mut().for_each(|s| s.tallies.write.as_mut().expect("up").ios = 0);
+    }
+    assert_eq!(kinds(&run), []);
+    let judgement = judge(&run);
+    assert!(judgement.comparison("tcp-up", "vm-virtio", Metric::BytesPerS).is_some());
+    assert!(judgement.comparison("tcp-up", "vm-virtio", Metric::CpuPerIo).is_none(), "unknown is not 0");
+    for m in &mut run.measurements {
+        m.outcome.tallies.write.as_mut().expect("up").bytes = 0;
+    }
+    let all = found(&run);
+    assert!(all.iter().any(|w| w.evidence.contains("nothing arrived in the window")), "{all:?}");
+}
+
+#[test]
+fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
+    let mut run = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Up)], 5);
+    let slow = Way { rate: 0.6 * VIRTIO.rate, ..VIRTIO };
+    let odd = measurement(&run.plan.workloads[0], slow, 3, 4);
+    let place = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.block == 3).expect("there");
+    run.measurements[place] =
+        iotax_model::record::Measurement { order: run.measurements[place].order, ..odd };
+    let all = found(&run);
+    let warning = all.iter().find(|w| w.kind == WarningKind::Outlier).expect("flagged");
+    assert!(warning.evidence.starts_with("the throughput was 5.7"), "{}", warning.evidence);
+    assert!(warning.evidence.contains("(-40%)"), "{}", warning.evidence);
+}
+
+fn shown(run: &Run) -> String {
+    set(&page::run(run, &judge(run)), 80, false)
+}
+
+#[test]
+fn a_ladder_in_a_terminal() {
+    let text = shown(&ladder());
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+    assert!(widest <= 80, "{widest} columns:\n{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn one_way_in_a_terminal() {
+    insta::assert_snapshot!(shown(&alone()));
+}
+
+#[test]
+fn a_ladder_in_a_ticket() {
+    let run = run(&[VETH, VIRTIO], &[tcp(Direction::Up), rtt()], 3);
+    insta::assert_snapshot!(markdown::set(&page::run(&run, &judge(&run))));
+}
