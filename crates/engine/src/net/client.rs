@@ -114,11 +114,14 @@ impl Session {
             match socket.recv(&mut answer) {
                 Ok(length) if hello::is_answer(&answer[..length]) => return Ok(socket),
                 Ok(_) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Trouble::Refused("did not answer the datagram that opens a stream: is UDP let through to its port?".into()))
+        Err(Trouble::Refused(
+            "did not answer the datagram that opens a stream: is UDP let through to its port?".into(),
+        ))
     }
 
     /// Says that the test is over. The far end stops; what it sent until then still comes.

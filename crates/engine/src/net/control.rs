@@ -210,7 +210,8 @@ impl Control {
             match (&self.socket).read(&mut bytes[filled..]) {
                 Ok(0) => return Err(Trouble::Closed),
                 Ok(read) => filled += read,
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }

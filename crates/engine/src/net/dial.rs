@@ -27,7 +27,10 @@ pub(super) fn local(bind: Option<&str>, to: SocketAddr, port: u16) -> io::Result
     let Some(bind) = bind else { return Ok(SocketAddr::new(any, port)) };
     let mut found = resolve(bind, port)?.into_iter();
     found.find(|address| address.is_ipv4() == to.is_ipv4()).ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("bind = {bind:?}: it is of another family than {}", to.ip()))
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("bind = {bind:?}: it is of another family than {}", to.ip()),
+        )
     })
 }
 

@@ -94,7 +94,8 @@ impl Results {
     /// What the other end knows, as far as it can be believed: of a test with such streams at this end, over such a protocol, with or
     /// without a warm-up.
     pub(super) fn read(self, near: &End, udp: bool, warmed_up: bool) -> End {
-        let duration_ns = self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();
+        let duration_ns =
+            self.streams.iter().filter_map(|stream| nanos(stream.end_time - stream.start_time)).max();
         let duration_ns = duration_ns.unwrap_or(near.duration_ns);
         let share = |percent: f64| nanos(percent / 100.0 * duration_ns as f64 / 1e9);
         let told = self.iotax.unwrap_or_default();

@@ -125,7 +125,10 @@ impl Reading {
 /// What is asked of the sockets of a test.
 pub(super) fn options(parameters: &Parameters) -> Options {
     Options {
-        window: parameters.window.and_then(|window| usize::try_from(window).ok()).filter(|window| *window > 0),
+        window: parameters
+            .window
+            .and_then(|window| usize::try_from(window).ok())
+            .filter(|window| *window > 0),
         mss: parameters.mss.filter(|mss| *mss > 0),
         congestion: parameters.congestion.clone(),
         no_delay: parameters.nodelay.unwrap_or(false),

@@ -30,11 +30,7 @@ pub use server::{Server, Serving, Told};
 pub use test::{Prepared, Progress, Test};
 
 /// Carries out one measurement with the far end at `peer`.
-pub(crate) fn measure(
-    job: &Job,
-    peer: &Peer,
-    events: &mut dyn FnMut(Event),
-) -> Result<Outcome, EngineError> {
+pub(crate) fn measure(job: &Job, peer: &Peer, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
     let Some(traffic) = &job.workload.net else {
         return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
     };

@@ -78,7 +78,8 @@ impl Test {
         }
         let peer = self.peer.clone();
         let auth = peer.token.is_some();
-        let session = Session::open(&peer, |mss| Parameters::new(&self.traffic, self.time, self.omit, mss, auth));
+        let session =
+            Session::open(&peer, |mss| Parameters::new(&self.traffic, self.time, self.omit, mss, auth));
         let session = session.map_err(|trouble| with_name(&peer, trouble))?;
         Ok(Prepared { test: self, session })
     }
@@ -126,7 +127,11 @@ fn carry_out(
 }
 
 /// Adds what is known once the streams are connected.
-pub(super) fn describe(start: &mut Start, lanes: &Lanes, control: &std::net::TcpStream) -> std::io::Result<()> {
+pub(super) fn describe(
+    start: &mut Start,
+    lanes: &Lanes,
+    control: &std::net::TcpStream,
+) -> std::io::Result<()> {
     use rustix::net::sockopt;
     start.connections = lanes.connections()?;
     let buffers = |fd: std::os::fd::BorrowedFd<'_>| {

@@ -49,7 +49,13 @@ struct Repeats {
 
 impl Complaints {
     /// Takes one. The words to tell, if it is the first of its kind.
-    pub(super) fn add(&mut self, complaint: Complaint, address: IpAddr, more: &str, now: Instant) -> Option<String> {
+    pub(super) fn add(
+        &mut self,
+        complaint: Complaint,
+        address: IpAddr,
+        more: &str,
+        now: Instant,
+    ) -> Option<String> {
         let known = self.seen.contains_key(&(complaint, Some(address)));
         let key = (complaint, (known || self.seen.len() < MOST).then_some(address));
         if let Some(repeats) = self.seen.get_mut(&key) {
@@ -64,7 +70,9 @@ impl Complaints {
 
     /// What came again and has ceased by now, or all of it if it is the end.
     pub(super) fn repeats(&mut self, now: Instant, end: bool) -> Vec<String> {
-        let due = |repeats: &Repeats| repeats.untold > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED);
+        let due = |repeats: &Repeats| {
+            repeats.untold > 0 && (end || now.saturating_duration_since(repeats.last) >= CEASED)
+        };
         let told = self.seen.iter_mut().filter(|(_, repeats)| due(repeats));
         let told = told.map(|((complaint, address), repeats)| {
             let who = address.map_or_else(|| "others".to_owned(), |address| address.to_string());

@@ -141,8 +141,9 @@ impl Visitor {
                 }
             }
             Stage::Answer { cookie, text: asked, parameters, challenge } => {
-                let right = understood::<Answer>(&text[4..])
-                    .is_ok_and(|answer| challenge.is_met(&answer, token.unwrap_or_default(), &cookie, &asked));
+                let right = understood::<Answer>(&text[4..]).is_ok_and(|answer| {
+                    challenge.is_met(&answer, token.unwrap_or_default(), &cookie, &asked)
+                });
                 if right { Wish::Test(cookie, parameters) } else { self.deny(Complaint::Token) }
             }
         }

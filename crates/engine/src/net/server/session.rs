@@ -11,12 +11,12 @@ use iotax_model::units::Nanos;
 
 use super::super::control::{Control, Cookie, MAX_RESULTS, PATIENCE, State, Trouble};
 use super::super::exchange::Results;
+use super::super::hello;
 use super::super::lanes::{self, Lanes};
 use super::super::parameters::Parameters;
 use super::super::report::{End, Interval, Report, Start};
 use super::super::stream::{Options, Socket};
 use super::super::test::describe;
-use super::super::hello;
 use super::{Arrival, House, Told};
 use crate::clock;
 

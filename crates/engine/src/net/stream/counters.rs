@@ -1,9 +1,12 @@
 //! What a stream has done so far.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The shortest silence that is noted.
+use super::Settings;
+use super::pace::Pace;
+
+/// The shortest silence that is noted, in a stream that sends more often.
 const SHORTEST_SILENCE_NS: u64 = 10_000_000;
 /// How many silences are kept, the longest.
 const KEPT: usize = 10;
@@ -23,6 +26,8 @@ pub(crate) struct Counters {
     last_arrival: AtomicU64,
     /// Of silences what lies before it does not count.
     begin: AtomicU64,
+    /// The shortest silence that is one, if that is longer than usual.
+    shortest: AtomicU64,
     /// A [`Way`]; 0 before there is one.
     way: AtomicU8,
     silences: Mutex<Vec<Silence>>,
@@ -106,17 +111,38 @@ impl Counters {
     /// Has silences count from `now` on, and no earlier ones. For the moment when the warm-up is over, and for the stream's
     /// start: without it what comes before the first arrival is no silence.
     pub(crate) fn begin(&self, now: u64) {
-        let mut silences = self.silences.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut silences = self.lock();
         self.begin.store(now, Ordering::Relaxed);
         silences.clear();
     }
 
-    /// The longest silences between `begin` and `now`, the longest first, with the one that goes on.
-    pub(crate) fn silences(&self, now: u64) -> Vec<Silence> {
-        let mut found = self.silences.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    /// The longest silences between `begin` and `end`, the longest first, with the one that goes on.
+    pub(crate) fn silences(&self, end: u64) -> Vec<Silence> {
+        let kept = self.lock().clone();
         let begin = self.begin.load(Ordering::Relaxed).max(self.last_arrival.load(Ordering::Relaxed));
-        keep(&mut found, Silence { begin, end: now, lost_bytes: 0 });
+        let mut found = Vec::new();
+        for silence in kept.into_iter().chain([Silence { begin, end, lost_bytes: 0 }]) {
+            keep(&mut found, Silence { end: silence.end.min(end), ..silence }, self.shortest());
+        }
         found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Silence>> {
+        self.silences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shortest(&self) -> u64 {
+        self.shortest.load(Ordering::Relaxed).max(SHORTEST_SILENCE_NS)
+    }
+
+    /// What arrives was sent so; blocks that are far apart by intention leave no silence.
+    pub(super) fn expect_blocks(&self, settings: &Settings) {
+        self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
+    }
+
+    /// Arrivals are so many nanoseconds apart where nothing holds them up.
+    fn expect_every(&self, gap_ns: u64) {
+        self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
     }
 
     /// How datagrams went; `None` for TCP, and before the first one.
@@ -155,9 +181,9 @@ impl Counters {
 
     #[cold]
     fn was_silent(&self, last: u64, now: u64, lost_bytes: u64) {
-        let mut silences = self.silences.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut silences = self.lock();
         let begin = last.max(self.begin.load(Ordering::Relaxed));
-        keep(&mut silences, Silence { begin, end: now, lost_bytes });
+        keep(&mut silences, Silence { begin, end: now, lost_bytes }, self.shortest());
     }
 
     /// What the datagrams' numbers and times say by now.
@@ -179,11 +205,77 @@ fn add(number: &AtomicU64, more: u64) {
 }
 
 /// Puts a silence among the longest, if it is one of them. Before anything began there is none.
-fn keep(silences: &mut Vec<Silence>, silence: Silence) {
-    if silence.begin == 0 || silence.duration() < SHORTEST_SILENCE_NS {
+fn keep(silences: &mut Vec<Silence>, silence: Silence, shortest: u64) {
+    if silence.begin == 0 || silence.duration() < shortest {
         return;
     }
     let at = silences.partition_point(|other| other.duration() >= silence.duration());
     silences.insert(at, silence);
     silences.truncate(KEPT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn silent(counters: &Counters, end: u64) -> Vec<(u64, u64, u64)> {
+        let found = counters.silences(end * MS);
+        found.iter().map(|one| (one.begin / MS, one.duration() / MS, one.lost_bytes)).collect()
+    }
+
+    #[test]
+    fn silences_are_told_with_what_was_lost_from_the_window_on() {
+        let counters = Counters::default();
+        counters.arrived(1, 100 * MS, 0);
+        counters.arrived(1, 900 * MS, 0);
+        assert_eq!(silent(&counters, 901), [(100, 800, 0)], "from the first arrival on");
+        counters.begin(1_000 * MS);
+        for (at, lost) in [(1_030, 7), (1_039, 0), (1_100, 3)] {
+            counters.arrived(1, at * MS, lost);
+        }
+        assert_eq!(silent(&counters, 1_105), [(1_039, 61, 3), (1_000, 30, 7)]);
+        assert_eq!(
+            silent(&counters, 2_000),
+            [(1_100, 900, 0), (1_039, 61, 3), (1_000, 30, 7)],
+            "one goes on"
+        );
+        assert_eq!(silent(&counters, 1_060), [(1_000, 30, 7), (1_039, 21, 3)], "cut off at the end");
+        counters.begin(1_200 * MS);
+        assert_eq!(silent(&counters, 1_250), [(1_200, 50, 0)], "no arrival yet");
+    }
+
+    #[test]
+    fn the_ten_longest_silences_are_kept() {
+        let counters = Counters::default();
+        counters.begin(MS);
+        let mut now = MS;
+        for length in (20..50).chain((50..80).rev()) {
+            now += length * MS;
+            counters.arrived(1, now, 0);
+        }
+        let durations: Vec<u64> = counters.silences(now).iter().map(|one| one.duration() / MS).collect();
+        assert_eq!(durations, (70..80).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_comes_seldom_is_not_silent_between() {
+        let counters = Counters::default();
+        counters.expect_every(20 * MS);
+        counters.begin(MS);
+        for at in [21, 41, 100, 161] {
+            counters.arrived(1, at * MS, 0);
+        }
+        assert_eq!(silent(&counters, 162), [(100, 61, 0)]);
+    }
+
+    #[test]
+    fn what_was_gained_never_runs_backwards() {
+        let earlier =
+            Snapshot { bytes: 10, packets: 5, highest: 9, lost: 4, jitter_ns: 3, ..Snapshot::default() };
+        let later = Snapshot { bytes: 30, packets: 9, highest: 11, lost: 2, jitter_ns: 2, ..earlier };
+        let gained = Snapshot { bytes: 20, packets: 4, highest: 2, jitter_ns: 2, ..Snapshot::default() };
+        assert_eq!(later.since(&earlier), gained);
+    }
 }

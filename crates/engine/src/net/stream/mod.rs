@@ -85,7 +85,7 @@ impl Amount {
     }
 }
 
-/// Sends until `stop`, until the amount is used up, or until a TCP peer closes its end.
+/// Sends until `stop` or until the amount is used up.
 ///
 /// # Errors
 /// What the socket says, but for what passes: a link that is down makes datagrams get lost, and does not end the stream.

@@ -23,7 +23,7 @@ pub(super) struct Pace {
 impl Pace {
     /// For blocks of `length` bytes from `now` on.
     pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
-        Self { gap: length as f64 * 8e9 / bitrate.max(1) as f64, due: 0.0, begin: now }
+        Self { gap: gap(bitrate, length), due: 0.0, begin: now }
     }
 
     /// How many blocks are due, at most `most`; they count as sent. 0 if the next one is due later.
@@ -44,6 +44,16 @@ impl Pace {
         taken
     }
 
+    /// Nanoseconds from one block to the next at a bitrate.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float's cast stays in range"
+    )]
+    pub(super) fn gap_ns(bitrate: u64, length: usize) -> u64 {
+        gap(bitrate, length) as u64
+    }
+
     /// Sleeps until the next block is due, or a tick, whichever is longer, and not beyond `most`.
     pub(super) fn rest(&self, most: Duration) {
         let wait = self.due - clock::now().saturating_sub(self.begin) as f64;
@@ -54,5 +64,39 @@ impl Pace {
         )]
         let wait = (wait as u64).max(TICK_NS);
         std::thread::sleep(Duration::from_nanos(wait).min(most));
+    }
+}
+
+fn gap(bitrate: u64, length: usize) -> f64 {
+    length as f64 * 8e9 / bitrate.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_never_more_than_what_was_due_nor_less_in_the_long_run() {
+        // A block each 100 us, asked for at uneven times.
+        let mut pace = Pace::new(80_000_000, 1_000, 5_000);
+        let (mut sent, mut now) = (0, 5_000);
+        for step in 0..2_000_u64 {
+            now += 1_000 + step * 7_919 % 400_000;
+            sent += pace.take(now, 64);
+            assert!(sent <= (now - 5_000) / 100_000 + 1, "{sent} by {now}");
+        }
+        assert_eq!(sent, (now - 5_000) / 100_000 + 1);
+        assert_eq!(pace.take(now, 64), 0, "none is due before its time");
+    }
+
+    #[test]
+    fn what_a_long_stall_held_up_is_not_sent_at_once() {
+        let mut pace = Pace::new(80_000_000, 1_000, 0);
+        assert_eq!(pace.take(0, 1), 1);
+        let mut burst = 0;
+        while let taken @ 1.. = pace.take(5_000_000_000, 64) {
+            burst += taken;
+        }
+        assert_eq!(burst, MOST_BEHIND_NS / 100_000 + 1);
     }
 }

@@ -1,12 +1,13 @@
 //! Streams over loopback, end to end.
 
-use std::net::TcpListener;
-use std::net::{TcpStream, UdpSocket};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Amount, Counters, Settings, Snapshot, Socket, receive, send, tcp_info};
+use crate::clock;
 
 fn settings(length: usize) -> Settings {
     Settings { length, bitrate: None, zerocopy: false, udp64: false, amount: None }
@@ -27,7 +28,8 @@ fn udp() -> (Socket, Socket) {
     (Socket::Udp(near), Socket::Udp(far))
 }
 
-/// Sends until `time` is over or the amount is used up, and what both ends counted. The receiver ends a little later.
+/// Sends until `time` is over or the amount is used up, and what both ends counted. The receiver ends when it
+/// has all, or nothing for a second.
 fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snapshot, Snapshot) {
     let (sent, received) = (Counters::default(), Counters::default());
     let (stop, end) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -40,10 +42,12 @@ fn run(sockets: &(Socket, Socket), settings: &Settings, time: Duration) -> (Snap
         }
         stop.store(true, Ordering::Relaxed);
         sender.join().expect("no panic").expect("sent");
-        let (mut last, mut now) = (Snapshot::default(), received.snapshot());
-        while last != now {
-            std::thread::sleep(Duration::from_millis(100));
-            (last, now) = (now, received.snapshot());
+        let (mut last, mut since) = (received.snapshot(), Instant::now());
+        while last.bytes < sent.snapshot().bytes && since.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(5));
+            if received.snapshot() != last {
+                (last, since) = (received.snapshot(), Instant::now());
+            }
         }
         end.store(true, Ordering::Relaxed);
         receiver.join().expect("no panic").expect("received");
@@ -67,6 +71,14 @@ fn all_of_an_amount_arrives_over_tcp_and_no_more_is_sent() {
 }
 
 #[test]
+fn what_is_sent_without_a_copy_arrives() {
+    let amount = Some(Arc::new(Amount::blocks(50)));
+    let settings = Settings { amount, zerocopy: true, ..settings(100_000) };
+    let (sent, received) = run(&tcp(), &settings, Duration::from_secs(10));
+    assert_eq!((sent.bytes, received.bytes), (5_000_000, 5_000_000));
+}
+
+#[test]
 fn datagrams_keep_to_their_bitrate_and_are_all_counted() {
     for udp64 in [false, true] {
         let settings = Settings { bitrate: Some(8_000_000), udp64, ..settings(1_000) };
@@ -77,6 +89,43 @@ fn datagrams_keep_to_their_bitrate_and_are_all_counted() {
         assert_eq!((received.highest, received.duplicates), (sent.packets, 0), "{received:?}");
         assert_eq!(received.bytes, received.packets * 1_000, "{received:?}");
     }
+}
+
+#[test]
+fn datagrams_that_go_together_are_counted_one_by_one() {
+    for (length, count) in [(64, 500), (1_470, 100), (30_000, 3), (60_000, 2)] {
+        let amount = Some(Arc::new(Amount::blocks(count)));
+        // Slow enough for the kernel's buffer to hold what the receiver leaves there.
+        let settings = Settings { amount, bitrate: Some(80_000_000), ..settings(length) };
+        let (sent, received) = run(&udp(), &settings, Duration::from_secs(10));
+        assert_eq!((sent.packets, sent.bytes), (count, count * length as u64));
+        assert_eq!(received.packets + received.lost, received.highest, "{length}: {received:?}");
+        assert!(received.packets > 0 && received.highest <= count, "{length}: {received:?}");
+        assert_eq!((received.out_of_order, received.duplicates), (0, 0), "{length}: {received:?}");
+        assert_eq!(received.bytes, received.packets * length as u64, "{length}: {received:?}");
+    }
+}
+
+#[test]
+fn a_receiver_tells_when_it_got_nothing() {
+    let (near, far) = tcp();
+    let Socket::Tcp(mut near) = near else { unreachable!("of TCP") };
+    let (counters, stop) = (Counters::default(), AtomicBool::new(false));
+    clock::calibrate();
+    let (before, after) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| receive(&far, &settings(1_000), &counters, &stop));
+        let before = clock::now();
+        counters.begin(before);
+        near.write_all(&[1; 100]).expect("sent");
+        std::thread::sleep(Duration::from_millis(250));
+        near.write_all(&[2; 100]).expect("sent");
+        drop(near);
+        receiver.join().expect("no panic").expect("received");
+        (before, clock::now())
+    });
+    let longest = counters.silences(after)[0];
+    assert!(longest.duration() >= 249_000_000 && longest.duration() <= after - before, "{longest:?}");
+    assert_eq!((counters.snapshot().bytes, longest.lost_bytes), (200, 0));
 }
 
 #[test]

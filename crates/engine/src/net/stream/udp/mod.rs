@@ -79,6 +79,11 @@ fn is_away(error: &io::Error) -> bool {
     )
 }
 
+/// Whether the peer's port was closed when something was sent to it.
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
 /// See [`super::receive`].
 pub(super) fn receive(
     socket: &UdpSocket,
@@ -89,12 +94,13 @@ pub(super) fn receive(
     socket.set_read_timeout(Some(PATIENCE))?;
     // A kernel without it gives datagrams one by one.
     let _ = number(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    counters.expect_blocks(settings);
     let mut inbox = Inbox::new()?;
     let (mut sequence, mut way) = (Sequence::new(), Way::Many);
     while !stop.load(Ordering::Relaxed) {
         match inbox.receive(socket) {
             Ok(()) => {}
-            Err(error) if passes(&error) || is_away(&error) => continue,
+            Err(error) if passes(&error) || is_away(&error) || is_refused(&error) => continue,
             Err(error) => return Err(error),
         }
         let now = clock::now();
@@ -103,13 +109,14 @@ pub(super) fn receive(
             if segment < batch.len() {
                 way = Way::Segmented;
             }
-            let mut lost = 0_u64;
+            let (mut bytes, mut lost) = (0, 0_u64);
             for datagram in batch.chunks(segment) {
                 let Some((sent, number)) = read_header(datagram, settings.udp64, &sequence) else { continue };
+                bytes += datagram.len() as u64;
                 lost = lost.saturating_add(sequence.arrived(number));
                 sequence.took(now.cast_signed().wrapping_sub(sent.cast_signed()));
             }
-            counters.arrived(batch.len() as u64, now, lost.saturating_mul(segment as u64));
+            counters.arrived(bytes, now, lost.saturating_mul(segment as u64));
         }
         counters.follow(&sequence);
         counters.went(way);

@@ -134,3 +134,44 @@ fn send_many(socket: &UdpSocket, datagrams: &[u8], length: usize) -> io::Result<
         slices.iter().zip(&mut nothing).map(|(slice, nothing)| MMsgHdr::new(slice, nothing)).collect();
     Ok(sendmmsg(socket, &mut messages, SendFlags::empty())?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::sequence::Sequence;
+    use super::super::read_header;
+    use super::*;
+
+    /// What arrives of `count` datagrams that go in such a way: their lengths and numbers.
+    fn sent(way: Way, count: u64) -> Vec<(usize, u64)> {
+        let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
+        near.connect(far.local_addr().expect("bound")).expect("connected");
+        let settings = Settings { length: 100, bitrate: None, zerocopy: false, udp64: true, amount: None };
+        let mut outbox = Outbox::new(&near, &settings);
+        if way == Way::Many {
+            segment(&near, 0).expect("reset");
+            outbox.way = way;
+        }
+        outbox.fill(count);
+        while !outbox.is_empty() {
+            outbox.send(&near).expect("sent");
+        }
+        outbox.fill(1);
+        outbox.lose();
+        outbox.fill(1);
+        assert_eq!(outbox.send(&near).expect("sent"), (100, 1));
+        let mut datagram = [0; 200];
+        let mut next = || {
+            let length = far.recv(&mut datagram).expect("all of it");
+            let (_, number) = read_header(&datagram[..length], true, &Sequence::new()).expect("a header");
+            (length, number)
+        };
+        (0..=count).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn datagrams_are_the_same_whatever_way_they_go() {
+        let expected: Vec<_> = (1..=20).chain([22]).map(|number| (100, number)).collect();
+        assert_eq!(sent(Way::Many, 20), expected);
+        assert_eq!(sent(Way::Segmented, 20), expected);
+    }
+}
