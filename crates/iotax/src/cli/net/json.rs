@@ -230,12 +230,12 @@ fn datagrams(ends: &Ends<'_>) -> Value {
 
 /// The sums of one direction.
 fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bool) {
-    let total = |pick: fn(&Ends<'_>) -> &StreamEnd| {
-        let each = ends.iter().map(|ends| pick(ends));
+    let total = |of_sender: bool| {
+        let each = ends.iter().map(move |ends| if of_sender { &ends.sender } else { &ends.receiver });
         (each.clone().map(|end| end.duration_ns).max().unwrap_or(0), sum(each.map(|end| end.figures)))
     };
-    let (sent_ns, sent) = total(|ends| &ends.sender);
-    let (received_ns, received) = total(|ends| &ends.receiver);
+    let (sent_ns, sent) = total(true);
+    let (received_ns, received) = total(false);
     let mut of_sent = span(0, sent_ns, sent.bytes);
     let mut of_received = span(0, received_ns, received.bytes);
     if !udp {
