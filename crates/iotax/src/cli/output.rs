@@ -18,8 +18,12 @@ use super::screen::Form;
 use super::{Failure, OrExit, args, usage};
 
 /// What documents of ours say of themselves.
-const OURS: [&str; 3] =
-    [exchange::json::SCHEMA, exchange::json::history::SCHEMA, exchange::json::trips::SCHEMA];
+const OURS: [&str; 4] = [
+    exchange::json::SCHEMA,
+    exchange::json::history::SCHEMA,
+    exchange::json::trips::SCHEMA,
+    super::net::SCHEMA,
+];
 /// No result is larger than this; a larger file is somebody else's without a look.
 const LARGEST: u64 = 256 << 20;
 
@@ -182,7 +186,11 @@ fn is_ours(path: &Path, length: u64) -> bool {
     let mut marks = FORMATS.iter().filter_map(|format| format.mark).chain([report::html::MARK]);
     marks.any(|mark| text.contains(mark))
         || serde_json::from_str::<serde_json::Value>(&text)
-            .is_ok_and(|document| OURS.iter().any(|schema| document["schema"] == *schema))
+            .is_ok_and(|document| {
+                // A document in another tool's schema has a section of ours.
+                let told = [&document["schema"], &document["iotax"]["schema"]];
+                OURS.iter().any(|schema| told.iter().any(|told| *told == schema))
+            })
 }
 
 /// Writes a result: to a new file, or over one that iotax wrote.

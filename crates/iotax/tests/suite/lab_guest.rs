@@ -42,9 +42,11 @@ const SHELL_SOCKET: &str = "shell.sock";
 
 /// PID 1 of the guest, until it becomes the shell behind the port.
 const INIT: &str = r#"#!/lab/busybox sh
-/lab/busybox mkdir -p /bin /sbin /run /mnt
+/lab/busybox mkdir -p /bin /sbin /run/netns /mnt
 /lab/busybox --install -s /bin
 export PATH=/lab:/bin DM_DISABLE_UDEV=1
+# A shell that is busybox takes its own programs first, wherever the path leads.
+while read -r program; do alias "$program=/lab/$program"; done < /lab/programs
 mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs devtmpfs /dev
 while read -r module; do insmod /lab/$module.ko || echo "lab: $module was not loaded"; done < /lab/modules
 mount -t configfs configfs /sys/kernel/config
@@ -75,6 +77,9 @@ pub(crate) struct Extras<'a> {
     pub(crate) disks: &'a [Bytes],
     /// A port of this host's loopback that leads to its port 22: it has a network card, `eth0`, down.
     pub(crate) ssh: Option<u16>,
+    /// Whether its clock counts its instructions, a nanosecond each, and leaps where it waits for a timer: what takes 5 ms there
+    /// does so however busy this host is.
+    pub(crate) exact_time: bool,
 }
 
 /// A running guest, beside which no other test runs; killed when it is dropped.
@@ -141,6 +146,9 @@ impl LabGuest {
                 "-device".into(),
                 "virtio-net-pci,netdev=net,romfile=".into(),
             ]);
+        }
+        if extras.exact_time {
+            arguments.extend(["-icount".into(), "shift=0,sleep=off".into()]);
         }
         for (number, length) in extras.disks.iter().enumerate() {
             let path = dir.path().join(format!("disk{number}"));
@@ -281,6 +289,7 @@ fn append_lab(
     add("lab", DIRECTORY, &[])?;
     add("lab/init", PROGRAM, INIT.as_bytes())?;
     add("lab/iotax", LINK, b"/init")?;
+    add("lab/programs", PROGRAM, programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes())?;
     for name in programs {
         let program = program(name);
         add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;

@@ -19,6 +19,8 @@ mod lab_guest;
 mod ladder;
 mod lvm;
 mod many;
+mod net_lab;
+mod net_truth;
 mod plan;
 mod ssh;
 mod sshd;

@@ -1,12 +1,19 @@
 //! `iotax net`: what a network carries.
 
+mod auth;
+mod json;
 mod ladder;
+mod lines;
 mod ping;
+mod run;
+mod serve;
 
 use clap::{Args as ClapArgs, Subcommand};
 use iotax_model::exit::Exit;
 
 use super::Failure;
+
+pub(super) use json::SCHEMA;
 
 /// Flags of `iotax net`.
 #[derive(Debug, ClapArgs)]
@@ -19,6 +26,10 @@ pub(super) struct Args {
 enum Command {
     /// Measure the same packets on several ways, and say what each costs
     Ladder(Box<ladder::Args>),
+    /// Be the far end of network measurements, also of iperf3's
+    Serve(serve::Args),
+    /// Measure what the path to a far end carries, which may be an iperf3
+    Run(Box<run::Args>),
     /// Measure round trips: how long a message takes to a host and back
     Ping(ping::Args),
 }
@@ -26,6 +37,8 @@ enum Command {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     match &args.command {
         Command::Ladder(args) => ladder::main(args),
+        Command::Serve(args) => serve::main(args),
+        Command::Run(args) => run::main(args),
         Command::Ping(args) => ping::main(args),
     }
 }

@@ -1,0 +1,316 @@
+//! iperf3's JSON of a test, as its version 3.12 writes it, with a section `iotax` of our own.
+//!
+//! Where iperf3 writes 0 for what it does not know, 0 stands in its part; in our section what is unknown is absent.
+
+use iotax_engine::net::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
+use iotax_results::report::utc;
+use serde_json::{Map, Value, json};
+
+use super::lines::sum;
+
+/// What our section says of itself.
+pub(in crate::cli) const SCHEMA: &str = "iotax-net/1";
+
+/// Which end a document is of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Side<'a> {
+    Client { host: &'a str, port: u16 },
+    Server,
+}
+
+/// The document of a test.
+pub(super) fn document(report: &Report, intervals: &[Interval], side: Side<'_>) -> Value {
+    let is_client = matches!(side, Side::Client { .. });
+    json!({
+        "start": start(&report.start, side),
+        "intervals": intervals.iter().map(|each| interval(each, report, is_client)).collect::<Vec<_>>(),
+        "end": end(report, is_client),
+        "iotax": ours(report),
+    })
+}
+
+fn start(start: &Start, side: Side<'_>) -> Value {
+    let connected = start.connections.iter().map(|stream| {
+        json!({
+            "socket": stream.id,
+            "local_host": stream.local.ip().to_string(),
+            "local_port": stream.local.port(),
+            "remote_host": stream.remote.ip().to_string(),
+            "remote_port": stream.remote.port(),
+        })
+    });
+    let system = rustix::system::uname();
+    let system = [system.sysname(), system.nodename(), system.release(), system.version(), system.machine()];
+    let mut value = json!({
+        "connected": connected.collect::<Vec<_>>(),
+        "version": concat!("iotax ", env!("CARGO_PKG_VERSION")),
+        "system_info": system.map(|part| part.to_string_lossy().into_owned()).join(" "),
+        "timestamp": { "time": utc(start.at_ms), "timesecs": start.at_ms / 1000 },
+        "cookie": start.cookie,
+        "target_bitrate": start.bitrate,
+        "sock_bufsize": start.window,
+        "sndbuf_actual": start.buffers.map_or(0, |(send, _)| send),
+        "rcvbuf_actual": start.buffers.map_or(0, |(_, receive)| receive),
+        "test_start": {
+            "protocol": if start.udp { "UDP" } else { "TCP" },
+            "num_streams": start.parallel,
+            "blksize": start.length,
+            "omit": seconds(start.omit.0),
+            "duration": seconds(start.time.0),
+            "bytes": start.bytes,
+            "blocks": start.blocks,
+            "reverse": u8::from(start.reverse),
+            "tos": 0,
+            "target_bitrate": start.bitrate,
+        },
+    });
+    match side {
+        Side::Client { host, port } => value["connecting_to"] = json!({ "host": host, "port": port }),
+        Side::Server => {
+            let peer = start.peer;
+            value["accepted_connection"] = json!({ "host": peer.ip().to_string(), "port": peer.port() });
+        }
+    }
+    if !start.udp {
+        value["tcp_mss_default"] = json!(start.mss.unwrap_or(0));
+    }
+    value
+}
+
+/// Seconds to the nanosecond; whole ones without a point, as iperf3 writes them.
+fn seconds(ns: u64) -> Value {
+    if ns.is_multiple_of(1_000_000_000) { json!(ns / 1_000_000_000) } else { json!(ns as f64 / 1e9) }
+}
+
+/// What all objects of figures have: times and bytes.
+fn span(begin_ns: u64, end_ns: u64, bytes: u64) -> Map<String, Value> {
+    let ns = end_ns.saturating_sub(begin_ns);
+    let rate = if ns == 0 { 0.0 } else { bytes as f64 * 8e9 / ns as f64 };
+    let mut map = Map::new();
+    map.insert("start".into(), seconds(begin_ns));
+    map.insert("end".into(), seconds(end_ns));
+    map.insert("seconds".into(), seconds(ns));
+    map.insert("bytes".into(), json!(bytes));
+    map.insert("bits_per_second".into(), json!(rate));
+    map
+}
+
+/// What datagrams have beside bytes. `packets` is how many were sent, as far as it is known.
+fn losses(map: &mut Map<String, Value>, received: &Figures, packets: u64) {
+    let lost = received.lost.unwrap_or(0);
+    let percent = if packets == 0 { 0.0 } else { lost as f64 / packets as f64 * 100.0 };
+    map.insert("jitter_ms".into(), json!(received.jitter_ns.unwrap_or(0) as f64 / 1e6));
+    map.insert("lost_packets".into(), json!(lost));
+    map.insert("packets".into(), json!(packets));
+    map.insert("lost_percent".into(), json!(percent));
+}
+
+/// Datagrams that a receiver knows were sent.
+fn all_packets(figures: &Figures) -> u64 {
+    figures.packets.unwrap_or(0) + figures.lost.unwrap_or(0)
+}
+
+fn interval(interval: &Interval, report: &Report, is_client: bool) -> Value {
+    let udp = report.start.udp;
+    let (begin, end) = (interval.begin_ns, interval.end_ns);
+    let finish = |mut map: Map<String, Value>, sends: bool| {
+        map.insert("omitted".into(), json!(interval.omitted));
+        map.insert("sender".into(), json!(sends));
+        Value::Object(map)
+    };
+    let counts = |figures: &Figures, sends: bool| {
+        let mut map = span(begin, end, figures.bytes);
+        match (udp, sends) {
+            (true, true) => drop(map.insert("packets".into(), json!(figures.packets.unwrap_or(0)))),
+            (true, false) => losses(&mut map, figures, all_packets(figures)),
+            (false, true) => drop(map.insert("retransmits".into(), json!(figures.retransmits.unwrap_or(0)))),
+            (false, false) => {}
+        }
+        map
+    };
+    let stream = |stream: &StreamInterval| {
+        let mut map = counts(&stream.figures, stream.sends);
+        map.insert("socket".into(), json!(stream.id));
+        if let Some(tcp) = stream.tcp.filter(|_| stream.sends) {
+            map.insert("snd_cwnd".into(), json!(tcp.snd_cwnd));
+            map.insert("snd_wnd".into(), json!(tcp.snd_wnd.unwrap_or(0)));
+            map.insert("rtt".into(), json!(tcp.rtt_ns / 1000));
+            map.insert("rttvar".into(), json!(tcp.rttvar_ns / 1000));
+            map.insert("pmtu".into(), json!(tcp.pmtu));
+        }
+        finish(map, stream.sends)
+    };
+    let mut value = json!({ "streams": interval.streams.iter().map(stream).collect::<Vec<_>>() });
+    for (key, upwards) in sums(&report.start) {
+        let sends = upwards == is_client;
+        let streams = interval.streams.iter().filter(|stream| stream.sends == sends);
+        let figures = sum(streams.map(|stream| stream.figures));
+        value[format!("sum{key}")] = finish(counts(&figures, sends), sends);
+    }
+    value
+}
+
+/// The ends of the names of the sums, and whether they are of what the client sends.
+fn sums(start: &Start) -> Vec<(&'static str, bool)> {
+    if start.bidirectional { vec![("", true), ("_bidir_reverse", false)] } else { vec![("", !start.reverse)] }
+}
+
+/// What both ends know of a stream.
+struct Ends<'a> {
+    near: &'a StreamEnd,
+    sender: StreamEnd,
+    receiver: StreamEnd,
+}
+
+fn end(report: &Report, is_client: bool) -> Value {
+    let udp = report.start.udp;
+    let ends: Vec<Ends<'_>> = report
+        .near
+        .streams
+        .iter()
+        .map(|near| {
+            let (sender, receiver) = report.ends(near.id);
+            let [sender, receiver] = [sender, receiver].map(|end| end.cloned().unwrap_or_default());
+            Ends { near, sender, receiver }
+        })
+        .collect();
+    let streams: Vec<Value> = ends.iter().map(|ends| if udp { datagrams(ends) } else { bytes(ends) }).collect();
+    let mut value = json!({ "streams": streams });
+    for (key, upwards) in sums(&report.start) {
+        let sends = upwards == is_client;
+        let ends: Vec<&Ends<'_>> = ends.iter().filter(|ends| ends.near.sends == sends).collect();
+        totals(&mut value, key, &ends, udp, sends);
+    }
+    value["cpu_utilization_percent"] = cpu(report);
+    if !udp {
+        let [near, far] = [Some(&report.near), report.far.as_ref()].map(|end| end.and_then(|end| end.congestion.clone()));
+        let near_sends = report.near.streams.first().is_some_and(|stream| stream.sends);
+        let (sender, receiver) = if near_sends { (near, far) } else { (far, near) };
+        for (key, name) in [("sender_tcp_congestion", sender), ("receiver_tcp_congestion", receiver)] {
+            if let Some(name) = name {
+                value[key] = json!(name);
+            }
+        }
+    }
+    value
+}
+
+/// A stream of TCP.
+fn bytes(ends: &Ends<'_>) -> Value {
+    let part = |end: &StreamEnd| {
+        let mut map = span(0, end.duration_ns, end.figures.bytes);
+        map.insert("socket".into(), json!(ends.near.id));
+        map.insert("sender".into(), json!(ends.near.sends));
+        map
+    };
+    let mut sender = part(&ends.sender);
+    let [least, mean, most] = ends.sender.rtt_ns.unwrap_or_default().map(|ns| ns / 1000);
+    for (key, figure) in [
+        ("retransmits", ends.sender.figures.retransmits.unwrap_or(0)),
+        ("max_snd_cwnd", ends.sender.max_cwnd.unwrap_or(0)),
+        ("max_snd_wnd", ends.sender.max_window.unwrap_or(0)),
+        ("max_rtt", most),
+        ("min_rtt", least),
+        ("mean_rtt", mean),
+    ] {
+        sender.insert(key.into(), json!(figure));
+    }
+    json!({ "sender": sender, "receiver": part(&ends.receiver) })
+}
+
+/// A stream of UDP.
+fn datagrams(ends: &Ends<'_>) -> Value {
+    let mut map = span(0, ends.sender.duration_ns, ends.sender.figures.bytes);
+    losses(&mut map, &ends.receiver.figures, ends.sender.figures.packets.unwrap_or(0));
+    map.insert("socket".into(), json!(ends.near.id));
+    map.insert("out_of_order".into(), json!(ends.receiver.figures.out_of_order.unwrap_or(0)));
+    map.insert("sender".into(), json!(ends.near.sends));
+    json!({ "udp": map })
+}
+
+/// The sums of one direction.
+fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bool) {
+    let total = |of_sender: bool| {
+        let each = ends.iter().map(move |ends| if of_sender { &ends.sender } else { &ends.receiver });
+        (each.clone().map(|end| end.duration_ns).max().unwrap_or(0), sum(each.map(|end| end.figures)))
+    };
+    let (sent_ns, sent) = total(true);
+    let (received_ns, received) = total(false);
+    let mut of_sent = span(0, sent_ns, sent.bytes);
+    let mut of_received = span(0, received_ns, received.bytes);
+    if !udp {
+        of_sent.insert("retransmits".into(), json!(sent.retransmits.unwrap_or(0)));
+        of_sent.insert("sender".into(), json!(sends));
+        of_received.insert("sender".into(), json!(sends));
+    } else {
+        let packets = sent.packets.unwrap_or(0);
+        let mut both = span(0, sent_ns, sent.bytes);
+        losses(&mut both, &received, packets);
+        both.insert("sender".into(), json!(sends));
+        value[format!("sum{key}")] = Value::Object(both);
+        losses(&mut of_sent, &Figures::default(), packets);
+        of_sent.insert("sender".into(), json!(true));
+        losses(&mut of_received, &received, all_packets(&received));
+        of_received.insert("sender".into(), json!(false));
+    }
+    value[format!("sum_sent{key}")] = Value::Object(of_sent);
+    value[format!("sum_received{key}")] = Value::Object(of_received);
+}
+
+fn cpu(report: &Report) -> Value {
+    let mut map = Map::new();
+    for (name, end) in [("host", Some(&report.near)), ("remote", report.far.as_ref())] {
+        let cpu = end.and_then(|end| end.cpu).unwrap_or_default();
+        let ns = end.map_or(1, |end| end.duration_ns.max(1)) as f64;
+        let parts = [("total", cpu.total_ns()), ("user", cpu.user_ns), ("system", cpu.system_ns)];
+        for (part, used) in parts {
+            map.insert(format!("{name}_{part}"), json!(used as f64 / ns * 100.0));
+        }
+    }
+    Value::Object(map)
+}
+
+/// What iperf3 has no place for. Times in nanoseconds; what is unknown is absent.
+fn ours(report: &Report) -> Value {
+    let end = |end: &End| {
+        let streams = end.streams.iter().map(|stream| {
+            let Figures { packets, lost, out_of_order, duplicates, jitter_ns, retransmits, bytes } = stream.figures;
+            without_nulls(json!({
+                "id": stream.id,
+                "sends": stream.sends,
+                "duration_ns": stream.duration_ns,
+                "bytes": bytes,
+                "packets": packets,
+                "lost": lost,
+                "out_of_order": out_of_order,
+                "duplicates": duplicates,
+                "jitter_ns": jitter_ns,
+                "retransmits": retransmits,
+                "rtt_ns": stream.rtt_ns,
+                "max_cwnd": stream.max_cwnd,
+                "gaps": stream.gaps,
+            }))
+        });
+        without_nulls(json!({
+            "duration_ns": end.duration_ns,
+            "cpu": end.cpu,
+            "congestion": end.congestion,
+            "streams": streams.collect::<Vec<_>>(),
+        }))
+    };
+    without_nulls(json!({
+        "schema": SCHEMA,
+        "version": crate::version(),
+        "mss": report.start.mss,
+        "near": end(&report.near),
+        "far": report.far.as_ref().map(end),
+        "notes": report.notes,
+    }))
+}
+
+fn without_nulls(mut value: Value) -> Value {
+    if let Value::Object(map) = &mut value {
+        map.retain(|_, value| !value.is_null());
+    }
+    value
+}

@@ -1,0 +1,90 @@
+//! `iotax net serve`: the far end.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use iotax_engine::net::{Interval, Server, Serving, Start, Told};
+use iotax_model::exit::Exit;
+use iotax_model::net::PORT;
+
+use super::auth::Auth;
+use super::json::{Side, document};
+use super::lines;
+use crate::cli::say::{print_line, say};
+use crate::cli::session::watch_signals;
+use crate::cli::{Failure, OrExit};
+
+/// Flags of `iotax net serve`.
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct Args {
+    /// Listen on this address; 0.0.0.0 and :: are all there are
+    #[arg(long, short = 'B', value_name = "ADDRESS", default_value = "127.0.0.1")]
+    bind: String,
+    /// Listen on this port; 0 takes a free one
+    #[arg(long, short, default_value_t = PORT)]
+    port: u16,
+    /// Tests that may go on at once, as neighbours need; iperf3 has one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    tests: u16,
+    /// End after one test
+    #[arg(long, short = '1')]
+    one_off: bool,
+    #[command(flatten)]
+    auth: Auth,
+    /// Print a JSON document for each test, as iperf3 does
+    #[arg(long, short = 'J')]
+    json: bool,
+}
+
+/// Tests that go on, by their cookies.
+type Tests = Mutex<BTreeMap<String, (Start, Vec<Interval>)>>;
+
+pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
+    let serving = Serving {
+        bind: args.bind.clone(),
+        port: args.port,
+        token: args.auth.token()?,
+        most_tests: args.tests.into(),
+        one_off: args.one_off,
+    };
+    let stop = watch_signals().or_exit(Exit::Environment)?;
+    let tests = Tests::default();
+    let json = args.json;
+    let server = Server::listen(serving, Box::new(move |told| tell(told, &tests, json)))
+        .with_context(|| format!("cannot listen on {} port {}", args.bind, args.port))
+        .or_exit(Exit::Environment)?;
+    say!("listening on {}", server.address());
+    while !stop.load(Ordering::Relaxed) && !server.is_over() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Says what happens.
+fn tell(told: Told, tests: &Tests, json: bool) {
+    let mut tests = tests.lock().unwrap_or_else(PoisonError::into_inner);
+    match told {
+        Told::Started(start) => {
+            say!("{}: {}", start.peer.ip(), lines::asked(&start));
+            tests.insert(start.cookie.clone(), (start, Vec::new()));
+        }
+        Told::Interval(cookie, interval) => {
+            if let Some((_, intervals)) = tests.get_mut(&cookie).filter(|_| json) {
+                intervals.push(interval);
+            }
+        }
+        Told::Ended(report) => {
+            let intervals = tests.remove(&report.start.cookie).map(|(_, intervals)| intervals);
+            if json {
+                print_line!("{:#}", document(&report, &intervals.unwrap_or_default(), Side::Server));
+            } else {
+                say!("{}: {}", report.start.peer.ip(), lines::brief(&report));
+            }
+        }
+        Told::Trouble(words) => say!("{words}"),
+    }
+}
