@@ -11,9 +11,6 @@ use super::test::{Progress, Test};
 use crate::clock;
 use crate::error::EngineError;
 
-/// How many gaps an outcome holds.
-const GAPS: usize = 10;
-
 /// Carries out a measurement of streams with the far end at `peer`.
 pub(super) fn streams(
     job: &Job,
@@ -95,7 +92,7 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
     let gaps = [Some(&near), far.as_ref()].into_iter().flatten().flat_map(|end| &end.streams);
     let mut gaps: Vec<_> = gaps.flat_map(|stream| stream.gaps.iter().copied()).collect();
     gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.at_ns));
-    gaps.truncate(GAPS);
+    gaps.truncate(Carried::GAPS);
     Outcome {
         duration_ns: near.duration_ns,
         tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },

@@ -1,6 +1,6 @@
 //! What guests are booted with, and booting them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use iotax_model::Plan;
 use iotax_model::plan::Space;
-use iotax_model::target::{Accel, TargetSpec};
+use iotax_model::target::{Accel, GuestSpec, NetworkSpec, TargetSpec};
 use iotax_model::wire::AgentHello;
 use iotax_rig::facts;
 use iotax_rig::guest::able::{Able, Wanted};
@@ -72,18 +72,30 @@ fn wanted(target: &TargetSpec) -> Option<Wanted<'_>> {
 pub(crate) fn possible(options: &GuestOptions) -> anyhow::Result<()> {
     guest::find_qemu()?;
     guest::image::find_qemu_img()?;
-    find_kernel(options, None)?;
+    find_kernel(options, None, &[])?;
     Ok(())
 }
 
-/// The kernel that a guest names, or else the run's.
-fn find_kernel(options: &GuestOptions, named: Option<&Path>) -> anyhow::Result<Kernel> {
+/// Whether a guest with such a network can be booted, or what is missing.
+pub(crate) fn possible_on(options: &GuestOptions, network: &NetworkSpec) -> anyhow::Result<()> {
+    guest::find_qemu()?;
+    let needed = modules::needed(&GuestSpec::default(), Some(network));
+    let kernel = find_kernel(options, None, &needed)?;
+    Ok(modules::check(&kernel.modules, &needed)?)
+}
+
+/// The kernel that a guest names, or else the run's, which has what its guests need if one has.
+fn find_kernel(
+    options: &GuestOptions,
+    named: Option<&Path>,
+    needed: &[&'static str],
+) -> anyhow::Result<Kernel> {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
     let kernel = named.or(options.kernel.as_deref());
     // The modules that the user names are those of the run's kernel.
     let modules = if named.is_some() { None } else { options.modules.as_deref() };
-    Ok(Kernel::find(Path::new("/"), &release, kernel, modules)?)
+    Ok(Kernel::find_with(Path::new("/"), &release, kernel, modules, needed)?)
 }
 
 impl Guests {
@@ -276,8 +288,12 @@ fn known<'a>(
     let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
     let able = Able::ask(specs().map(|(_, spec)| spec), &marker)?;
     ledger.forget(asked)?;
+    let alike = specs().filter(|(_, (spec, _))| spec.kernel.is_none());
+    let needed: BTreeSet<&'static str> =
+        alike.flat_map(|(_, (spec, network))| modules::needed(spec, network)).collect();
+    let needed: Vec<&'static str> = needed.into_iter().collect();
     let kernel = |(name, wanted)| {
-        let kernel = check(wanted, options, &able).with_context(|| format!("target {name:?}"))?;
+        let kernel = check(wanted, options, &needed, &able).with_context(|| format!("target {name:?}"))?;
         Ok((wanted, kernel))
     };
     let kernels = specs().map(kernel).collect::<anyhow::Result<_>>()?;
@@ -288,10 +304,15 @@ fn known<'a>(
 }
 
 /// Refuses a guest that this QEMU or its kernel cannot carry; returns the kernel.
-fn check(wanted: Wanted<'_>, options: &GuestOptions, able: &Able) -> anyhow::Result<Kernel> {
+fn check(
+    wanted: Wanted<'_>,
+    options: &GuestOptions,
+    alike: &[&'static str],
+    able: &Able,
+) -> anyhow::Result<Kernel> {
     let (spec, network) = wanted;
     able.check(wanted)?;
-    let kernel = find_kernel(options, spec.kernel.as_deref())?;
+    let kernel = find_kernel(options, spec.kernel.as_deref(), alike)?;
     modules::check(&kernel.modules, &modules::needed(spec, network))?;
     if let Some(kind) = spec.filesystem.filter(|_| network.is_none()) {
         mkfs::program(kind).find()?;

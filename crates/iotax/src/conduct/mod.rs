@@ -34,7 +34,10 @@ use iotax_rig::target::Builder;
 use iotax_rig::target::device::Permission;
 
 use decide::{Agenda, Stretch};
-pub(crate) use guests::{GuestOptions, Guests, check_all as check_guests, possible as guests_possible};
+pub(crate) use guests::{
+    GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
+    possible_on as guests_possible_on,
+};
 use network::Way;
 pub(crate) use outpost::{Outposts, RemoteOptions};
 use phases::Phases;

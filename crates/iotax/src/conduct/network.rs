@@ -123,6 +123,14 @@ impl Way {
         self.laid.as_ref()?.card.as_ref()
     }
 
+    /// The process at the far end, if it is on this host.
+    pub(super) fn far_process(&self) -> Option<u32> {
+        match &self.far {
+            Far::Here(link) => link.pid(),
+            Far::There(_) => None,
+        }
+    }
+
     /// The interfaces of both ends; of loopback's ends, which are one place, once.
     pub(super) fn interfaces(&mut self, near: &mut Link) -> anyhow::Result<Vec<Interface>> {
         let via = self.via;

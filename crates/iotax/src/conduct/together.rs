@@ -173,6 +173,10 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         }
     }
     shares.iter().for_each(|share| outcome.tallies.merge(&share.tallies));
+    if outcome.carried.is_some() && outcome.tallies.write.is_some() {
+        // What the far ends received is known of their whole windows only.
+        outcome.notes.push("of what the guests sent, what they gave to their kernels counts".into());
+    }
     if all.iter().any(|ran| ran.outcome.flush_ns.is_none()) {
         outcome.flush_ns = None;
     }

@@ -98,10 +98,11 @@ impl Host {
     /// For what these targets stand on and run in.
     pub(super) fn new(targets: Vec<&mut Target>) -> anyhow::Result<Self> {
         let root = Path::new("/");
-        let (mut stacks, mut threads) = (Vec::new(), Vec::new());
+        let (mut stacks, mut threads, mut far) = (Vec::new(), Vec::new(), None);
         for target in targets {
-            if target.way.is_none() {
-                stacks.push(stack::of_path(root, &target.built.path)?);
+            match &target.way {
+                Some(way) => far = way.far_process(),
+                None => stacks.push(stack::of_path(root, &target.built.path)?),
             }
             let of_guest = target.machine.as_mut().map(Machine::threads).transpose();
             threads.extend(of_guest.with_context(|| format!("the guest of {}", target.spec.name))?);
@@ -114,7 +115,10 @@ impl Host {
         let mut kernel = KernelThreads::new(root, &disks, &filesystems);
         // The first look is the long one.
         kernel.read();
-        Ok(Self { monitor: Monitor::new(root, disks, threads), kernel })
+        let monitor = Monitor::new(root, disks, threads);
+        // Where the far end is, are the interfaces between.
+        let monitor = if far.is_some() { monitor.with_network(root, far) } else { monitor };
+        Ok(Self { monitor, kernel })
     }
 }
 

@@ -289,7 +289,11 @@ fn append_lab(
     add("lab", DIRECTORY, &[])?;
     add("lab/init", PROGRAM, INIT.as_bytes())?;
     add("lab/iotax", LINK, b"/init")?;
-    add("lab/programs", PROGRAM, programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes())?;
+    add(
+        "lab/programs",
+        PROGRAM,
+        programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes(),
+    )?;
     for name in programs {
         let program = program(name);
         add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;

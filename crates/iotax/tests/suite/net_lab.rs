@@ -78,7 +78,8 @@ impl NetLab {
     /// Has iotax be the far end, and waits until it is.
     pub(crate) fn serve(&mut self) {
         self.guest.sh(&format!("far iotax net serve --bind {FAR} --tests 8 > /tmp/served 2>&1 &"));
-        self.guest.sh("for wait in $(seq 200); do grep -q listening /tmp/served && break; usleep 20000; done");
+        self.guest
+            .sh("for wait in $(seq 200); do grep -q listening /tmp/served && break; usleep 20000; done");
         self.guest.sh("grep listening /tmp/served || { cat /tmp/served; false; }");
     }
 
@@ -110,7 +111,9 @@ impl NetLab {
     pub(crate) fn disturb(&mut self, end: End, matches: &str, netem: &str) {
         let (name, interface) = (end.namespace(), end.interface());
         let bands = ["0"; 16].join(" ");
-        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} root handle 1: prio bands 2 priomap {bands}"));
+        self.guest.sh(&format!(
+            "tc -n {name} qdisc add dev {interface} root handle 1: prio bands 2 priomap {bands}"
+        ));
         self.guest.sh(&format!(
             "tc -n {name} filter add dev {interface} parent 1: protocol ip u32 {matches} flowid 1:2"
         ));
@@ -130,7 +133,8 @@ impl NetLab {
         let (name, interface) = (end.namespace(), end.interface());
         let text = self.guest.sh(&format!("tc -n {name} -s -j qdisc show dev {interface}"));
         let all: Vec<Value> = serde_json::from_str(&text).expect("tc's JSON");
-        let netem = all.iter().find(|each| each["kind"] == "netem").unwrap_or_else(|| panic!("no netem: {text}"));
+        let netem =
+            all.iter().find(|each| each["kind"] == "netem").unwrap_or_else(|| panic!("no netem: {text}"));
         let count = |key: &str| netem[key].as_u64().unwrap_or_else(|| panic!("{key}: {netem}"));
         Account { packets: count("packets"), drops: count("drops"), requeues: count("requeues") }
     }

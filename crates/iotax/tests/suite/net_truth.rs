@@ -37,7 +37,14 @@ fn ping(lab: &mut NetLab, how: &str) -> Value {
     let mut document = lab.json(&format!("ping {FAR} {how}"));
     let trips = document["measurements"][0].take();
     let time = |key: &str| number(&trips["round_trip_ns"], key) / MS;
-    eprintln!("ping {how}: {} of {} back, {:.4} ms least, {:.4} median, {:.4} mean", trips["received"], trips["sent"], time("/min"), time("/p50"), time("/mean"));
+    eprintln!(
+        "ping {how}: {} of {} back, {:.4} ms least, {:.4} median, {:.4} mean",
+        trips["received"],
+        trips["sent"],
+        time("/min"),
+        time("/p50"),
+        time("/mean")
+    );
     trips
 }
 
@@ -82,7 +89,12 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
 fn a_link_that_fails_is_a_gap() {
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve();
-    for (arguments, end) in [(datagrams(6, ""), "far"), (datagrams(6, ""), "near"), (datagrams(6, "--reverse"), "near"), (format!("run {FAR} --bitrate 8M --time 7"), "far")] {
+    for (arguments, end) in [
+        (datagrams(6, ""), "far"),
+        (datagrams(6, ""), "near"),
+        (datagrams(6, "--reverse"), "near"),
+        (format!("run {FAR} --bitrate 8M --time 7"), "far"),
+    ] {
         let (document, printed) = lab.json_while(&arguments, &format!(
             "sleep 2; t0=$EPOCHREALTIME; ip -n {end} link set dev {end}0 down; t1=$EPOCHREALTIME; sleep 2; t2=$EPOCHREALTIME; \
              ip -n {end} link set dev {end}0 up; echo $t0 $t1 $t2 $EPOCHREALTIME"));

@@ -248,8 +248,13 @@ fn the_disk_of_a_guest_is_measured_over_ssh() {
     }
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-    let extras =
-        Extras { programs: &["sshd"], modules: &["virtio_net"], disks: &[Bytes(64 << 20)], ssh: Some(port), ..Extras::default() };
+    let extras = Extras {
+        programs: &["sshd"],
+        modules: &["virtio_net"],
+        disks: &[Bytes(64 << 20)],
+        ssh: Some(port),
+        ..Extras::default()
+    };
     let Some(mut guest) = LabGuest::boot_with(&extras) else { return };
     sshd::make_client(&guest.lab, port);
     guest.sh("mkdir -p /etc /root/.ssh /run/sshd /tmp && ip link set lo up && ip link set eth0 up");

@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use super::modules;
+
 /// A kernel image and its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
@@ -58,6 +60,17 @@ impl Kernel {
         kernel: Option<&Path>,
         modules: Option<&Path>,
     ) -> Result<Self, KernelError> {
+        Self::find_with(root, release, kernel, modules, &[])
+    }
+
+    /// The same, but of those that are not named the first one that has these modules; if none has, the first.
+    pub fn find_with(
+        root: &Path,
+        release: &str,
+        kernel: Option<&Path>,
+        modules: Option<&Path>,
+        needed: &[&str],
+    ) -> Result<Self, KernelError> {
         let all_modules = root.join("lib/modules");
         if let Some(image) = kernel {
             let unreadable = |source| KernelError::Unreadable { path: image.to_owned(), source };
@@ -74,17 +87,18 @@ impl Kernel {
             .filter_map(|entry| release_of(&entry.path()).map(str::to_owned))
             .collect();
         releases.sort_by_cached_key(|name| (name == release, version_key(name)));
-        let mut unreadable = String::new();
+        let (mut unreadable, mut first) = (String::new(), None);
         for name in releases.into_iter().rev() {
             let image = boot.join(format!("vmlinuz-{name}"));
             let directory = modules.map_or_else(|| all_modules.join(&name), Path::to_owned);
             let Ok(candidate) = (Self { image, modules: directory }).with_modules() else { continue };
             match File::open(&candidate.image) {
-                Ok(_) => return Ok(candidate),
+                Ok(_) if modules::check(&candidate.modules, needed).is_ok() => return Ok(candidate),
+                Ok(_) => first = first.or(Some(candidate)),
                 Err(error) => unreadable = format!(" ({}: {error})", candidate.image.display()),
             }
         }
-        Err(KernelError::None { boot, modules: all_modules, unreadable })
+        first.ok_or(KernelError::None { boot, modules: all_modules, unreadable })
     }
 
     /// The release that the image's name tells, such as `6.1.0-9-cloud-amd64`.

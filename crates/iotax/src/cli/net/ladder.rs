@@ -145,14 +145,13 @@ impl Args {
 
     /// Leaves out what this machine cannot do, unless it was asked for by name.
     fn possible(&self, rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
-        let guests = conduct::guests_possible(&self.guest.options());
         let mut possible = Vec::new();
-        for rung @ (name, via, _) in rungs {
-            let missing =
-                network::check(&NetworkSpec::new(via)).map_err(Into::into).and_then(|()| match &guests {
-                    Err(missing) if via.needs_guest() => Err(anyhow::anyhow!("{missing:#}")),
-                    _ => Ok(()),
-                });
+        for rung @ (name, via, nic) in rungs {
+            let network = NetworkSpec { nic, ..NetworkSpec::new(via) };
+            let mut missing = network::check(&network).map_err(anyhow::Error::from);
+            if via.needs_guest() && missing.is_ok() {
+                missing = conduct::guests_possible_on(&self.guest.options(), &network);
+            }
             match missing {
                 Ok(()) => possible.push(rung),
                 Err(error) if !self.rungs.is_empty() => {

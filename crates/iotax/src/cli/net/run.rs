@@ -130,7 +130,12 @@ impl Args {
         }
         let each = self.hosts.iter().map(|host| {
             let (host, port) = split(host, self.port)?;
-            let peer = Peer { token: token.clone(), bind: self.bind.clone(), cport: self.cport, ..Peer::at(host, port) };
+            let peer = Peer {
+                token: token.clone(),
+                bind: self.bind.clone(),
+                cport: self.cport,
+                ..Peer::at(host, port)
+            };
             Ok(Test { traffic: traffic.clone(), peer, time, omit: self.omit, interval: self.interval })
         });
         each.collect()
@@ -166,7 +171,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         .prepare()
         .and_then(|prepared| {
             prepared.run(&stop, &mut |progress| match progress {
-                Progress::Started(start) => say!("{} port {}: {}", test.peer.host, test.peer.port, lines::asked(start)),
+                Progress::Started(start) => {
+                    say!("{} port {}: {}", test.peer.host, test.peer.port, lines::asked(start))
+                }
                 Progress::Interval(interval) => {
                     if !silent {
                         say!("{}", lines::interval(interval));
