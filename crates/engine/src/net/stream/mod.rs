@@ -78,11 +78,6 @@ impl Amount {
         let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| Some(left(now)));
         before.unwrap_or_default().div_ceil(unit).min(blocks)
     }
-
-    /// Whether all is sent.
-    pub(crate) fn is_used_up(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
-    }
 }
 
 /// Sends until `stop` or until the amount is used up.
