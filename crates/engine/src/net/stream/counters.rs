@@ -67,7 +67,9 @@ impl Way {
         match (self, sends) {
             (Self::Many, true) => "datagrams went to the kernel one by one (sendmmsg)",
             (Self::Many, false) => "datagrams came from the kernel one by one (recvmmsg)",
-            (Self::Segmented, true) => "datagrams went to the kernel joined, and it cut them apart (UDP_SEGMENT)",
+            (Self::Segmented, true) => {
+                "datagrams went to the kernel joined, and it cut them apart (UDP_SEGMENT)"
+            }
             (Self::Segmented, false) => "datagrams came from the kernel joined (UDP_GRO)",
         }
     }
