@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::{Amount, Counters, Settings, Snapshot, Socket, receive, send, tcp_info};
 use crate::clock;
+use crate::random::{Purpose, SplitMix64};
 
 fn settings(length: usize) -> Settings {
     Settings { length, bitrate: None, zerocopy: false, udp64: false, amount: None }
@@ -102,6 +103,34 @@ fn datagrams_that_go_together_are_counted_one_by_one() {
         assert!(received.packets > 0 && received.highest <= count, "{length}: {received:?}");
         assert_eq!((received.out_of_order, received.duplicates), (0, 0), "{length}: {received:?}");
         assert_eq!(received.bytes, received.packets * length as u64, "{length}: {received:?}");
+    }
+}
+
+#[test]
+fn a_receiver_goes_on_whatever_it_is_sent() {
+    for udp64 in [false, true] {
+        let (Socket::Udp(near), far) = udp() else { unreachable!("of UDP") };
+        let settings = Settings { udp64, ..settings(64) };
+        let (counters, stop) = (Counters::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| receive(&far, &settings, &counters, &stop));
+            let mut random = SplitMix64::new(7, Purpose::Payload, 0);
+            for _ in 0..500 {
+                let bytes: Vec<u8> =
+                    std::iter::repeat_with(|| random.next().to_le_bytes()).take(9).flatten().collect();
+                let length = usize::try_from(random.below(72)).expect("small");
+                near.send(&bytes[..length]).expect("sent");
+            }
+            near.send(&[0xff; 64]).expect("sent");
+            let begin = Instant::now();
+            while counters.snapshot().packets == 0 && begin.elapsed() < Duration::from_secs(5) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+            receiver.join().expect("no panic").expect("received");
+        });
+        let seen = counters.snapshot();
+        assert!(seen.packets > 0 && seen.packets + seen.duplicates <= 501, "{seen:?}");
     }
 }
 

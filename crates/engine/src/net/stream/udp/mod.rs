@@ -119,7 +119,9 @@ pub(super) fn receive(
                 lost = lost.saturating_add(sequence.arrived(number));
                 sequence.took(arrived.cast_signed().wrapping_sub(sent.cast_signed()));
             }
-            counters.arrived(bytes, now, lost.saturating_mul(batch.segment as u64));
+            if bytes > 0 {
+                counters.arrived(bytes, now, lost.saturating_mul(batch.segment as u64));
+            }
         }
         counters.follow(&sequence);
         counters.went(way);
