@@ -304,6 +304,15 @@ impl Lanes {
         }
     }
 
+    /// How datagrams passed between the streams and the kernel, in words.
+    pub(super) fn ways(&self) -> Vec<String> {
+        let ways = |sends: bool| {
+            let mut lanes = self.lanes.iter().filter(move |lane| lane.sends == sends);
+            lanes.find_map(|lane| lane.counters.way()).map(|way| way.words(sends).to_owned())
+        };
+        [true, false].into_iter().filter_map(ways).collect()
+    }
+
     /// Waits for threads that were told to stop. What went wrong with their sockets, in words.
     pub(super) fn join(&mut self) -> Vec<String> {
         self.stop(true);

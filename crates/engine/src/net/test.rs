@@ -119,6 +119,7 @@ fn carry_out(
     };
     let Running { mut lanes, .. } = running;
     let mut notes = lanes.join();
+    notes.extend(lanes.ways());
     notes.extend(check.end());
     far_is_done?;
     let near = End { congestion: start.congestion.clone(), ..near };

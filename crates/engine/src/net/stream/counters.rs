@@ -61,6 +61,20 @@ pub(crate) enum Way {
     Segmented = 2,
 }
 
+impl Way {
+    /// In words, of datagrams that are sent or received.
+    pub(crate) const fn words(self, sends: bool) -> &'static str {
+        match (self, sends) {
+            (Self::Many, true) => "datagrams went to the kernel one by one (sendmmsg)",
+            (Self::Many, false) => "datagrams came from the kernel one by one (recvmmsg)",
+            (Self::Segmented, true) => {
+                "datagrams went to the kernel joined, and it cut them apart (UDP_SEGMENT)"
+            }
+            (Self::Segmented, false) => "datagrams came from the kernel joined (UDP_GRO)",
+        }
+    }
+}
+
 /// A time in which nothing was received, by the clock of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Silence {

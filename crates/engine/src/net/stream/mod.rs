@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::random::{Purpose, SplitMix64};
 
-pub(crate) use counters::{Counters, Silence, Snapshot, Way};
+pub(crate) use counters::{Counters, Silence, Snapshot};
 pub use info::TcpInfo;
 pub(crate) use info::tcp_info;
 pub(crate) use options::{Options, busy_polls};
@@ -77,11 +77,6 @@ impl Amount {
         let left = |left: u64| left.saturating_sub(blocks.saturating_mul(unit));
         let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| Some(left(now)));
         before.unwrap_or_default().div_ceil(unit).min(blocks)
-    }
-
-    /// Whether all is sent.
-    pub(crate) fn is_used_up(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == 0
     }
 }
 

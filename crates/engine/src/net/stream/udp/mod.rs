@@ -3,21 +3,22 @@
 //!
 //! Where the kernel can, many datagrams pass to it as one: it cuts them apart (UDP_SEGMENT) as late as it can, and joins what
 //! came close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch have one time
-//! of sending and one of arrival.
+//! of sending and one of arrival, and what drops packets on this machine drops all of it. So a stream of a bitrate is sent
+//! joined only where it could not be sent otherwise.
+//!
+//! The time of arrival is the kernel's own, where it tells: a receiver that waits for a CPU is no jitter of the network.
 
 mod inbox;
 mod outbox;
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use inbox::Inbox;
 use outbox::Outbox;
 
 use super::counters::Way;
-use super::options::number;
 use super::pace::Pace;
 use super::sequence::Sequence;
 use super::{Counters, PATIENCE, Settings, passes};
@@ -25,6 +26,8 @@ use crate::clock;
 
 /// Bytes of the longer header.
 const HEADER: usize = 16;
+/// Datagrams that are to leave less than so many nanoseconds apart are sent joined.
+const CLOSE_NS: u64 = 5_000;
 /// How long a sender waits before it tries again what the kernel has no way or no room for just now.
 const REST: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -92,8 +95,7 @@ pub(super) fn receive(
     stop: &AtomicBool,
 ) -> io::Result<()> {
     socket.set_read_timeout(Some(PATIENCE))?;
-    // A kernel without it gives datagrams one by one.
-    let _ = number(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    Inbox::prepare(socket);
     counters.expect_blocks(settings);
     let mut inbox = Inbox::new()?;
     let (mut sequence, mut way) = (Sequence::new(), Way::Many);
@@ -105,18 +107,21 @@ pub(super) fn receive(
         }
         let now = clock::now();
         for index in 0..inbox.filled() {
-            let (batch, segment) = inbox.batch(index);
-            if segment < batch.len() {
+            let batch = inbox.batch(index);
+            if batch.segment < batch.bytes.len() {
                 way = Way::Segmented;
             }
+            let arrived = batch.arrived.unwrap_or(now);
             let (mut bytes, mut lost) = (0, 0_u64);
-            for datagram in batch.chunks(segment) {
+            for datagram in batch.bytes.chunks(batch.segment) {
                 let Some((sent, number)) = read_header(datagram, settings.udp64, &sequence) else { continue };
                 bytes += datagram.len() as u64;
                 lost = lost.saturating_add(sequence.arrived(number));
-                sequence.took(now.cast_signed().wrapping_sub(sent.cast_signed()));
+                sequence.took(arrived.cast_signed().wrapping_sub(sent.cast_signed()));
             }
-            counters.arrived(bytes, now, lost.saturating_mul(segment as u64));
+            if bytes > 0 {
+                counters.arrived(bytes, now, lost.saturating_mul(batch.segment as u64));
+            }
         }
         counters.follow(&sequence);
         counters.went(way);

@@ -8,8 +8,9 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use super::super::counters::Way;
 use super::super::options::number;
+use super::super::pace::Pace;
 use super::super::{Settings, payload};
-use super::{header_bytes, stamp, write_header};
+use super::{CLOSE_NS, header_bytes, stamp, write_header};
 use crate::clock;
 
 /// How many datagrams the kernel cuts one batch into, at most (UDP_MAX_SEGMENTS, which newer kernels doubled).
@@ -44,7 +45,8 @@ impl Outbox {
             waiting: 0,
             done: 0,
         };
-        if room > 1 && segment(socket, length).is_ok() {
+        let gap = settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, length));
+        if room > 1 && gap < CLOSE_NS && segment(socket, length).is_ok() {
             outbox.way = Way::Segmented;
         }
         outbox
