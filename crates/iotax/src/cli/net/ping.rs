@@ -250,7 +250,9 @@ mod tests {
             .collect();
         let expected = [("idle", None), ("download", Some(Direction::Down)), ("upload", Some(Direction::Up))];
         assert_eq!(loads, expected);
-        for wrong in ["ping --icmp --tcp host", "ping --icmp --busy-poll 1us host", "ping", "ping -t ten host"] {
+        for wrong in
+            ["ping --icmp --tcp host", "ping --icmp --busy-poll 1us host", "ping", "ping -t ten host"]
+        {
             assert!(Line::try_parse_from(wrong.split_whitespace()).is_err(), "{wrong}");
         }
     }
