@@ -21,6 +21,8 @@ pub struct Start {
     pub connections: Vec<Connection>,
     /// Whether they carry datagrams.
     pub udp: bool,
+    /// Whether it is round trips: messages that the far end sends back, and no stream.
+    pub round_trips: bool,
     /// Streams of each direction.
     pub parallel: u32,
     /// Bytes of one write or datagram.
@@ -174,6 +176,7 @@ impl Start {
             peer,
             connections: Vec::new(),
             udp: parameters.udp,
+            round_trips: parameters.round_trips().is_some(),
             parallel: parameters.parallel,
             length: parameters.length(),
             omit: parameters.omit(),

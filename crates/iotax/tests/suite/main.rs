@@ -20,6 +20,7 @@ mod ladder;
 mod lvm;
 mod many;
 mod net_lab;
+mod net_ping;
 mod net_truth;
 mod plan;
 mod ssh;

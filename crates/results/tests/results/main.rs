@@ -22,4 +22,5 @@ mod store;
 mod suites;
 mod synthetic;
 mod terminal;
+mod trips;
 mod vdbench;

@@ -17,9 +17,10 @@ mod tcp;
 mod tests;
 mod udp;
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use iotax_model::net::{Direction, NetTest, Peer, Traffic};
 use iotax_model::record::{Carried, Outcome};
@@ -50,6 +51,9 @@ use crate::window::Window;
 
 /// Bytes of a message if nothing else is said.
 const LENGTH: Bytes = Bytes(64);
+/// How long one message may take to come back before anything is measured, and how many may get lost.
+const GREETING: Duration = Duration::from_millis(500);
+const GREETINGS: u32 = 10;
 
 /// Carries out a measurement of round trips, with a load beside them if that is asked for.
 pub(super) fn measure(
@@ -71,14 +75,14 @@ pub(super) fn measure(
         return Ok(outcome);
     }
     let session = Session::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
-    let session = session.map_err(|trouble| with_name(peer, trouble))?;
+    let session = session.map_err(|trouble| named(peer, trouble))?;
     events(Event::Ready);
     match on_session(job, traffic, &session, load, events) {
-        Ok(outcome) => conclude(session, outcome).map_err(|trouble| with_name(peer, trouble)),
+        Ok(outcome) => conclude(session, outcome).map_err(|trouble| named(peer, trouble)),
         Err(error) => {
             session.terminate();
             Err(match error {
-                Failure::Far(trouble) => with_name(peer, trouble),
+                Failure::Far(trouble) => named(peer, trouble),
                 Failure::Here(error) => error,
             })
         }
@@ -109,6 +113,17 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// A failure with the peer's name. Where nobody listens the remedy is another than a stream's.
+fn named(peer: &Peer, trouble: Trouble) -> EngineError {
+    match trouble {
+        Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
+            "{}:{}: {error}; have iotax net serve run there, or use ICMP (--icmp, test = \"icmp-rtt\"), which any host answers",
+            peer.host, peer.port
+        )),
+        trouble => with_name(peer, trouble),
+    }
+}
+
 /// What the far end is asked for: one stream, on which it answers.
 fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bool) -> Parameters {
     let one = Traffic {
@@ -131,6 +146,7 @@ fn on_session(
     let Some((socket, _)) = session.connect()?.pop() else {
         return Err(Trouble::Refused("has no stream to answer on".into()).into());
     };
+    greet(&socket, length(traffic))?;
     let polls = traffic.busy_poll.is_none() || stream::busy_polls(&socket);
     let mut outcome = match socket {
         Socket::Udp(socket) => {
@@ -151,6 +167,34 @@ fn on_session(
         outcome.notes.push(format!("this end asks again and again for what comes, {kernels}"));
     }
     Ok(outcome)
+}
+
+/// Has one message come back before anything is measured: an iperf3 takes a test of round trips for one of a stream, and
+/// would answer nothing.
+fn greet(socket: &Socket, length: usize) -> Result<(), Trouble> {
+    let message = vec![0; length];
+    let mut reply = vec![0; length];
+    let came = match socket {
+        Socket::Tcp(stream) => {
+            stream.set_read_timeout(Some(GREETING * GREETINGS))?;
+            (&*stream).write_all(&message)?;
+            (&*stream).read_exact(&mut reply).is_ok()
+        }
+        Socket::Udp(socket) => {
+            socket.set_read_timeout(Some(GREETING))?;
+            (0..GREETINGS).any(|_| {
+                let sent = socket.send(&message).is_ok();
+                // What opened the stream may be answered once more.
+                sent && (0..2).any(|_| socket.recv(&mut reply).is_ok_and(|got| got == length))
+            })
+        }
+    };
+    if came {
+        return Ok(());
+    }
+    let words = "does not send messages back: iotax net serve does, an iperf3 does not; any host answers ICMP \
+                 (--icmp, test = \"icmp-rtt\")";
+    Err(Trouble::Refused(words.into()))
 }
 
 /// Has the far end stop, and learns what that cost it.

@@ -39,6 +39,9 @@ pub(super) fn asked(start: &Start) -> String {
         (0, bytes) => human::bytes(bytes),
         (time, _) => human::time(time as f64),
     };
+    if start.round_trips {
+        return format!("round trips over {protocol}, messages of {}, {until}", human::bytes(start.length));
+    }
     format!("{protocol}, {way}, {streams} of {}{bitrate}, {until}", human::bytes(start.length))
 }
 
@@ -114,6 +117,9 @@ pub(super) fn sum(streams: impl Iterator<Item = Figures>) -> Figures {
 
 /// A test's end in one line.
 pub(super) fn brief(report: &Report) -> String {
+    if report.start.round_trips {
+        return "its round trips are over".into();
+    }
     let far = report.far.as_ref();
     let way = |sent: bool| {
         let streams = report.near.streams.iter().filter(|stream| stream.sends == sent);

@@ -18,6 +18,8 @@ use super::super::Failure;
 use super::super::output::Output;
 use super::super::say::say;
 use super::super::screen::Form;
+use super::auth::Auth;
+use super::run::time;
 
 /// Bytes of a message if nothing else is said.
 const LENGTH: Bytes = Bytes(64);
@@ -66,18 +68,13 @@ pub(super) struct Args {
     /// The address to send from
     #[arg(short = 'B', long, value_name = "ADDRESS")]
     bind: Option<String>,
+    #[command(flatten)]
+    auth: Auth,
     /// Write the results as JSON; - (or no value) is stdout, which then carries nothing else
     #[arg(short = 'J', long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     json: Option<PathBuf>,
     #[command(flatten)]
     form: Form,
-}
-
-/// As iperf3 reads times: seconds, or a number with its unit.
-fn time(text: &str) -> Result<Nanos, String> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = if is_plain { format!("{text}s") } else { text.to_owned() };
-    seconds.parse().map_err(|_| format!("{text:?}: accepted: seconds such as 10 or 0.5, or 500ms, 2m"))
 }
 
 /// One of the measurements.
@@ -107,16 +104,17 @@ impl Args {
         Traffic { length, rate, busy_poll, ..Traffic::new(self.test()) }
     }
 
-    fn rounds(&self) -> Vec<Round> {
-        let idle = Round { name: "idle", job: self.job(self.traffic(), self.omit.unwrap_or_default()) };
+    fn rounds(&self, token: Option<&str>) -> Vec<Round> {
+        let job = |traffic, omit| self.job(traffic, self.omit.unwrap_or(omit), token);
+        let idle = Round { name: "idle", job: job(self.traffic(), Nanos(0)) };
         let loaded = [("download", Direction::Down), ("upload", Direction::Up)].map(|(name, direction)| {
             let traffic = Traffic { loaded: true, direction, ..self.traffic() };
-            Round { name, job: self.job(traffic, self.omit.unwrap_or(LOADED_OMIT)) }
+            Round { name, job: job(traffic, LOADED_OMIT) }
         });
         [idle].into_iter().chain(loaded.into_iter().filter(|_| self.under_load)).collect()
     }
 
-    fn job(&self, traffic: Traffic, omit: Nanos) -> Job {
+    fn job(&self, traffic: Traffic, omit: Nanos, token: Option<&str>) -> Job {
         let keys = WorkloadKeys {
             net: Some(traffic),
             runtime: Some(self.time),
@@ -133,7 +131,11 @@ impl Args {
             shared: false,
             identity: None,
             directory: None,
-            peer: Some(Peer { bind: self.bind.clone(), ..Peer::at(&*self.host, self.port) }),
+            peer: Some(Peer {
+                bind: self.bind.clone(),
+                token: token.map(str::to_owned),
+                ..Peer::at(&*self.host, self.port)
+            }),
         }
     }
 
@@ -156,7 +158,7 @@ impl Args {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let output = Output { json: args.json.clone(), ..Output::default() };
     output.check()?;
-    let rounds = args.rounds();
+    let rounds = args.rounds(args.auth.token()?.as_deref());
     let mut left: f64 = rounds.iter().map(Round::seconds).sum();
     let mut all = Vec::with_capacity(rounds.len());
     for round in &rounds {
@@ -220,26 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_iperf3_reads_them() {
-        for (text, ns) in [("10", 10_000_000_000), ("0.5", 500_000_000), ("250ms", 250_000_000)] {
-            assert_eq!(time(text), Ok(Nanos(ns)), "{text}");
-        }
-        for text in ["", "ten", "-1", "10x"] {
-            let refusal = time(text).expect_err(text);
-            assert!(refusal.contains(&format!("{text:?}")) && refusal.contains("500ms"), "{refusal}");
-        }
-    }
-
-    #[test]
     fn a_command_line_becomes_jobs_that_can_be_done() {
-        let one = args("ping --icmp --rate 100 -t 2 192.0.2.1").rounds();
+        let one = args("ping --icmp --rate 100 -t 2 192.0.2.1").rounds(None);
         assert_eq!(one.len(), 1);
         let Job { workload, peer, .. } = &one[0].job;
         let traffic = workload.net.as_ref().expect("a network's");
         assert_eq!((traffic.test, traffic.rate, traffic.loaded), (NetTest::IcmpRtt, Some(100), false));
         assert_eq!((workload.runtime, workload.ramp_time), (Nanos::from_secs(2), Nanos(0)));
         assert_eq!(peer.as_ref().expect("a far end").host, "192.0.2.1");
-        let loaded = args("ping --tcp --under-load --busy-poll 50us host").rounds();
+        let loaded = args("ping --tcp --under-load --busy-poll 50us host").rounds(None);
         let loads: Vec<_> = loaded
             .iter()
             .map(|round| {

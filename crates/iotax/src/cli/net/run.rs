@@ -84,7 +84,7 @@ pub(in crate::cli) struct Args {
 }
 
 /// Seconds, as iperf3 has them, or a time with its unit.
-fn time(text: &str) -> Result<Nanos, String> {
+pub(super) fn time(text: &str) -> Result<Nanos, String> {
     let seconds = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let with_unit = if seconds { format!("{text}s") } else { text.to_owned() };
     with_unit.parse().map_err(|_| format!("{text:?} is not a time; accepted: seconds, or 500ms, 10s, 2m"))
