@@ -110,7 +110,8 @@ fn both_ends_count_the_same_whatever_goes_whichever_way() {
 fn bytes_end_a_test_in_every_direction() {
     let far = Far::new(1, None);
     for direction in [Direction::Up, Direction::Down, Direction::Both] {
-        let traffic = Traffic { bytes: Some(Bytes(400_000)), bitrate: None, ..traffic(NetTest::Tcp, direction) };
+        let traffic =
+            Traffic { bytes: Some(Bytes(400_000)), bitrate: None, ..traffic(NetTest::Tcp, direction) };
         let report = run(Test { time: Nanos(0), ..test(far.peer(), traffic) }).expect("a report");
         for stream in &report.near.streams {
             let bytes = stream.figures.bytes;
@@ -215,7 +216,8 @@ fn a_client_that_leaves_makes_room_for_the_next() {
 #[test]
 fn several_tests_go_on_at_once_where_they_may() {
     let far = Far::new(3, None);
-    let tests = [NetTest::Tcp, NetTest::Udp, NetTest::Udp].map(|kind| test(far.peer(), traffic(kind, Direction::Up)));
+    let tests =
+        [NetTest::Tcp, NetTest::Udp, NetTest::Udp].map(|kind| test(far.peer(), traffic(kind, Direction::Up)));
     let reports = std::thread::scope(|scope| {
         let threads = tests.map(|test| scope.spawn(|| run(test).expect("a report")));
         threads.map(|thread| thread.join().expect("no panic"))
@@ -266,10 +268,12 @@ fn a_far_end_that_is_none_is_named_with_what_it_did() {
         }
     });
     for words in words {
-        let refusal = run(test(Peer::at(LOOPBACK, port), traffic(NetTest::Tcp, Direction::Up))).expect_err(words);
+        let refusal =
+            run(test(Peer::at(LOOPBACK, port), traffic(NetTest::Tcp, Direction::Up))).expect_err(words);
         assert!(refusal.contains(words) && refusal.starts_with(&format!("{LOOPBACK}:{port}")), "{refusal}");
     }
     server.join().expect("no panic");
-    let nobody = run(test(Peer::at(LOOPBACK, port), traffic(NetTest::Tcp, Direction::Up))).expect_err("nobody");
+    let nobody =
+        run(test(Peer::at(LOOPBACK, port), traffic(NetTest::Tcp, Direction::Up))).expect_err("nobody");
     assert!(nobody.contains("iotax net serve"), "{nobody}");
 }

@@ -216,8 +216,7 @@ impl Agent {
 /// Has the engine measure, and looks at this machine meanwhile.
 fn measure(job: &Job, path: &Path, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
     let window = job.workload.window().0;
-    let mut inside =
-        if job.peer.is_some() { Inside::of_network(window) } else { Inside::new(path, window) };
+    let mut inside = if job.peer.is_some() { Inside::of_network(window) } else { Inside::new(path, window) };
     let outcome = iotax_engine::measure(job, path, &mut |event| {
         // Whoever measures this machine from outside is not to wait.
         emit(event.clone());

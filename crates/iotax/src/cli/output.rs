@@ -185,12 +185,11 @@ fn is_ours(path: &Path, length: u64) -> bool {
     let text = String::from_utf8_lossy(&bytes);
     let mut marks = FORMATS.iter().filter_map(|format| format.mark).chain([report::html::MARK]);
     marks.any(|mark| text.contains(mark))
-        || serde_json::from_str::<serde_json::Value>(&text)
-            .is_ok_and(|document| {
-                // A document in another tool's schema has a section of ours.
-                let told = [&document["schema"], &document["iotax"]["schema"]];
-                OURS.iter().any(|schema| told.iter().any(|told| *told == schema))
-            })
+        || serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|document| {
+            // A document in another tool's schema has a section of ours.
+            let told = [&document["schema"], &document["iotax"]["schema"]];
+            OURS.iter().any(|schema| told.iter().any(|told| *told == schema))
+        })
 }
 
 /// Writes a result: to a new file, or over one that iotax wrote.

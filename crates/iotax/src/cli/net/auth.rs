@@ -24,10 +24,13 @@ impl Auth {
     pub(super) fn token(&self) -> Result<Option<String>, Failure> {
         let Some(file) = &self.auth else { return Ok(None) };
         let text = if file.as_os_str().is_empty() {
-            std::env::var(VARIABLE)
-                .map_err(|_| usage(format!("--auth: {VARIABLE} is not set; set it, or name a file: --auth=FILE")))?
+            std::env::var(VARIABLE).map_err(|_| {
+                usage(format!("--auth: {VARIABLE} is not set; set it, or name a file: --auth=FILE"))
+            })?
         } else {
-            std::fs::read_to_string(file).with_context(|| format!("--auth={}", file.display())).or_exit(Exit::Usage)?
+            std::fs::read_to_string(file)
+                .with_context(|| format!("--auth={}", file.display()))
+                .or_exit(Exit::Usage)?
         };
         let token = text.lines().next().unwrap_or_default().trim();
         if token.is_empty() {

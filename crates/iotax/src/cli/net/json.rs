@@ -174,7 +174,8 @@ fn end(report: &Report, is_client: bool) -> Value {
             Ends { near, sender, receiver }
         })
         .collect();
-    let streams: Vec<Value> = ends.iter().map(|ends| if udp { datagrams(ends) } else { bytes(ends) }).collect();
+    let streams: Vec<Value> =
+        ends.iter().map(|ends| if udp { datagrams(ends) } else { bytes(ends) }).collect();
     let mut value = json!({ "streams": streams });
     for (key, upwards) in sums(&report.start) {
         let sends = upwards == is_client;
@@ -183,7 +184,8 @@ fn end(report: &Report, is_client: bool) -> Value {
     }
     value["cpu_utilization_percent"] = cpu(report);
     if !udp {
-        let [near, far] = [Some(&report.near), report.far.as_ref()].map(|end| end.and_then(|end| end.congestion.clone()));
+        let [near, far] =
+            [Some(&report.near), report.far.as_ref()].map(|end| end.and_then(|end| end.congestion.clone()));
         let near_sends = report.near.streams.first().is_some_and(|stream| stream.sends);
         let (sender, receiver) = if near_sends { (near, far) } else { (far, near) };
         for (key, name) in [("sender_tcp_congestion", sender), ("receiver_tcp_congestion", receiver)] {
@@ -274,7 +276,8 @@ fn cpu(report: &Report) -> Value {
 fn ours(report: &Report) -> Value {
     let end = |end: &End| {
         let streams = end.streams.iter().map(|stream| {
-            let Figures { packets, lost, out_of_order, duplicates, jitter_ns, retransmits, bytes } = stream.figures;
+            let Figures { packets, lost, out_of_order, duplicates, jitter_ns, retransmits, bytes } =
+                stream.figures;
             without_nulls(json!({
                 "id": stream.id,
                 "sends": stream.sends,

@@ -32,7 +32,8 @@ pub(super) fn asked(start: &Start) -> String {
         1 => "1 stream".to_owned(),
         more => format!("{more} streams"),
     };
-    let bitrate = if start.bitrate > 0 { format!(", {} each", bits(start.bitrate as f64)) } else { String::new() };
+    let bitrate =
+        if start.bitrate > 0 { format!(", {} each", bits(start.bitrate as f64)) } else { String::new() };
     let until = match (start.time.0, start.bytes) {
         (0, 0) => format!("{} blocks", start.blocks),
         (0, bytes) => human::bytes(bytes),
@@ -55,7 +56,11 @@ pub(super) fn interval(interval: &Interval) -> String {
         line = format!("{line}  {way:<4} {:>13}", rate(sum.bytes, ns));
         line.push_str(&counts(&sum));
         if let Some(tcp) = streams[0].tcp.filter(|_| sends) {
-            line = format!("{line}  rtt {}  window {}", human::time(tcp.rtt_ns as f64), human::bytes(tcp.snd_cwnd));
+            line = format!(
+                "{line}  rtt {}  window {}",
+                human::time(tcp.rtt_ns as f64),
+                human::bytes(tcp.snd_cwnd)
+            );
         }
     }
     if interval.omitted { format!("{line}  (warm-up)") } else { line }
@@ -114,7 +119,8 @@ pub(super) fn brief(report: &Report) -> String {
         let streams = report.near.streams.iter().filter(|stream| stream.sends == sent);
         let sum = sum(streams.map(|stream| stream.figures));
         let word = if sent { "sent" } else { "received" };
-        (sum.bytes > 0).then(|| format!("{word} {}{}", rate(sum.bytes, report.near.duration_ns), counts(&sum)))
+        (sum.bytes > 0)
+            .then(|| format!("{word} {}{}", rate(sum.bytes, report.near.duration_ns), counts(&sum)))
     };
     let ways: Vec<String> = [way(true), way(false)].into_iter().flatten().collect();
     let told = if far.is_none() { ", and the client told nothing" } else { "" };
@@ -203,6 +209,9 @@ mod tests {
         let other = Figures { bytes: 6, jitter_ns: Some(30), ..Figures::default() };
         let sum = sum([one, other].into_iter());
         assert_eq!((sum.bytes, sum.lost, sum.jitter_ns, sum.retransmits), (11, Some(1), Some(20), None));
-        assert_eq!(counts(&Figures { packets: Some(99), lost: Some(1), ..Figures::default() }), "  lost 1/100 (1.00%)");
+        assert_eq!(
+            counts(&Figures { packets: Some(99), lost: Some(1), ..Figures::default() }),
+            "  lost 1/100 (1.00%)"
+        );
     }
 }
