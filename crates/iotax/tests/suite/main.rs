@@ -19,6 +19,7 @@ mod lab_guest;
 mod ladder;
 mod lvm;
 mod many;
+mod net;
 mod net_lab;
 mod net_ping;
 mod net_truth;

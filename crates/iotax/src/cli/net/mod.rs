@@ -4,6 +4,7 @@ mod auth;
 mod json;
 mod ladder;
 mod lines;
+mod neighbours;
 mod ping;
 mod run;
 mod serve;

@@ -1,9 +1,10 @@
 //! `iotax net run`: streams to a far end.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args as ClapArgs;
-use iotax_engine::net::{Interval, Progress, Report, Test};
+use iotax_engine::net::{Interval, Progress, Test};
 use iotax_model::exit::Exit;
 use iotax_model::net::{Direction, NetTest, PORT, Peer, Traffic};
 use iotax_model::units::{BitRate, Bytes, Nanos};
@@ -11,6 +12,7 @@ use iotax_model::units::{BitRate, Bytes, Nanos};
 use super::auth::Auth;
 use super::json::{Side, document};
 use super::lines;
+use super::neighbours::{self, Common};
 use crate::cli::output::Output;
 use crate::cli::say::{print_line, say};
 use crate::cli::session::watch_signals;
@@ -22,7 +24,7 @@ const UDP_BITRATE: BitRate = BitRate(1 << 20);
 /// Flags of `iotax net run`, by iperf3's names.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// Far end: an address or a name, and a port if it is not --port
+    /// Far end: an address or a name, and a port if it is not --port. Several are measured at once, with one start
     #[arg(value_name = "HOST[:PORT]", required = true)]
     hosts: Vec<String>,
     /// Port of the far end
@@ -164,7 +166,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     output.check()?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
     let silent = args.json.as_deref() == Some(Path::new("-"));
-    let [test] = &tests[..] else { return Err(usage("several far ends are not to be had yet")) };
+    let [test] = &tests[..] else {
+        let neighbours = neighbours::run(&tests, &stop, silent).or_exit(Exit::Measurement)?;
+        let common = Common::of(&neighbours);
+        if !silent {
+            common.show(&neighbours);
+        }
+        output.write_json(&common.document(&neighbours))?;
+        return Ok(ended(&stop));
+    };
     let mut intervals: Vec<Interval> = Vec::new();
     let report = test
         .clone()
@@ -184,16 +194,17 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             })
         })
         .or_exit(Exit::Measurement)?;
-    show(&report, silent);
+    if !silent {
+        lines::summary(&report).iter().for_each(|line| print_line!("{line}"));
+    }
     let connecting = Side::Client { host: &test.peer.host, port: test.peer.port };
     output.write_json(&document(&report, &intervals, connecting))?;
-    Ok(Exit::Fine)
+    Ok(ended(&stop))
 }
 
-fn show(report: &Report, silent: bool) {
-    if !silent {
-        lines::summary(report).iter().for_each(|line| print_line!("{line}"));
-    }
+/// A test that the user ended says what it carried until then.
+fn ended(stop: &AtomicBool) -> Exit {
+    if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { Exit::Fine }
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 fn is_ours(object: &Value) -> bool {
     let version = object["start"]["version"].as_str();
     object["end"].is_object()
-        && version.is_none_or(|version| version.starts_with("iperf"))
+        && version.is_none_or(|version| ["iperf", "iotax"].iter().any(|name| version.starts_with(name)))
         && (version.is_some() || object["start"]["test_start"].is_object())
 }
 

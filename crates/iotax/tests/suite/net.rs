@@ -1,0 +1,270 @@
+//! `iotax net serve` and `iotax net run` beside iperf3: either end can be its, and what is written can be read as its.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::lab::{Lab, needs, text};
+
+const LOOPBACK: &str = "127.0.0.1";
+
+/// What both tools are asked, and of which directions: whether the client sends and whether it receives.
+const TESTS: [(&[&str], bool, bool); 9] = [
+    (&["-t", "1"], true, false),
+    (&["-t", "1", "-R"], false, true),
+    (&["-t", "1", "--bidir"], true, true),
+    (&["-t", "1", "-u", "-b", "20M", "-l", "1000"], true, false),
+    (&["-t", "1", "-u", "-b", "20M", "-l", "1000", "-R"], false, true),
+    (&["-t", "1", "-u", "-b", "20M", "-l", "1000", "--bidir"], true, true),
+    (&["-t", "1", "-P", "2"], true, false),
+    (&["-t", "1", "-O", "1", "-u", "-b", "20M", "-l", "1000"], true, false),
+    (&["-n", "5M"], true, false),
+];
+
+/// A server that goes when the test does.
+struct Server {
+    child: Child,
+    port: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn ours(lab: &Lab, arguments: &[&str]) -> Self {
+        let mut command = lab.iotax();
+        command.args(["net", "serve", "--port", "0"]).args(arguments).env("IOTAX_TOKEN", "open sesame");
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let line = lines.next().expect("a line").expect("text");
+        let address = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
+        let port =
+            address.strip_prefix("127.0.0.1:").expect("loopback, as nothing else was asked").to_owned();
+        // It must not wait for a reader.
+        thread::spawn(move || lines.for_each(drop));
+        Self { child, port }
+    }
+
+    fn iperf3() -> Self {
+        let free = TcpListener::bind((LOOPBACK, 0)).expect("a port");
+        let port = free.local_addr().expect("bound").port().to_string();
+        drop(free);
+        let mut command = Command::new("iperf3");
+        command.args(["-s", "-B", LOOPBACK, "-p", &port]).stdout(Stdio::null());
+        Self { child: command.spawn().expect("started"), port }
+    }
+}
+
+/// Runs a client until its server listens.
+fn until_it_listens(mut client: impl FnMut() -> Command) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let output = client().output().expect("started");
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        if output.status.success() {
+            return serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+        }
+        let waits = ["refused", "busy"].iter().any(|word| out.contains(word) || err.contains(word));
+        assert!(waits && Instant::now() < deadline, "{out}{err}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn iperf3(port: &str, arguments: &[&str]) -> Value {
+    until_it_listens(|| {
+        let mut command = Command::new("iperf3");
+        command.args(["-c", LOOPBACK, "-p", port, "-J"]).args(arguments);
+        command
+    })
+}
+
+fn ours(lab: &Lab, port: &str, arguments: &[&str]) -> Value {
+    until_it_listens(|| {
+        let mut command = lab.iotax();
+        command.args(["net", "run", LOOPBACK, "-p", port, "--json=-"]).args(arguments);
+        command
+    })
+}
+
+/// What was carried is what was asked, by both ends' word.
+fn assert_carried(document: &Value, arguments: &[&str], ways: [bool; 2]) {
+    assert!(document["error"].is_null(), "{arguments:?}: {document:#}");
+    let end = &document["end"];
+    // A way alone has the plain names, whichever it is.
+    let names: &[&str] = if ways == [true, true] { &["", "_bidir_reverse"] } else { &[""] };
+    for name in names {
+        let [sent, received] = ["sent", "received"].map(|word| &end[format!("sum_{word}{name}")]);
+        let [sent_bytes, received_bytes] = [sent, received].map(|sum| sum["bytes"].as_f64().unwrap_or(0.0));
+        let around = format!("{arguments:?}: {sent} and {received}");
+        if arguments.contains(&"-u") {
+            for (sum, bytes) in [(sent, sent_bytes), (received, received_bytes)] {
+                // 20 Mbit/s, which loopback carries.
+                let rate = bytes * 8.0 / sum["seconds"].as_f64().expect("a number");
+                assert!((10e6..24e6).contains(&rate), "{rate}: {around}");
+            }
+            let lost = received["lost_packets"].as_f64().expect("a number");
+            assert!(lost <= received["packets"].as_f64().expect("a number") / 10.0, "{around}");
+        } else {
+            assert!(sent_bytes > 4e6, "{around}");
+            // What is in the sockets' buffers when it ends is sent and not received.
+            let share = received_bytes / sent_bytes;
+            assert!((0.3..1.1).contains(&share), "{share}: {around}");
+        }
+    }
+    assert!(document["intervals"].as_array().is_some_and(|all| !all.is_empty()), "{arguments:?}");
+}
+
+#[test]
+fn iperf3_is_served() {
+    if !needs(&["iperf3"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let server = Server::ours(&lab, &[]);
+    for (arguments, sends, receives) in TESTS {
+        assert_carried(&iperf3(&server.port, arguments), arguments, [sends, receives]);
+    }
+}
+
+#[test]
+fn iperf3_serves() {
+    if !needs(&["iperf3"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let server = Server::iperf3();
+    for (arguments, sends, receives) in TESTS {
+        assert_carried(&ours(&lab, &server.port, arguments), arguments, [sends, receives]);
+    }
+}
+
+#[test]
+fn two_ends_of_ours_tell_more() {
+    let lab = Lab::new();
+    let server = Server::ours(&lab, &[]);
+    let arguments = ["-t", "500ms", "-u", "-b", "20M", "-l", "1000", "--bidir"];
+    let document = ours(&lab, &server.port, &arguments);
+    assert_carried(&document, &arguments, [true, true]);
+    let far = &document["iotax"]["far"];
+    assert!(far["cpu"]["user_ns"].is_u64() && far["streams"][0]["duplicates"].is_u64(), "{far:#}");
+}
+
+/// The kinds of all values, by their paths; of arrays the first element's.
+fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
+    let kind = match value {
+        Value::Object(map) => {
+            map.iter().for_each(|(key, value)| shape(value, &format!("{path}.{key}"), found));
+            "object"
+        }
+        Value::Array(all) => {
+            all.iter().take(1).for_each(|value| shape(value, &format!("{path}[]"), found));
+            "array"
+        }
+        Value::String(_) => "text",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "truth",
+        Value::Null => "null",
+    };
+    found.push(format!("{path}: {kind}"));
+}
+
+#[test]
+fn the_json_is_iperf3s() {
+    if !needs(&["iperf3"]) {
+        return;
+    }
+    let lab = Lab::new();
+    let server = Server::iperf3();
+    for (arguments, _, _) in &TESTS[..7] {
+        let [theirs, ours] =
+            [iperf3(&server.port, arguments), ours(&lab, &server.port, arguments)].map(|mut document| {
+                document.as_object_mut().expect("an object").remove("iotax");
+                let mut found = Vec::new();
+                shape(&document, "", &mut found);
+                found.sort();
+                found
+            });
+        assert_eq!(theirs, ours, "{arguments:?}");
+    }
+}
+
+#[test]
+fn our_json_is_imported() {
+    let lab = Lab::new();
+    let server = Server::ours(&lab, &[]);
+    let document = ours(&lab, &server.port, &["-t", "300ms", "-R"]);
+    let file = lab.path("net.json");
+    std::fs::write(&file, document.to_string()).expect("written");
+    let imported = lab.run(&["import", file.to_str().expect("utf-8")]);
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    assert!(text(&imported.stdout).contains("tcp-reverse"), "{}", text(&imported.stdout));
+}
+
+#[test]
+fn a_token_is_needed_where_it_is_asked() {
+    let lab = Lab::new();
+    let server = Server::ours(&lab, &["--auth"]);
+    let run = |token: Option<&str>| {
+        let mut command = lab.iotax();
+        command.args(["net", "run", LOOPBACK, "-p", &server.port, "-t", "200ms"]);
+        if let Some(token) = token {
+            let file = lab.path("token");
+            std::fs::write(&file, format!("{token}\n")).expect("written");
+            command.arg(format!("--auth={}", file.display()));
+        }
+        command.output().expect("started")
+    };
+    for token in [None, Some("guess")] {
+        let output = run(token);
+        assert_eq!(output.status.code(), Some(3), "{token:?}");
+        assert!(text(&output.stderr).contains("token"), "{}", text(&output.stderr));
+    }
+    let output = run(Some("open sesame"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("bit/s"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn neighbours_start_together_and_share() {
+    let lab = Lab::new();
+    let servers = [Server::ours(&lab, &[]), Server::ours(&lab, &[])];
+    let [one, other] = servers.each_ref().map(|server| format!("{LOOPBACK}:{}", server.port));
+    let asked = ["net", "run", &one, &other, "-t", "1", "-i", "200ms", "-u", "-b", "10M", "-l", "1000"];
+    let document = lab.json(&[&asked[..], &["--json"]].concat());
+    let ours = &document["iotax"];
+    let number = |value: &Value| value.as_f64().unwrap_or_else(|| panic!("{ours:#}"));
+    assert!(number(&ours["jain"]) > 0.9, "{ours:#}");
+    let sum: f64 = (0..2).map(|n| number(&ours["shares"][n]["share"])).sum();
+    assert!((sum - 1.0).abs() < 1e-6, "{ours:#}");
+    assert!((10e6..24e6).contains(&number(&ours["bits_per_second"])), "{ours:#}");
+    assert_eq!(document["tests"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_can() {
+    let lab = Lab::new();
+    for (arguments, words) in [
+        (&["-P", "0"][..], "--parallel = 0: accepted: 1 to 128"),
+        (&["-u", "-l", "8"], "16 to 65507"),
+        (&["-t", "soon"], "accepted: seconds, or 500ms"),
+        (&["-t", "0"], "--bytes"),
+        (&["-i", "1ms"], "10ms and more"),
+        (&["-b", "fast"], "accepted: bits a second"),
+        (&["--auth"], "IOTAX_TOKEN"),
+    ] {
+        let output = lab.run(&[&["net", "run", LOOPBACK, "-p", "1"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(words), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let nobody = lab.run(&["net", "run", LOOPBACK, "-p", "1", "-t", "1"]);
+    assert_eq!(nobody.status.code(), Some(3));
+    assert!(text(&nobody.stderr).contains("iperf3 -s"), "{}", text(&nobody.stderr));
+}
