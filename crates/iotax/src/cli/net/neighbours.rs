@@ -38,9 +38,11 @@ pub(super) fn run(tests: &[Test], stop: &AtomicBool, silent: bool) -> Result<Vec
     let prepared = tests.iter().map(|test| test.clone().prepare()).collect::<Result<Vec<_>, _>>()?;
     let barrier = Barrier::new(prepared.len());
     thread::scope(|scope| {
-        let one = |(test, prepared): (&Test, Prepared)| one(test.clone(), prepared, &barrier, stop, silent);
-        let one = &one;
-        let threads: Vec<_> = tests.iter().zip(prepared).map(|pair| scope.spawn(move || one(pair))).collect();
+        let begun = tests.iter().zip(prepared).map(|(test, prepared)| {
+            let (test, barrier) = (test.clone(), &barrier);
+            scope.spawn(move || one(test, prepared, barrier, stop, silent))
+        });
+        let threads: Vec<_> = begun.collect();
         let ended = threads.into_iter().map(|thread| {
             thread
                 .join()
