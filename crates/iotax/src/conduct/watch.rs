@@ -12,7 +12,7 @@ use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
 use iotax_rig::guest::BlockLayer;
 use iotax_rig::guest::blockstats::{self, BlockCounters};
-use iotax_rig::link::LinkError;
+use iotax_rig::link::{Link, LinkError};
 use iotax_rig::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_rig::monitor::pace::{self, Pace};
 use iotax_rig::monitor::{self, Monitor, Snapshot};
@@ -98,10 +98,12 @@ impl Host {
     /// For what these targets stand on and run in.
     pub(super) fn new(targets: Vec<&mut Target>) -> anyhow::Result<Self> {
         let root = Path::new("/");
-        let (mut stacks, mut threads, mut far) = (Vec::new(), Vec::new(), None);
+        let (mut stacks, mut threads, mut network) = (Vec::new(), Vec::new(), None);
         for target in targets {
             match &target.way {
-                Some(way) => far = way.far_process(),
+                // Beneath a guest are the interfaces where its far end is; else the near end's are what packets pass.
+                Some(way) if way.card().is_some() => network = Some(way.far_process()),
+                Some(_) => network = Some(target.agent.as_ref().and_then(Link::pid)),
                 None => stacks.push(stack::of_path(root, &target.built.path)?),
             }
             let of_guest = target.machine.as_mut().map(Machine::threads).transpose();
@@ -116,8 +118,10 @@ impl Host {
         // The first look is the long one.
         kernel.read();
         let monitor = Monitor::new(root, disks, threads);
-        // Where the far end is, are the interfaces between.
-        let monitor = if far.is_some() { monitor.with_network(root, far) } else { monitor };
+        let monitor = match network {
+            Some(process) => monitor.with_network(root, process),
+            None => monitor,
+        };
         Ok(Self { monitor, kernel })
     }
 }
