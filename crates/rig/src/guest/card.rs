@@ -61,8 +61,7 @@ impl Card {
         match &self.backend {
             Backend::Tap { interface, vhost } => {
                 let vhost = if *vhost { "on" } else { "off" };
-                let queues =
-                    if self.queues > 1 { format!(",queues={}", self.queues) } else { String::new() };
+                let queues = if self.queues > 1 { format!(",queues={}", self.queues) } else { String::new() };
                 // The device is set up already, without a script.
                 format!("tap,id={BACKEND},ifname={interface},script=no,downscript=no,vhost={vhost}{queues}")
             }

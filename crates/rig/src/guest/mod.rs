@@ -216,8 +216,7 @@ impl Guest {
         let begun = Instant::now();
         let namespace = config.card.as_ref().and_then(|card| card.namespace.as_deref());
         let passt = config.card.as_ref().filter(|card| card.backend == Backend::Passt);
-        let passt =
-            passt.map(|card| Passt::start(card, &config.run_dir)).transpose()?;
+        let passt = passt.map(|card| Passt::start(card, &config.run_dir)).transpose()?;
         let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
