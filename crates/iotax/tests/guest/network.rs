@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use iotax_model::net::{NetTest, Peer, Traffic};
 use iotax_model::target::{Accel, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
-use iotax_model::workload::Rw;
+use iotax_model::units::Nanos;
+use iotax_model::wire::Job;
+use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::{Guest, GuestConfig, accel, find_qemu, modules};
 use iotax_rig::ledger::Ledger;
 use iotax_rig::link::{Interrupt, Link};
@@ -87,9 +89,10 @@ fn carries(ground: &Ground, guest: &mut Guest) {
     let there = far.interfaces().expect("told");
     assert!(there.iter().all(|interface| interface.name != "eth0"), "the host's: {there:?}");
     let port = far.serve(&ground.way.listen.to_string(), None).expect("it listens");
-    let mut job = job(Rw::Read);
-    (job.workload.net, job.peer) =
-        (Some(Traffic::new(NetTest::Tcp)), Some(Peer::at(ground.way.far.address.to_string(), port)));
+    let (runtime, net) = (Some(Nanos::from_millis(500)), Some(Traffic::new(NetTest::Tcp)));
+    let keys = WorkloadKeys { net, runtime, ..WorkloadKeys::default() };
+    let peer = Some(Peer::at(ground.way.far.address.to_string(), port));
+    let job = Job { workload: keys.complete(&WorkloadKeys::default()), peer, ..job(Rw::Read) };
     let mut monitor =
         Monitor::new(Path::new("/"), Vec::new(), Vec::new()).with_network(Path::new("/"), far.pid());
     let before = monitor.snapshot();
