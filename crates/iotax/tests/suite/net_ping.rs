@@ -94,7 +94,8 @@ fn a_far_end_answers_over_udp_and_tcp_idle_and_under_load() {
 fn a_host_where_nobody_answers_is_refused_with_the_remedy() {
     let lab = Lab::alone();
     let port = FarEnd::start(&lab).port.clone();
-    let output = lab.iotax().args(["net", "ping", "--port", &port, "127.0.0.1"]).output().expect("iotax starts");
+    let output =
+        lab.iotax().args(["net", "ping", "--port", &port, "127.0.0.1"]).output().expect("iotax starts");
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{stderr}");
     assert!(stderr.contains("iotax net serve") && stderr.contains("--icmp"), "{stderr}");
@@ -123,7 +124,8 @@ fn the_kernels_answers_take_what_ping_says_they_take() {
     if !needs(&["ping"]) {
         return;
     }
-    let theirs = Command::new("ping").args(["-q", "-i", "0.02", "-c", "50", "127.0.0.1"]).output().expect("ping runs");
+    let theirs =
+        Command::new("ping").args(["-q", "-i", "0.02", "-c", "50", "127.0.0.1"]).output().expect("ping runs");
     let theirs = text(&theirs.stdout);
     // rtt min/avg/max/mdev = 0.012/0.034/0.056/0.007 ms
     let figures = theirs.rsplit(" = ").next().expect("figures");

@@ -56,11 +56,11 @@ fn tables_tell_times_losses_and_what_a_load_added() {
     let times = ["idle", "100 us", "100 us", "100 us", "100 us", "100 us", "100 us", "100 us", "1.23 us"];
     assert_eq!(row(&text, "idle"), times, "{text}");
     assert!(text.contains("50") && text.contains("4.76%") && text.contains("20%"), "{text}");
-    assert!(text.contains("download: with 1.00Gbit/s down over TCP; +150 us p50"), "{text}");
-    assert!(text.contains("upload: with 1.00Gbit/s up over TCP; +50.0 us p50"), "{text}");
-    assert!(!text.contains("when due"), "a closed loop intends nothing: {text}");
+    assert!(text.contains("download: with 1.00 Gbit/s down over TCP; +150 us p50"), "{text}");
+    assert!(text.contains("upload: with 1.00 Gbit/s up over TCP; +50.0 us p50"), "{text}");
+    assert!(!text.contains("due:"), "a closed loop intends nothing: {text}");
     let open = terminal::set(&trips("UDP round trips", &all(true)), 120, false);
-    assert_eq!(row(&open, "upload from when due").len(), 8, "no deviation: {open}");
+    assert_eq!(row(&open, "upload, due").len(), 8, "no deviation: {open}");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) struct Trip {
 /// The latest messages by their numbers, in memory that does not grow: a message so old that its place is taken by another is lost.
 #[derive(Debug)]
 pub(super) struct Flights {
-    flights: Box<[Flight]>,
+    places: Box<[Flight]>,
     /// The number of the next message.
     next: u64,
     /// All before this one are back or given up.
@@ -48,7 +48,7 @@ impl Flights {
         let room = usize::try_from(room.next_power_of_two()).unwrap_or(usize::MAX);
         let none = Flight { sent_at: 0, intended_at: 0, is_back: true };
         Self {
-            flights: vec![none; room].into(),
+            places: vec![none; room].into(),
             next: 0,
             oldest: 0,
             first: None,
@@ -61,7 +61,7 @@ impl Flights {
     }
 
     fn room(&self) -> u64 {
-        self.flights.len() as u64
+        self.places.len() as u64
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the room is a power of two that fits")]
@@ -77,7 +77,7 @@ impl Flights {
     /// The next message went out. Whether it counts must not change back.
     pub(super) fn went(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
         let place = self.place(self.next);
-        self.flights[place] = Flight { sent_at, intended_at, is_back: false };
+        self.places[place] = Flight { sent_at, intended_at, is_back: false };
         if counts {
             self.first.get_or_insert(self.next);
             self.probes.sent += 1;
@@ -93,7 +93,7 @@ impl Flights {
         }
         let counts = self.first.is_some_and(|first| number >= first);
         let place = self.place(number);
-        let flight = &mut self.flights[place];
+        let flight = &mut self.places[place];
         let trip = Trip {
             service: now.saturating_sub(flight.sent_at),
             response: now.saturating_sub(flight.intended_at),
@@ -120,14 +120,14 @@ impl Flights {
 
     /// When the last message went out, if it is not back.
     pub(super) fn awaits_since(&self) -> Option<u64> {
-        let last = self.flights[self.place(self.next.checked_sub(1)?)];
+        let last = self.places[self.place(self.next.checked_sub(1)?)];
         (!last.is_back).then_some(last.sent_at)
     }
 
     /// When the oldest message went out that is not back and not older than the deadline.
     pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
         while self.oldest < self.next {
-            let flight = self.flights[self.place(self.oldest)];
+            let flight = self.places[self.place(self.oldest)];
             if !flight.is_back && now.saturating_sub(flight.sent_at) <= self.deadline {
                 return Some(flight.sent_at);
             }

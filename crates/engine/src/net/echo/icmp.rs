@@ -198,7 +198,7 @@ fn read(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<T
 fn stamp(control: &[u64; CONTROL / 8]) -> Option<Timespec> {
     let kind = control[1].to_ne_bytes();
     let (level, name) = kind.split_at(4);
-    let is_stamp = control[0] as usize == CONTROL
+    let is_stamp = control[0] == CONTROL as u64
         && level == libc::SOL_SOCKET.to_ne_bytes()
         && name == libc::SCM_TIMESTAMPNS.to_ne_bytes();
     is_stamp.then_some(Timespec { tv_sec: control[2].cast_signed(), tv_nsec: control[3].cast_signed() })

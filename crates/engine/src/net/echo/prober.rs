@@ -144,7 +144,7 @@ impl<L: Line> Round<L> {
         for _ in 0..AT_ONCE {
             let came = match self.line.receive(&mut self.replies) {
                 Ok(came) => came,
-                Err(error) => self.failed("read", error).map(|()| false)?,
+                Err(error) => self.failed("read", &error).map(|()| false)?,
             };
             let now = clock::now();
             for index in 0..self.replies.len() {
@@ -177,8 +177,8 @@ impl<L: Line> Round<L> {
 
     /// Counts a failure of the socket, or ends the measurement with it.
     #[cold]
-    fn failed(&mut self, direction: &'static str, error: io::Error) -> Result<(), EngineError> {
-        if self.line.ends_with(&error) {
+    fn failed(&mut self, direction: &'static str, error: &io::Error) -> Result<(), EngineError> {
+        if self.line.ends_with(error) {
             return Err(EngineError::Net(format!(
                 "the connection broke after {} round trips: {error}",
                 self.flights.next()
@@ -232,7 +232,7 @@ impl<L: Line> Round<L> {
                     self.no_room = true;
                     return Ok(boundary);
                 }
-                Err(error) => self.failed("write", error)?,
+                Err(error) => self.failed("write", &error)?,
             }
             let intended = self.pace.as_mut().map_or(now, |pace| pace.take(now, self.length));
             let counts = intended >= self.window.begin && intended < self.window.end;

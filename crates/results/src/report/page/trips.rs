@@ -53,12 +53,15 @@ pub fn trips(head: &str, all: &[Trips]) -> Page {
         let Some(tally) = trips.tally().filter(|tally| tally.ios > 0) else { continue };
         times.rows.push(row(&trips.name, &tally.latency, trips.mdev_ns()));
         if let Some(response) = &tally.response {
-            times.rows.push(row(&format!("{} from when due", trips.name), response, None));
+            times.rows.push(row(&format!("{}, due", trips.name), response, None));
         }
     }
     match times.filled() {
         Some(times) => page.add(Part::Table(times)),
         None => page.add(Part::Sentence("Nothing came back.".into())),
+    }
+    if all.iter().any(|trips| trips.tally().is_some_and(|tally| tally.response.is_some())) {
+        page.add_lines(vec!["due: from when each was due, with what it waited for its turn".into()]);
     }
     let mut counts =
         Grid::new(&["messages", "sent", "back", "lost", "loss", "twice", "out of order", "a second", "CPU"]);
@@ -110,7 +113,11 @@ fn percent(share: f64, digits: usize) -> String {
 
 /// What a load was and what it added.
 fn loaded(trips: &Trips, idle: &Trips) -> Option<String> {
-    let bits = |bits: f64| format!("{}bit/s", human::count(bits));
+    let bits = |bits: f64| {
+        let count = human::count(bits);
+        let number = count.trim_end_matches(char::is_alphabetic);
+        format!("{number} {}bit/s", &count[number.len()..])
+    };
     let loads: Vec<String> = [("up", 0), ("down", 1)]
         .into_iter()
         .filter_map(|(way, place)| Some(format!("{} {way}", bits(trips.load_bits()[place]?))))
