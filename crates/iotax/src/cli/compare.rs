@@ -28,8 +28,8 @@ pub(super) struct Args {
     /// Which of the two the other is compared with: A or B
     #[arg(long, value_name = "A|B", default_value = "A", value_parser = which)]
     baseline: Which,
-    /// What to show: iops, bytes_per_s, latency_mean, latency_p50, latency_p90, latency_p99, latency_p99_9, cpu_per_io [default:
-    /// latency_mean, latency_p99, iops and cpu_per_io in tables, all of them in JSON]
+    /// What to show: iops, bytes_per_s, latency_mean, latency_p50, latency_p90, latency_p99, latency_p99_9, cpu_per_io,
+    /// cpu_per_gib [default: latency_mean, latency_p99, iops and cpu_per_io in tables, all of them in JSON]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     metric: Vec<Metric>,
     /// Ratios closer to 1 than this count as the same

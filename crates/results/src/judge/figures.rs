@@ -136,7 +136,7 @@ impl Metric {
     /// CPU time of round trips under load is the load's.
     #[must_use]
     pub fn compares(self, workload: &Workload) -> bool {
-        let Some(net) = &workload.net else { return true };
+        let Some(net) = &workload.net else { return self != Self::CpuPerGib };
         match self {
             Self::BytesPerS | Self::CpuPerGib => !net.test.is_rtt(),
             Self::Iops => net.test == NetTest::Udp,
@@ -165,11 +165,7 @@ impl Metric {
     /// What a workload costs in CPU time: per GiB of streams, else per I/O.
     #[must_use]
     pub fn cpu(workload: &Workload) -> Self {
-        if Self::CpuPerGib.compares(workload) && workload.net.is_some() {
-            Self::CpuPerGib
-        } else {
-            Self::CpuPerIo
-        }
+        if Self::CpuPerGib.compares(workload) { Self::CpuPerGib } else { Self::CpuPerIo }
     }
 
     /// Its name at the head of a narrow column.

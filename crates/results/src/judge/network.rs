@@ -23,6 +23,8 @@ pub struct Network {
     pub ways: Vec<Way>,
     /// Of round trips.
     pub probes: Option<Probes>,
+    /// Standard deviation of round trips, which ping(8) calls mdev: median over the blocks.
+    pub mdev_ns: Option<f64>,
     /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the blocks.
     pub guest_cpu_per_gib: Option<f64>,
     /// The same per packet or round trip.
@@ -196,6 +198,7 @@ impl Network {
             target: target.into(),
             ways: [true, false].into_iter().filter_map(|up| way(up, measurements)).collect(),
             probes,
+            mdev_ns: over_blocks(&|m| m.outcome.carried.as_ref()?.mdev_ns.map(|ns| ns as f64)),
             guest_cpu_per_gib: over_blocks(&|m| per_gib(m, inside(m)?)),
             guest_cpu_per_io: over_blocks(&|m| per_io(m, inside(m)?)),
             far_cpu_per_gib: over_blocks(&|m| per_gib(m, m.outcome.carried.as_ref()?.far_cpu?.total_ns())),
@@ -248,52 +251,64 @@ pub fn evenness(m: &Measurement, up: bool) -> Option<f64> {
     jain(&got.filter(|got| got.len() > 1)?)
 }
 
-/// The interfaces that were watched in every block, in the order of the way.
+/// The interfaces that were watched, in the order of the way.
 fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
     let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
     let mut hops: Vec<Hop> = Vec::new();
-    for m in measurements {
-        for (interface, name, activity) in seen(m, known) {
-            let place = interface.map(|interface| interface.place.clone());
-            match hops.iter_mut().find(|hop| hop.name == name && hop.place == place) {
-                Some(hop) => hop.activity = sum(hop.activity, *activity),
-                None => hops.push(Hop {
-                    name: name.into(),
-                    place,
-                    driver: interface.and_then(|interface| interface.driver.clone()),
-                    activity: *activity,
-                }),
-            }
+    for seen in measurements.iter().flat_map(|m| seen(m, known)) {
+        let same = |hop: &&mut Hop| hop.name == seen.name && hop.place.as_deref() == seen.place;
+        match hops.iter_mut().find(same) {
+            Some(hop) => hop.activity = sum(hop.activity, *seen.activity),
+            None => hops.push(Hop {
+                name: seen.name.into(),
+                place: seen.place.map(str::to_owned),
+                driver: seen.driver.map(str::to_owned),
+                activity: *seen.activity,
+            }),
         }
     }
-    let order = |hop: &Hop| match hop.place.as_deref() {
-        Some("near") => 0,
-        Some("host") => 1,
-        None => 2,
-        Some(_) => 3,
-    };
+    let order = |hop: &Hop| PLACES.iter().position(|place| hop.place.as_deref() == Some(*place)).unwrap_or(1);
     hops.sort_by_key(order);
     hops
 }
 
-/// What each watched interface did in one measurement, with its record. The agent of a guest looks at the near end from within; all others
-/// are seen from the host.
-pub(crate) fn seen<'a>(
-    m: &'a Measurement,
-    known: &'a [Interface],
-) -> impl Iterator<Item = (Option<&'a Interface>, &'a str, &'a NicActivity)> {
-    let guest = m.outcome.inside.as_ref().map(|inside| &inside.nics);
-    let host = m.host.as_ref().map(|host| &host.nics);
-    let near = |interface: &&Interface| interface.place == "near";
-    let inside = guest.into_iter().flatten().map(move |(name, activity)| {
-        (known.iter().filter(near).find(|interface| interface.name == *name), name.as_str(), activity)
-    });
-    let in_guest = guest.is_some_and(|nics| !nics.is_empty());
-    let outside = host.into_iter().flatten().map(move |(name, activity)| {
-        let here = known.iter().filter(|interface| !(in_guest && near(interface)));
-        (here.into_iter().find(|interface| interface.name == *name), name.as_str(), activity)
-    });
-    inside.chain(outside)
+/// Where interfaces are, from the near end to the far end.
+const PLACES: [&str; 3] = ["near", "host", "far"];
+
+/// An interface that was watched in one measurement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// Absent if it is not known.
+    pub(crate) place: Option<&'a str>,
+    pub(crate) name: &'a str,
+    pub(crate) driver: Option<&'a str>,
+    pub(crate) activity: &'a NicActivity,
+}
+
+/// What each watched interface did in one measurement. The agent of a guest looks at the near end from within; all others are seen from the
+/// host, under `PLACE/NAME`, or under their name alone where that is enough.
+pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
+    let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
+    let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));
+    let in_guest = inside.clone().next().is_some();
+    let one = |(within, (key, activity)): (bool, (&'a String, &'a NicActivity))| {
+        let (told, name) = match key.split_once('/') {
+            Some((place, name)) if PLACES.contains(&place) => (Some(place), name),
+            _ => (None, key.as_str()),
+        };
+        let fits = |interface: &&Interface| {
+            let place = interface.place.as_str();
+            let near = place == PLACES[0];
+            let here = told.map_or(if within { near } else { !(near && in_guest) }, |told| told == place);
+            here && interface.name == name
+        };
+        let mut fitting = known.iter().filter(fits);
+        // Of two that have one name nobody knows which it is.
+        let found = fitting.next().filter(|_| fitting.next().is_none());
+        let place = told.or(found.map(|found| found.place.as_str()));
+        Seen { place, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
+    };
+    inside.chain(host).map(one).collect()
 }
 
 fn sum(one: NicActivity, other: NicActivity) -> NicActivity {

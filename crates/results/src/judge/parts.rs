@@ -58,8 +58,9 @@ fn settings(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String>
         .collect()
 }
 
-/// Of a network what differs beside the two ends: the loopback has neither a cable nor a guest; all others end in another network
-/// namespace, which stands for another machine.
+/// Of a network what differs beside the two ends: loopback has no link between them, and only some ways begin in a guest. Whichever
+/// link a guest's card has counts as a pair of veth does, so that a guest is held against the pair, and one link of a guest
+/// against another.
 fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     let mut ends = Part::plain(match &network.peer {
         Some(peer) => format!("network to {peer}"),
@@ -68,7 +69,9 @@ fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
     ends.settings.extend(network.mtu.map(|mtu| ("mtu".to_owned(), mtu.to_string())));
     let mut parts = vec![ends];
     if !matches!(network.via, NetPath::Loopback | NetPath::Remote) {
-        parts.push(Part::plain("veth pair"));
+        let mut link = Part::plain("veth pair");
+        link.kind = "link".into();
+        parts.push(link);
     }
     if let Some(guest) = &target.guest {
         // What a guest's disk is set to says nothing of its card.

@@ -1,7 +1,7 @@
 //! Figures as reports write them.
 
 use iotax_model::Workload;
-use iotax_model::net::{Direction, Traffic};
+use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::Source;
 use iotax_model::units::human;
 use iotax_model::workload::{Distribution, Test};
@@ -121,6 +121,11 @@ pub(super) fn gigabits(bytes_per_s: f64) -> String {
     }
 }
 
+/// In what a workload's bytes per second are told in columns, and how.
+pub(super) fn rate(workload: &Workload) -> (&'static str, fn(f64) -> String) {
+    if workload.net.is_some() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
+}
+
 /// `0.12%`, `3.4%`, `42%`: a share from 0 to 1.
 pub(super) fn share(share: f64) -> String {
     format!("{}%", hundredths(share * 100.0))
@@ -194,7 +199,7 @@ fn title_of_one(workload: &Workload) -> String {
     text
 }
 
-/// What is done over a network: `TCP up, 4 streams`, `UDP down at 10M, 64 bytes`, `TCP round trips of 64 bytes, 1000/s, under load
+/// What is done over a network: `TCP up, 4 streams`, `UDP down at 10.0 Mbit/s, datagrams of 64 bytes`, `TCP round trips of 64 bytes, 1000/s, under load
 /// up`.
 fn title_of_net(net: &Traffic) -> String {
     let name = net.test.word().split('-').next().unwrap_or_default().to_uppercase();
@@ -210,9 +215,15 @@ fn title_of_net(net: &Traffic) -> String {
         parts.extend(net.rate.map(|rate| format!("{rate}/s")));
         parts.extend(net.loaded.then(|| format!("under load {way}")));
     } else {
-        let bitrate = net.bitrate.map(|bitrate| format!(" at {bitrate}bit/s")).unwrap_or_default();
+        let bitrate = net
+            .bitrate
+            .map(|bitrate| format!(" at {}", human::bits(bitrate.0 as f64 / 8.0)))
+            .unwrap_or_default();
         parts.push(format!("{name} {way}{bitrate}"));
-        parts.extend(net.length.map(|length| format!("{} at a time", human::bytes(length.0))));
+        parts.extend(net.length.map(|length| match net.test {
+            NetTest::Udp => format!("datagrams of {}", counted(length.0, "byte")),
+            _ => format!("{length} at a time"),
+        }));
     }
     if net.parallel > 1 {
         parts.push(format!("{} streams", net.parallel));

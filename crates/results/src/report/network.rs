@@ -57,7 +57,7 @@ struct Cell<'a> {
 /// A column: its name and what stands in it.
 type Column = (&'static str, fn(&Cell<'_>) -> Option<String>);
 
-/// What streams carried. The last four fit where there is room.
+/// What streams carried.
 const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.bytes_per_s.map(gigabits)),
     ("packets/s", |cell| {
@@ -65,10 +65,10 @@ const STREAMS: [Column; 9] = [
         let is_udp = Metric::Iops.compares(cell.workload);
         cell.summary.iops.filter(|_| is_udp).map(human::count)
     }),
-    ("against baseline", |cell| against(cell, |c| Some(change_with(c.ratio, c.interval)))),
+    ("vs baseline", |cell| against(cell, |c| Some(change_with(c.ratio, c.interval)))),
     ("CPU/GiB", |cell| cell.summary.host_cpu_per_gib.map(human::time)),
     ("CPU/packet", |cell| cell.summary.host_cpu_per_io.map(human::time)),
-    ("guest CPU/GiB", |cell| cell.network?.guest_cpu_per_gib.map(human::time)),
+    ("guest/GiB", |cell| cell.network?.guest_cpu_per_gib.map(human::time)),
     ("lost", |cell| of_ways(cell, Way::loss)),
     ("jitter", |cell| worst(cell, |way| way.jitter_ns).map(human::time)),
     ("resent", |cell| of_ways(cell, Way::resent)),
@@ -83,18 +83,21 @@ const TRIPS: [Column; 12] = [
     ("p99", |cell| cell.summary.percentile(0.99).map(human::time)),
     ("p99.9", |cell| cell.summary.percentile(0.999).map(human::time)),
     ("max", |cell| cell.summary.latency.max().map(|ns| human::time(ns as f64))),
-    ("mdev", |cell| cell.summary.latency.stddev().map(human::time)),
+    ("mdev", |cell| {
+        let exact = cell.network.and_then(|network| network.mdev_ns);
+        exact.or_else(|| cell.summary.latency.stddev()).map(human::time)
+    }),
     ("lost", |cell| {
         let probes = cell.network?.probes?;
         crate::judge::network::share(probes.sent.checked_sub(probes.received)?, probes.sent).map(share)
     }),
     ("tax on mean", |cell| against(cell, |c| c.tax.as_ref().map(tax))),
     ("CPU/trip", |cell| cell.summary.host_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
-    ("guest CPU/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
+    ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
 ];
 
-/// Columns of [`TRIPS`] that a terminal has no room for beside comparisons.
-const WIDE: [&str; 6] = ["trips/s", "min", "mean", "p99.9", "mdev", "guest CPU/trip"];
+/// Columns of both that a terminal has no room for beside comparisons.
+const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
 
 fn is_loaded(cell: &Cell<'_>) -> bool {
     cell.workload.net.as_ref().is_some_and(|net| net.loaded)

@@ -51,7 +51,8 @@ pub(super) fn notes(run: &Run) -> Vec<String> {
 pub(super) fn engine(run: &Run) -> Option<String> {
     let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
     let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
-    let cost = run.environment.floor_ns_per_io;
+    let on_disks = run.plan.workloads.iter().any(|workload| workload.net.is_none());
+    let cost = run.environment.floor_ns_per_io.filter(|_| on_disks);
     let cost = cost.map(|ns| format!("the engine itself takes {} of CPU per I/O", human::time(ns as f64)));
     let parts: Vec<String> = work.into_iter().chain(cost).chain(watching(run)).collect();
     (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))

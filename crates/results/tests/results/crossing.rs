@@ -68,8 +68,6 @@ fn interface(name: &str, place: &str, driver: &str) -> Interface {
         driver: Some(driver.into()),
         mtu: Some(1500),
         offloads: Some(offloads.into()),
-        // Its driver says so, and it means nothing.
-        speed: (driver == "veth").then_some(10_000_000_000),
         ..Interface::default()
     }
 }
@@ -173,7 +171,12 @@ fn flows(net: &Traffic, up: bool, tally: Option<&Tally>) -> Vec<Flow> {
 fn nics(outcome: &Outcome, name: &str) -> (BTreeMap<String, NicActivity>, BTreeMap<String, NicActivity>) {
     let of =
         |tally: &Option<Tally>| tally.as_ref().map_or((0, 0), |t| (t.bytes + t.bytes / 50, t.ios / 40 + 1));
-    let (up, down) = (of(&outcome.tallies.write), of(&outcome.tallies.read));
+    let (mut up, down) = (of(&outcome.tallies.write), of(&outcome.tallies.read));
+    // Messages come back as they went.
+    if outcome.carried.as_ref().is_some_and(|carried| carried.probes.is_some()) {
+        up = down;
+    }
+    let sum = (up.0 + down.0, up.1 + down.1);
     let counted = |rx: (u64, u64), tx: (u64, u64)| NicActivity {
         rx_bytes: rx.0,
         rx_packets: rx.1,
@@ -183,7 +186,7 @@ fn nics(outcome: &Outcome, name: &str) -> (BTreeMap<String, NicActivity>, BTreeM
     };
     let (near, far) = (counted(down, up), counted(up, down));
     match name {
-        "loopback" => (BTreeMap::new(), BTreeMap::from([("lo".into(), counted(up, up))])),
+        "loopback" => (BTreeMap::new(), BTreeMap::from([("lo".into(), counted(sum, sum))])),
         "veth" => (BTreeMap::new(), BTreeMap::from([("near0".into(), near), ("far0".into(), far)])),
         _ => (
             BTreeMap::from([("eth0".into(), near)]),

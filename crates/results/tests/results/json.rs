@@ -75,6 +75,16 @@ fn every_kind_of_run_holds_to_the_schema() {
     let told = checked(&jobs);
     assert_eq!(told["cells"][0]["jobs"]["members"][1]["name"], "log");
     assert!(told["cells"][0]["jobs"].get("fairness").is_none());
+    let mut network = crate::crossing::alone();
+    let gap =
+        iotax_model::record::Gap { up: true, at_ns: 1, duration_ns: 2_000_000_000, lost_bytes: Some(9) };
+    network.measurements[1].outcome.carried.as_mut().expect("a network's").gaps = vec![gap];
+    let told = checked(&network);
+    assert_eq!(told["cells"][1]["network"]["gaps"][0]["duration_ns"], 2_000_000_000);
+    assert_eq!(told["cells"][0]["network"]["ways"][1]["direction"], "down");
+    assert_eq!(told["measurements"][1]["carried"]["flows"][0]["lost"], 0);
+    assert!(told["measurements"][0]["nics"]["far0"]["rx_bytes"].as_u64() > Some(0));
+    checked(&crate::crossing::ladder());
     for run in [ladder(true), ladder(false), bench(), bare(), empty, mixed, damaged, both_ladders(), crowd()]
     {
         checked(&run);

@@ -82,6 +82,7 @@ fn packets(network: &Network) -> Value {
     object([
         ("ways", filled(network.ways.iter().map(way).collect())),
         ("probes", network.probes.as_ref().and_then(any)),
+        ("mdev_ns", number(network.mdev_ns)),
         ("guest_cpu_ns_per_gib", number(network.guest_cpu_per_gib)),
         ("guest_cpu_ns_per_io", number(network.guest_cpu_per_io)),
         ("far_cpu_ns_per_gib", number(network.far_cpu_per_gib)),

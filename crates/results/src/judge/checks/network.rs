@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use iotax_model::net::{Direction, Traffic};
+use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::{Flow, Interface, NicActivity, TargetRecord};
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
@@ -26,8 +26,6 @@ const QUIET: f64 = 1e6;
 const HEADERS: u64 = 66;
 /// A link that carried so much of its speed, headers included, carried all that it can.
 const FULL: f64 = 0.9;
-/// Drivers whose speed is a number that nothing follows from.
-const NOMINAL: [&str; 6] = ["veth", "tun", "tap", "bridge", "loopback", "dummy"];
 /// Who used this share of the time of its threads was the limit.
 const BOUND: f64 = 0.95;
 /// ITU-T Y.1541's bound for packets lost in a network's quality classes 0 to 4. Of TCP, losing one segment in 1000 holds a stream's
@@ -84,12 +82,15 @@ impl Case<'_> {
         Some(load + self.m.outcome.tallies.bytes())
     }
 
-    /// What the interfaces of one place counted, if exactly one was watched there.
+    /// What the interface of one place counted; of a bridge and its ports the bridge, at which the far end is.
     fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
-        let is_there = |interface: Option<&Interface>| interface.is_some_and(|found| found.place == place);
-        let mut there = seen(self.m, self.interfaces()).filter(|(found, ..)| is_there(*found));
-        let (_, name, activity) = there.next()?;
-        there.next().is_none().then_some((name, activity))
+        let all = seen(self.m, self.interfaces());
+        let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
+        let one = match there.as_slice() {
+            [one] => one,
+            several => several.iter().find(|seen| seen.driver == Some("bridge"))?,
+        };
+        Some((one.name, one.activity))
     }
 }
 
@@ -104,7 +105,9 @@ fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
         // The near end sends what goes up, the far end what comes down.
         let (sent, received) = if place == "near" { (true, false) } else { (false, true) };
         for (up, bytes, did) in [(sent, counted.tx_bytes, "sent"), (received, counted.rx_bytes, "received")] {
-            let asked = if up { net.direction.sends() } else { net.direction.receives() };
+            // Messages go both ways.
+            let streams = if up { net.direction.sends() } else { net.direction.receives() };
+            let asked = streams || net.test.is_rtt();
             let Some(carried) = case.bytes(up).filter(|bytes| asked && *bytes > 0) else { continue };
             if (bytes as f64) < PASSED * carried as f64 {
                 evidence.push(format!(
@@ -140,9 +143,9 @@ fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     let all = (counted.rx_bytes + counted.tx_bytes) as f64;
     (all > due.max(OTHERS * given + QUIET * seconds)).then(|| {
         let evidence = format!(
-            "{name} at the near end counted {}/s, and what was measured came to {}/s",
-            human::rate(all / seconds).trim_end_matches("/s"),
-            human::rate(both as f64 / seconds).trim_end_matches("/s")
+            "{name} at the near end counted {}, and what was measured came to {}",
+            human::rate(all / seconds),
+            human::rate(both as f64 / seconds)
         );
         let remedy = "others used the network: measure when it is idle; iftop(8) names them";
         case.finding(WarningKind::OtherLoad, evidence, remedy)
@@ -154,10 +157,7 @@ fn link(case: &Case<'_>) -> Option<Finding> {
     if !is_stream(case.m) {
         return None;
     }
-    let is_real = |interface: &&Interface| {
-        interface.driver.as_ref().is_none_or(|driver| !NOMINAL.contains(&driver.as_str()))
-    };
-    let slowest = case.interfaces().iter().filter(is_real).filter(|found| found.speed > Some(0));
+    let slowest = case.interfaces().iter().filter(|found| found.speed > Some(0));
     let slowest = slowest.min_by_key(|interface| interface.speed)?;
     let speed = slowest.speed? as f64;
     let seconds = case.m.outcome.duration_ns as f64 / 1e9;
@@ -350,8 +350,8 @@ fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) ->
         Some(on.iter().filter(|name| MATTER.contains(&name.as_str())).cloned().collect())
     };
     let ends = record.interfaces.iter().filter(|interface| interface.place != "host");
-    let tcp = run.plan.workloads.iter().filter_map(|workload| workload.net.as_ref());
-    let tcp = tcp.clone().any(|net| net.test == iotax_model::net::NetTest::Tcp || net.loaded);
+    let mut nets = run.plan.workloads.iter().filter_map(|workload| workload.net.as_ref());
+    let tcp = nets.any(|net| net.test == NetTest::Tcp || net.loaded);
     let mut evidence = Vec::new();
     for interface in ends {
         let Some(mine) = has(interface) else { continue };

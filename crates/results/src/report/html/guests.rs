@@ -1,5 +1,6 @@
 //! Several guests or jobs at once: what each got, the tail against their number, and what a neighbour did.
 
+use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
@@ -7,15 +8,15 @@ use super::chart::{Across, Cell, Chart, Panel, Place, Plot, file_name};
 use super::colour;
 use super::latency::logarithmic;
 use crate::judge::crowd::{Member, by_count};
-use crate::judge::{Crowd, Judgement, Of};
-use crate::report::figure::{UNKNOWN, evenness, megabytes, or_unknown};
+use crate::judge::{Crowd, Judgement, Metric, Of};
+use crate::report::figure::{UNKNOWN, evenness, or_unknown, rate};
 use crate::store::Run;
 
 /// The percentiles of the picture.
 const SHOWN: [(f64, &str); 3] = [(0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")];
 
 /// Everything there is of it; nothing if every target was one guest alone.
-pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Markup {
+pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
     let workload = here.workload;
     let all_of =
         |of| judgement.crowds.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);
@@ -24,19 +25,20 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Mark
     html! {
         @for noise in judgement.noises.iter().filter(|noise| noise.workload == workload) {
             p.note {
-                "Beside " (noise.target) ", " b { (noise.name) } " made " (or_unknown(noise.iops, human::count)) " IOPS, "
-                (or_unknown(noise.bytes_per_s, human::rate)) "."
+                "Beside " (noise.target) ", " b { (noise.name) } " made " (or_unknown(noise.iops, human::count)) " "
+                (Metric::Iops.column(on)) ", "
+                (or_unknown(noise.bytes_per_s, |rate| Metric::BytesPerS.figure_on(on, rate))) "."
             }
         }
         @if !crowds.is_empty() {
-            div.wide { (parts(run, judgement, &crowds)) }
+            div.wide { (parts(run, judgement, &crowds, on)) }
             p.note {
                 "Fairness is Jain's index of the guests' I/Os per second, or bytes of streams: 1 if all got the same, 1/n if one got everything; mean \
                  over the blocks with its 95% interval."
             }
         }
         @if !jobs.is_empty() {
-            div.wide { (parts(run, judgement, &jobs)) }
+            div.wide { (parts(run, judgement, &jobs, on)) }
             p.note { "Each job's rates are over the time in which it ran; the totals are over the whole window." }
         }
         div.pair {
@@ -45,25 +47,26 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>) -> Mark
     }
 }
 
-fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd]) -> Markup {
+fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd], on: &Workload) -> Markup {
+    let (name, in_rate) = rate(on);
     let is_of_guests = crowds.iter().all(|crowd| crowd.of == Of::Guests);
     html! {
         table.steps {
             thead {
                 tr {
                     th { (if is_of_guests { "guests at once" } else { "jobs at once" }) }
-                    th { "IOPS" } th { "MB/s" } th { "p50" } th { "p99" }
+                    th { (Metric::Iops.column(on)) } th { (name) } th { "p50" } th { "p99" }
                     @if is_of_guests { th { "fairness" } }
                 }
             }
             tbody {
                 @for crowd in crowds {
-                    @for member in &crowd.members { (one(member, crowd.of)) }
+                    @for member in &crowd.members { (one(member, crowd.of, in_rate)) }
                     tr {
                         td class=(colour(run, &crowd.target)) { span.swatch {} (crowd.target) ", all" }
                         @if let Some(all) = judgement.summary(&crowd.workload, &crowd.target) {
                             td { (or_unknown(all.iops, human::count)) }
-                            td { (or_unknown(all.bytes_per_s, megabytes)) }
+                            td { (or_unknown(all.bytes_per_s, in_rate)) }
                             td { (or_unknown(all.percentile(0.5), human::time)) }
                             td { (or_unknown(all.percentile(0.99), human::time)) }
                         } @else {
@@ -77,12 +80,12 @@ fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd]) -> Markup {
     }
 }
 
-fn one(member: &Member, of: Of) -> Markup {
+fn one(member: &Member, of: Of, in_rate: fn(f64) -> String) -> Markup {
     html! {
         tr.member {
             td { @if of == Of::Guests { "guest " } (member.name) }
             td { (or_unknown(member.iops, human::count)) }
-            td { (or_unknown(member.bytes_per_s, megabytes)) }
+            td { (or_unknown(member.bytes_per_s, in_rate)) }
             td { (or_unknown(member.percentile(0.5), human::time)) }
             td { (or_unknown(member.percentile(0.99), human::time)) }
             @if of == Of::Guests { td {} }

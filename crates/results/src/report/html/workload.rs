@@ -42,7 +42,7 @@ pub(super) fn section(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                 }
                 @if let Some(missing) = latency::not_given(&summaries) { p.note { (missing) } }
                 (network::details(run, judgement, workload))
-                (guests::several(run, judgement, here))
+                (guests::several(run, judgement, here, workload))
                 (within::within(judgement, here, workload))
                 (passed::passed(run, judgement, &workload.name))
                 @if let Some(moved) = moved { p.note { (moved) } }

@@ -1,16 +1,19 @@
 //! What each of several guests or jobs got, and what a neighbour did.
 
+use iotax_model::Workload;
 use iotax_model::units::human;
 
 use super::{Field, Grid, figure, words};
-use crate::judge::{Judgement, Of};
-use crate::report::figure::{evenness, megabytes, or_unknown};
+use crate::judge::{Judgement, Metric, Of};
+use crate::report::figure::{evenness, or_unknown, rate};
 
 /// One row per guest or job of targets with several, and one for all of them together; absent if there are none.
-pub(super) fn crowds(judgement: &Judgement, workload: &str, of: Of) -> Option<Grid> {
+pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: Of) -> Option<Grid> {
+    let workload = &on.name;
     let member = if of == Of::Guests { "guest" } else { "job" };
-    let mut grid = Grid::new(&["", member, "IOPS", "MB/s", "p50", "p99", "fairness"]);
-    for crowd in judgement.crowds.iter().filter(|crowd| crowd.workload == workload && crowd.of == of) {
+    let (rate, in_rate) = rate(on);
+    let mut grid = Grid::new(&["", member, Metric::Iops.column(on), rate, "p50", "p99", "fairness"]);
+    for crowd in judgement.crowds.iter().filter(|crowd| crowd.workload == *workload && crowd.of == of) {
         let mut add = |figures: [String; 6]| {
             let fields = [words(&crowd.target)].into_iter().chain(figures.map(figure));
             grid.rows.push(fields.collect::<Vec<Field>>());
@@ -19,7 +22,7 @@ pub(super) fn crowds(judgement: &Judgement, workload: &str, of: Of) -> Option<Gr
             add([
                 member.name.clone(),
                 or_unknown(member.iops, human::count),
-                or_unknown(member.bytes_per_s, megabytes),
+                or_unknown(member.bytes_per_s, in_rate),
                 or_unknown(member.percentile(0.5), human::time),
                 or_unknown(member.percentile(0.99), human::time),
                 String::new(),
@@ -29,7 +32,7 @@ pub(super) fn crowds(judgement: &Judgement, workload: &str, of: Of) -> Option<Gr
         add([
             "all".into(),
             or_unknown(all.iops, human::count),
-            or_unknown(all.bytes_per_s, megabytes),
+            or_unknown(all.bytes_per_s, in_rate),
             or_unknown(all.percentile(0.5), human::time),
             or_unknown(all.percentile(0.99), human::time),
             if of == Of::Guests { evenness(crowd.fairness) } else { String::new() },
@@ -41,13 +44,14 @@ pub(super) fn crowds(judgement: &Judgement, workload: &str, of: Of) -> Option<Gr
 }
 
 /// A line for each target that had a neighbour.
-pub(super) fn noises(judgement: &Judgement, workload: &str) -> Vec<String> {
-    let noises = judgement.noises.iter().filter(|noise| noise.workload == workload);
+pub(super) fn noises(judgement: &Judgement, workload: &Workload) -> Vec<String> {
+    let noises = judgement.noises.iter().filter(|noise| noise.workload == workload.name);
     noises
         .map(|noise| {
-            let (iops, rate) =
-                (or_unknown(noise.iops, human::count), or_unknown(noise.bytes_per_s, human::rate));
-            format!("beside {}, {} made {iops} IOPS, {rate}", noise.target, noise.name)
+            let iops = or_unknown(noise.iops, human::count);
+            let rate = or_unknown(noise.bytes_per_s, |rate| Metric::BytesPerS.figure_on(workload, rate));
+            let what = Metric::Iops.column(workload);
+            format!("beside {}, {} made {iops} {what}, {rate}", noise.target, noise.name)
         })
         .collect()
 }

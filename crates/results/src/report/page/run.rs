@@ -45,13 +45,13 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         let more = [
             network::ways(run, judgement, workload),
             layers::steps(judgement, workload),
-            guests::crowds(judgement, &workload.name, Of::Guests),
-            guests::crowds(judgement, &workload.name, Of::Jobs),
+            guests::crowds(judgement, workload, Of::Guests),
+            guests::crowds(judgement, workload, Of::Jobs),
         ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
-        let lines = [guests::noises, layers::insides, layers::flows];
-        let mut lines: Vec<String> =
-            lines.iter().flat_map(|lines| lines(judgement, &workload.name)).collect();
+        let mut lines = guests::noises(judgement, workload);
+        lines.extend(layers::insides(judgement, &workload.name));
+        lines.extend(layers::flows(judgement, &workload.name));
         lines.extend(not_given(run, judgement, workload));
         let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
         lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));

@@ -34,7 +34,7 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
     let mut sentences = layers::prices(run, &steps);
     sentences.extend(totals::totals(run, judgement, &totals));
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
-    sentences.extend(network::prices(run, judgement, &crossing));
+    sentences.extend(network::prices(run, judgement, &hops, &ways));
     sentences.extend(network::facts(judgement));
     let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::leading(workload));
     let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());

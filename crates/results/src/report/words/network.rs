@@ -9,18 +9,34 @@ use crate::report::figure::{counted, listed, listed_briefly};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
-/// A sentence for each pair of which anything is decided, the ladder's steps first.
-pub(super) fn prices(run: &Run, judgement: &Judgement, pairs: &[&Versus<'_>]) -> Vec<String> {
-    pairs
-        .iter()
-        .filter_map(|versus| {
-            let parts: Vec<String> = [carried(run, judgement, versus), cpu(versus), trips(run, versus)]
-                .into_iter()
-                .flatten()
-                .collect();
-            (!parts.is_empty()).then(|| format!("{}: {}.", name(run, versus), parts.join("; ")))
-        })
-        .collect()
+/// A sentence for each pair of which anything is decided, the ladder's steps first; of targets that a step leads to, one for all of
+/// them against the baseline, for the steps' prices add up to theirs.
+pub(super) fn prices(
+    run: &Run,
+    judgement: &Judgement,
+    steps: &[Versus<'_>],
+    totals: &[Versus<'_>],
+) -> Vec<String> {
+    let said = |parts: &[Option<String>]| {
+        let parts: Vec<String> = parts.iter().flatten().cloned().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    };
+    let in_full = |versus: &Versus<'_>| {
+        let parts = [carried(run, judgement, versus), cpu(versus), trips(run, versus)];
+        Some(format!("{}: {}.", name(run, versus), said(&parts)?))
+    };
+    let is_reached = |versus: &&Versus<'_>| judgement.edges.iter().any(|edge| edge.to == versus.target);
+    let (reached, others): (Vec<&Versus<'_>>, Vec<&Versus<'_>>) = totals.iter().partition(is_reached);
+    let mut sentences: Vec<String> = steps.iter().chain(others).filter_map(in_full).collect();
+    let brief = |versus: &&Versus<'_>| {
+        let parts = [carried(run, judgement, versus), trips(run, versus)];
+        Some(format!("{} {}", versus.target, said(&parts)?.replace("; ", ", ")))
+    };
+    let all: Vec<String> = reached.iter().filter_map(brief).collect();
+    if !all.is_empty() {
+        sentences.push(format!("In all, against {}: {}.", run.plan.baseline, all.join("; ")));
+    }
+    sentences
 }
 
 /// How even streams were that shared a way, and how long a way was silent: facts, which no verdict rests on.
