@@ -75,12 +75,13 @@ impl NetLab {
         Some(Self { guest })
     }
 
-    /// Has iotax be the far end, and waits until it is.
-    pub(crate) fn serve(&mut self) {
-        self.guest.sh(&format!("far iotax net serve --bind {FAR} --tests 8 > /tmp/served 2>&1 &"));
+    /// Has iotax be the far end at a port, and waits until it is.
+    pub(crate) fn serve(&mut self, port: u16) {
+        let log = format!("/tmp/served-{port}");
+        self.guest.sh(&format!("far iotax net serve --bind 0.0.0.0 --port {port} --tests 8 > {log} 2>&1 &"));
         self.guest
-            .sh("for wait in $(seq 200); do grep -q listening /tmp/served && break; usleep 20000; done");
-        self.guest.sh("grep listening /tmp/served || { cat /tmp/served; false; }");
+            .sh(&format!("for wait in $(seq 200); do grep -q listening {log} && break; usleep 20000; done"));
+        self.guest.sh(&format!("grep listening {log} || {{ cat {log}; false; }}"));
     }
 
     /// Has iotax measure at the near end, and reads its JSON.
@@ -107,25 +108,33 @@ impl NetLab {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Has what `matches` (words of tc's u32) leaves an end through netem, and nothing else.
-    pub(crate) fn disturb(&mut self, end: End, matches: &str, netem: &str) {
+    /// Has what one of `matches` finds (words of tc's u32) leave an end through netem, and nothing else.
+    pub(crate) fn disturb(&mut self, end: End, matches: &[&str], netem: &str) {
+        self.divide(end, 2, &matches.iter().map(|one| (2, *one)).collect::<Vec<_>>());
         let (name, interface) = (end.namespace(), end.interface());
-        let bands = ["0"; 16].join(" ");
-        self.guest.sh(&format!(
-            "tc -n {name} qdisc add dev {interface} root handle 1: prio bands 2 priomap {bands}"
-        ));
-        self.guest.sh(&format!(
-            "tc -n {name} filter add dev {interface} parent 1: protocol ip u32 {matches} flowid 1:2"
-        ));
         self.guest.sh(&format!(
             "tc -n {name} qdisc add dev {interface} parent 1:2 handle 2: netem limit 100000 {netem}"
         ));
     }
 
-    /// Has all that leaves an end through one queueing discipline.
-    pub(crate) fn shape(&mut self, end: End, discipline: &str) {
+    /// Divides what leaves an end into classes from `1:1` on. What nothing finds is in the first.
+    pub(crate) fn divide(&mut self, end: End, classes: usize, matches: &[(usize, &str)]) {
         let (name, interface) = (end.namespace(), end.interface());
-        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} root {discipline}"));
+        let first = ["0"; 16].join(" ");
+        self.guest.sh(&format!(
+            "tc -n {name} qdisc add dev {interface} root handle 1: prio bands {classes} priomap {first}"
+        ));
+        for (class, words) in matches {
+            self.guest.sh(&format!(
+                "tc -n {name} filter add dev {interface} parent 1: protocol ip u32 {words} flowid 1:{class}"
+            ));
+        }
+    }
+
+    /// Puts a queueing discipline in an end's way, at `root` or `parent CLASS`.
+    pub(crate) fn shape(&mut self, end: End, place: &str, discipline: &str) {
+        let (name, interface) = (end.namespace(), end.interface());
+        self.guest.sh(&format!("tc -n {name} qdisc add dev {interface} {place} {discipline}"));
     }
 
     /// What netem has done at an end.

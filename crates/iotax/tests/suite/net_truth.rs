@@ -3,16 +3,24 @@
 //! The guest's clock counts its instructions, so a delay there is as long as it was asked for, and what programs and kernel take is
 //! the same each time. What netem did to packets it counts itself.
 
+use iotax_model::record::Gap;
 use serde_json::Value;
 
-use crate::net_lab::{End, FAR, NetLab};
+use crate::net_lab::{Account, End, FAR, NetLab};
+use iotax_model::net::PORT;
 
 const MS: f64 = 1e6;
-/// Bytes of a datagram, and of one with the headers of UDP and IP.
+/// Bytes of a datagram.
 const LENGTH: u64 = 1000;
-const PACKET: u64 = LENGTH + 28;
-/// Datagrams a second: seldom enough that each is a packet of its own.
+/// Datagrams a second: seldom enough that nearly each is a packet of its own.
 const RATE: u64 = 800;
+/// Words of tc that find packets of UDP of 1024 bytes and more: those of [`datagrams`], and several that pass through the kernel as
+/// one, and not what comes before a test.
+const DATAGRAMS: [&str; 3] = [
+    "match ip protocol 17 0xff match u16 0x0400 0x0400 at 2",
+    "match ip protocol 17 0xff match u16 0x0800 0x0800 at 2",
+    "match ip protocol 17 0xff match u16 0x1000 0x1000 at 2",
+];
 
 fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {value:#}"))
@@ -22,14 +30,10 @@ fn whole(value: &Value, path: &str) -> u64 {
     value.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {value:#}"))
 }
 
-/// Words of tc that match the datagrams of [`datagrams`].
-fn matches() -> String {
-    format!("match ip protocol 17 0xff match u16 {PACKET} 0xffff at 2")
-}
-
-/// Arguments of a stream of datagrams.
-fn datagrams(seconds: u32, direction: &str) -> String {
-    format!("run {FAR} --udp --length {LENGTH} --bitrate {} --time {seconds} {direction}", RATE * LENGTH * 8)
+/// Arguments of a stream of datagrams, so many a second.
+fn datagrams(rate: u64, seconds: u32, from: End) -> String {
+    let direction = if from == End::Near { "" } else { "--reverse" };
+    format!("run {FAR} --udp --length {LENGTH} --bitrate {} --time {seconds} {direction}", rate * LENGTH * 8)
 }
 
 /// Round trips.
@@ -54,10 +58,10 @@ fn round_trips_take_as_long_as_the_path() {
     /// A hundredth of the delay.
     const TOLERANCE: f64 = DELAY / 100.0;
     let Some(mut lab) = NetLab::boot() else { return };
-    lab.serve();
+    lab.serve(PORT);
     let kinds = ["--icmp --rate 100 --time 2", "--udp --rate 100 --time 2", "--tcp --rate 100 --time 2"];
     let plain = kinds.map(|kind| ping(&mut lab, kind));
-    lab.shape(End::Near, "netem delay 5ms");
+    lab.shape(End::Near, "root", "netem delay 5ms");
     for (kind, plain) in kinds.iter().zip(&plain) {
         let delayed = ping(&mut lab, kind);
         for key in ["/min", "/p50", "/mean"] {
@@ -70,35 +74,284 @@ fn round_trips_take_as_long_as_the_path() {
     }
 }
 
-#[test]
-fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
-    let Some(mut lab) = NetLab::boot() else { return };
-    lab.serve();
-    for (end, direction) in [(End::Near, ""), (End::Far, "--reverse")] {
-        for fault in ["loss 1%", "duplicate 1%", "delay 2ms reorder 100% gap 5"] {
-            lab.disturb(end, &matches(), fault);
-            let document = lab.json(&datagrams(5, direction));
-            let truth = lab.account(end);
-            lab.clear(end);
-            eprintln!("{fault} {direction}: {truth:?} {:#}", document["iotax"]);
+/// What the two ends of a stream of datagrams say in the end.
+#[derive(Debug)]
+struct Stream {
+    sent: u64,
+    received: u64,
+    lost: u64,
+    out_of_order: u64,
+    duplicates: u64,
+    jitter_ns: f64,
+    gaps: Vec<Gap>,
+}
+
+impl Stream {
+    /// The only stream of a document, which left `from`.
+    fn of(document: &Value, from: End) -> Self {
+        let (sender, receiver) = if from == End::Near { ("near", "far") } else { ("far", "near") };
+        let [sender, receiver] = [sender, receiver].map(|end| &document["iotax"][end]["streams"][0]);
+        let gaps = receiver.get("gaps").map(|gaps| serde_json::from_value(gaps.clone()).expect("gaps"));
+        Self {
+            sent: whole(sender, "/packets"),
+            received: whole(receiver, "/packets"),
+            lost: whole(receiver, "/lost"),
+            out_of_order: whole(receiver, "/out_of_order"),
+            duplicates: whole(receiver, "/duplicates"),
+            jitter_ns: number(receiver, "/jitter_ns"),
+            gaps: gaps.unwrap_or_default(),
         }
     }
 }
 
+/// Sends datagrams from an end through netem, and gives what was measured beside what netem did.
+fn disturbed(lab: &mut NetLab, from: End, rate: u64, netem: &str) -> (Stream, Account) {
+    lab.disturb(from, &DATAGRAMS, netem);
+    let document = lab.json(&datagrams(rate, 5, from));
+    let truth = lab.account(from);
+    lab.clear(from);
+    let stream = Stream::of(&document, from);
+    eprintln!("{netem} from {from:?}: {stream:?}; by netem's account {truth:?}");
+    assert!(stream.sent >= 5 * rate - 1, "{stream:?}");
+    (stream, truth)
+}
+
 #[test]
-fn a_link_that_fails_is_a_gap() {
+fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
     let Some(mut lab) = NetLab::boot() else { return };
-    lab.serve();
-    for (arguments, end) in [
-        (datagrams(6, ""), "far"),
-        (datagrams(6, ""), "near"),
-        (datagrams(6, "--reverse"), "near"),
-        (format!("run {FAR} --bitrate 8M --time 7"), "far"),
-    ] {
-        let (document, printed) = lab.json_while(&arguments, &format!(
-            "sleep 2; t0=$EPOCHREALTIME; ip -n {end} link set dev {end}0 down; t1=$EPOCHREALTIME; sleep 2; t2=$EPOCHREALTIME; \
-             ip -n {end} link set dev {end}0 up; echo $t0 $t1 $t2 $EPOCHREALTIME"));
-        eprintln!("{arguments} {end}: {printed} {:#}", document["iotax"]);
-        eprintln!("{}", lab.guest.sh("cat /tmp/said; tail -2 /tmp/served"));
+    lab.serve(PORT);
+    for from in [End::Near, End::Far] {
+        let (stream, truth) = disturbed(&mut lab, from, RATE, "loss 1%");
+        assert_eq!(
+            (stream.received, stream.duplicates, stream.out_of_order),
+            (truth.packets, 0, 0),
+            "received"
+        );
+        // What two datagrams are that pass as one is one packet to drop.
+        let lost = stream.sent - stream.received;
+        assert!((truth.drops..=truth.drops + 2).contains(&lost), "lost");
+        // Of those lost after the last one that came the receiver cannot know.
+        assert!((stream.lost..=stream.lost + 2).contains(&lost), "lost by the receiver's account");
+        let (expected, deviation) = (stream.sent as f64 * 0.01, (stream.sent as f64 * 0.01 * 0.99).sqrt());
+        assert!((truth.drops as f64 - expected).abs() < 5.0 * deviation, "netem lost {}", truth.drops);
+
+        let (stream, truth) = disturbed(&mut lab, from, RATE, "duplicate 1%");
+        assert_eq!(stream.sent + stream.duplicates, truth.packets, "repeated");
+        assert_eq!((stream.received, stream.lost, stream.out_of_order), (stream.sent, 0, 0), "received");
+        assert!(stream.duplicates > 0, "netem repeated none");
     }
+    // Every fifth passes the one before it, which is late by 2 ms and was sent 1.25 ms earlier, and no other.
+    let (stream, truth) = disturbed(&mut lab, End::Near, RATE, "delay 2ms reorder 100% gap 5");
+    assert!(truth.requeues.abs_diff(stream.sent / 5) <= 2, "netem let {} pass", truth.requeues);
+    assert!(stream.out_of_order.abs_diff(truth.requeues) <= 2, "out of order");
+    assert_eq!((stream.received, stream.lost, stream.duplicates), (stream.sent, 0, 0), "received");
+    // Every second is late by 2 ms: from one to the next the way takes 2 ms more, or less, and the mean of that is the jitter. They
+    // are 4 ms apart, so that none passes another.
+    for from in [End::Near, End::Far] {
+        let (stream, _) = disturbed(&mut lab, from, RATE / 3, "delay 2ms reorder 100% gap 2");
+        assert!((stream.jitter_ns / (2.0 * MS) - 1.0).abs() < 0.01, "jitter");
+        assert_eq!((stream.received, stream.out_of_order), (stream.sent, 0), "received");
+    }
+}
+
+/// The bits a second of a link, with all headers.
+const LINK: f64 = 20e6;
+/// What is left of it for TCP's payload: Ethernet, IP, and TCP with its time stamps take the rest.
+const TCP_SHARE: f64 = 1448.0 / (1448.0 + 14.0 + 20.0 + 32.0);
+/// What is left of it for the payload of datagrams.
+const UDP_SHARE: f64 = 1472.0 / (1472.0 + 14.0 + 20.0 + 8.0);
+
+#[test]
+fn a_link_carries_what_its_rate_leaves_for_the_payload() {
+    let Some(mut lab) = NetLab::boot() else { return };
+    lab.serve(PORT);
+    for end in [End::Near, End::Far] {
+        lab.shape(end, "root", "tbf rate 20mbit burst 5000 limit 50000");
+    }
+    for (how, share) in [("--omit 1", TCP_SHARE), ("--udp --length 1472 --bitrate 25M", UDP_SHARE)] {
+        for (direction, receiver) in [("", "far"), ("--reverse", "near")] {
+            let document = lab.json(&format!("run {FAR} --time 3 {how} {direction}"));
+            let end = &document["iotax"][receiver]["streams"][0];
+            let rate = number(end, "/bytes") * 8e9 / number(end, "/duration_ns");
+            eprintln!("{how} {direction}: {:.3} Mbit/s, of {:.3}", rate / 1e6, LINK * share / 1e6);
+            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {end:#}");
+        }
+    }
+    let sampler = "while kill -0 $measuring 2> /dev/null; do for end in near far; do \
+                   echo $end $(tc -n $end -s qdisc show dev ${end}0 | grep backlog); done; usleep 30000; done";
+    let (document, samples) =
+        lab.json_while(&format!("ping {FAR} --udp --rate 100 --time 3 --under-load"), sampler);
+    for (number_of, name, end) in [(1, "download", "far"), (2, "upload", "near")] {
+        let mean = |at: usize| number(&document, &format!("/measurements/{at}/round_trip_ns/mean"));
+        let added = mean(number_of) - mean(0);
+        // A queue that holds something all the time; in it a packet waits for those before it.
+        let backlog: Vec<f64> = samples
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix(end)?.split_whitespace().nth(1)?.strip_suffix('b')?.parse().ok()
+            })
+            .filter(|bytes| *bytes > 5000.0)
+            .collect();
+        let queue = backlog.iter().sum::<f64>() / backlog.len() as f64 * 8e9 / LINK;
+        eprintln!(
+            "{name}: {:.3} ms added, {:.3} by the queue's own account, seen {} times: {:#}",
+            added / MS,
+            queue / MS,
+            backlog.len(),
+            document["measurements"][number_of]
+        );
+        assert!((added / queue - 1.0).abs() < 0.1, "{name}: {added} {queue}");
+    }
+}
+
+#[test]
+fn neighbours_have_the_shares_that_the_path_gives_them() {
+    let Some(mut lab) = NetLab::boot() else { return };
+    lab.serve(PORT);
+    lab.serve(PORT + 1);
+    // What the second far end sends has a way of its own.
+    let second = format!("match ip sport {} 0xffff", PORT + 1);
+    lab.divide(End::Far, 2, &[(2, &second)]);
+    lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 15mbit burst 5000 limit 50000");
+    lab.shape(End::Far, "parent 1:2", "handle 3: tbf rate 5mbit burst 5000 limit 50000");
+    let document =
+        lab.json(&format!("run {FAR}:{PORT} {FAR}:{} --reverse --omit 1 --time 3 --interval 0.2", PORT + 1));
+    let together = &document["iotax"];
+    eprintln!("{together:#}");
+    for (path, truth) in [
+        ("/bits_per_second", LINK * TCP_SHARE),
+        ("/shares/0/share", 0.75),
+        ("/shares/1/share", 0.25),
+        // (3 + 1)^2 / (2 (3^2 + 1^2))
+        ("/jain", 0.8),
+    ] {
+        let measured = number(together, path);
+        assert!((measured / truth - 1.0).abs() < 0.02, "{path}: {measured}, not {truth}");
+    }
+}
+
+/// How a link failed.
+struct Failure {
+    /// The end whose interface went down.
+    down: End,
+    /// Seconds from when it went down until something came again at the receiver, at least and at most: the command takes its time.
+    least: f64,
+    most: f64,
+}
+
+/// Measures what leaves `from` while an end's interface is down for two seconds.
+fn fail(lab: &mut NetLab, arguments: &str, from: End, down: End) -> (Value, Failure) {
+    let to = if from == End::Near { End::Far } else { End::Near };
+    let (name, interface) = (down.namespace(), down.interface());
+    // Resolving the peer's address takes packets too, which are shorter than a datagram.
+    let (document, printed) = lab.json_while(
+        arguments,
+        &format!(
+            "{} sh -c 'rx() {{ read bytes < /sys/class/net/{}/statistics/rx_bytes; }}; sleep 2; \
+             echo $EPOCHREALTIME; /lab/ip -n {name} link set dev {interface} down; echo $EPOCHREALTIME; sleep 2; \
+             rx; before=$bytes; /lab/ip -n {name} link set dev {interface} up; \
+             until [ $((bytes - before)) -ge {LENGTH} ]; do rx; done; echo $EPOCHREALTIME'",
+            to.namespace(),
+            to.interface(),
+        ),
+    );
+    let moments: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [before, after, again] = moments[..] else { panic!("{printed}") };
+    (document, Failure { down, least: again - after, most: again - before })
+}
+
+impl Failure {
+    /// Whether a gap is as long as the link was down, to 10 ms.
+    fn check(&self, gap: &Gap) {
+        let seconds = gap.duration_ns as f64 / 1e9;
+        eprintln!("{:?} down for {:.4} to {:.4} s: {seconds:.4} s", self.down, self.least, self.most);
+        assert!((self.least - 0.01..=self.most + 0.01).contains(&seconds), "{gap:?}");
+    }
+}
+
+#[test]
+fn a_link_that_fails_is_a_gap_as_long_as_it_was_down() {
+    let Some(mut lab) = NetLab::boot() else { return };
+    lab.serve(PORT);
+    for (from, down) in
+        [(End::Near, End::Far), (End::Near, End::Near), (End::Far, End::Near), (End::Far, End::Far)]
+    {
+        let (document, failure) = fail(&mut lab, &datagrams(RATE, 5, from), from, down);
+        let stream = Stream::of(&document, from);
+        let [gap] = &stream.gaps[..] else { panic!("not one gap: {stream:?}") };
+        failure.check(gap);
+        eprintln!("from {from:?}: {stream:?}");
+        assert_eq!(stream.sent, stream.received + stream.lost, "{stream:?}");
+        assert_eq!(gap.lost_bytes, Some(stream.lost * LENGTH), "all was lost in the gap: {stream:?}");
+        // Where its own interface is there, the sender's kernel keeps some datagrams until it finds the peer again.
+        let due = gap.duration_ns as f64 / 1e9 * RATE as f64;
+        let kept = if from == down { 3.0 } else { 150.0 };
+        assert!((due - kept..=due + 3.0).contains(&(stream.lost as f64)), "{due} were due: {stream:?}");
+    }
+    // TCP waits longer each time before it tries again: by the kernel's least 0.2 s, 0.4 s, 0.8 s ...
+    let arguments = format!("run {FAR} --bitrate 8M --length 1000 --time 7");
+    let (document, failure) = fail(&mut lab, &arguments, End::Near, End::Far);
+    let receiver = &document["iotax"]["far"]["streams"][0];
+    let gaps: Vec<Gap> = serde_json::from_value(receiver["gaps"].clone()).expect("gaps");
+    failure.check(gaps.first().expect("a gap"));
+    let bytes = number(receiver, "/bytes");
+    assert!(bytes > 1e6 * 3.0, "it goes on: {receiver:#}");
+    assert_eq!(number(&document["iotax"]["near"]["streams"][0], "/bytes"), bytes, "TCP loses nothing");
+}
+
+/// Times of the kernel's log at which lines with some words were written.
+fn logged(log: &str, words: &str) -> Vec<f64> {
+    let lines = log.lines().filter(|line| line.contains(words));
+    lines.filter_map(|line| line.split(['[', ']']).nth(1)?.trim().parse().ok()).collect()
+}
+
+#[test]
+fn a_leg_of_a_bond_that_fails_is_a_gap_until_the_other_takes_over() {
+    let Some(mut lab) = NetLab::boot() else { return };
+    lab.guest.sh("ip -n near link add bond0 type bond mode active-backup miimon 100");
+    lab.guest.sh("ip -n far link add bridge0 type bridge");
+    for leg in 0..2 {
+        lab.guest.sh(&format!("ip link add leg{leg} netns near type veth peer name port{leg} netns far"));
+        lab.guest.sh(&format!(
+            "ip -n near link set dev leg{leg} master bond0 && ip -n near link set dev leg{leg} up"
+        ));
+        lab.guest.sh(&format!(
+            "ip -n far link set dev port{leg} master bridge0 && ip -n far link set dev port{leg} up"
+        ));
+    }
+    for (end, interface, address) in [("near", "bond0", "10.9.1.1"), ("far", "bridge0", "10.9.1.2")] {
+        lab.guest.sh(&format!("ip -n {end} address add {address}/24 dev {interface}"));
+        lab.guest.sh(&format!("ip -n {end} link set dev {interface} up"));
+    }
+    lab.serve(PORT);
+    lab.guest.sh("sleep 2; near ping -c 1 10.9.1.2");
+    let arguments = datagrams(RATE, 6, End::Near).replace(FAR, "10.9.1.2");
+    // The active leg is the one that did not fail last.
+    let (document, log) = lab.json_while(
+        &arguments,
+        "for leg in 0 1 0 1; do sleep 0.63; echo lab: it goes > /dev/kmsg; ip -n far link set dev port$leg down; \
+         echo lab: it went > /dev/kmsg; sleep 0.41; ip -n far link set dev port$leg up; done; dmesg",
+    );
+    let stream = Stream::of(&document, End::Near);
+    let [goes, went, other] = ["lab: it goes", "lab: it went", "making interface the new active one"]
+        .map(|words| logged(&log, words));
+    let other = &other[other.len().saturating_sub(4)..];
+    let mut gaps = stream.gaps.clone();
+    gaps.sort_by_key(|gap| gap.at_ns);
+    eprintln!("{goes:?} {went:?} {other:?}: {gaps:?}");
+    assert_eq!((goes.len(), went.len(), other.len()), (4, 4, 4), "{log}");
+    let mut left = gaps.iter().map(|gap| gap.duration_ns as f64 / 1e9).peekable();
+    let mut seen = 0;
+    for ((goes, went), other) in goes.iter().zip(&went).zip(other) {
+        let truth = other - went - 0.01..=other - goes + 0.01;
+        if left.peek().is_some_and(|gap| truth.contains(gap)) {
+            left.next();
+            seen += 1;
+        } else {
+            // A leg that is missed soon leaves a gap too short to be told.
+            assert!(*truth.start() < 0.01, "no gap of {truth:?} s: {gaps:?}");
+        }
+    }
+    assert_eq!((left.next(), seen > 0), (None, true), "{gaps:?}");
+    assert_eq!(stream.sent, stream.received + stream.lost, "it goes on: {stream:?}");
 }

@@ -63,7 +63,8 @@ pub(super) fn send(
                 Err(error) if passes(&error) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(REST),
                 Err(error) if is_away(&error) => {
-                    outbox.lose();
+                    let (bytes, datagrams) = outbox.lose();
+                    counters.sent(bytes, datagrams);
                     std::thread::sleep(REST);
                 }
                 Err(error) => return Err(error),

@@ -105,9 +105,11 @@ impl Outbox {
         }
     }
 
-    /// Counts what is in the box as sent and lost.
-    pub(super) fn lose(&mut self) {
-        self.take(self.waiting);
+    /// Counts what is in the box as sent and lost. How many bytes that were, and datagrams.
+    pub(super) fn lose(&mut self) -> (u64, u64) {
+        let lost = self.waiting;
+        self.take(lost);
+        ((lost * self.length) as u64, lost as u64)
     }
 
     const fn take(&mut self, count: usize) {
@@ -158,7 +160,7 @@ mod tests {
             outbox.send(&near).expect("sent");
         }
         outbox.fill(1);
-        outbox.lose();
+        assert_eq!(outbox.lose(), (100, 1));
         outbox.fill(1);
         assert_eq!(outbox.send(&near).expect("sent"), (100, 1));
         let mut datagram = [0; 200];
