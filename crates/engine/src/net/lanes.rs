@@ -11,7 +11,7 @@ use iotax_model::record::Gap;
 
 use super::parameters::Parameters;
 use super::report::{Connection, Figures, StreamEnd, StreamInterval};
-use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
+use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo, Way};
 use crate::clock;
 
 /// How long a write may still take when a sender is told to stop.
@@ -304,19 +304,25 @@ impl Lanes {
         }
     }
 
-    /// Waits for threads that were told to stop. What went wrong with their sockets, in words.
+    /// Waits for threads that were told to stop. What is to be said of them: what went wrong, and how datagrams went if not as they
+    /// best do.
     pub(super) fn join(&mut self) -> Vec<String> {
         self.stop(true);
         self.stop(false);
-        let mut troubles = Vec::new();
+        let mut notes = Vec::new();
+        // Datagrams come joined only when they come close upon one another, so of those received it says nothing.
+        let one_by_one = |lane: &Lane| lane.sends && lane.worker.is_some() && lane.counters.way() == Some(Way::Many);
+        if self.lanes.iter().any(one_by_one) {
+            notes.push("datagrams were given to the kernel one by one, not joined (UDP_SEGMENT)".into());
+        }
         for lane in &mut self.lanes {
             match lane.worker.take().map(JoinHandle::join) {
-                Some(Ok(Err(error))) => troubles.push(format!("stream {}: {error}", lane.id)),
-                Some(Err(_)) => troubles.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),
+                Some(Ok(Err(error))) => notes.push(format!("stream {}: {error}", lane.id)),
+                Some(Err(_)) => notes.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),
                 Some(Ok(Ok(()))) | None => {}
             }
         }
-        troubles
+        notes
     }
 }
 
