@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use iotax_engine::net::{Progress, Report, Server, Serving, Test, Told};
@@ -11,6 +11,13 @@ use iotax_model::net::{Direction, NetTest, Peer, Traffic};
 use iotax_model::units::{BitRate, Bytes, Nanos};
 
 const LOOPBACK: &str = "127.0.0.1";
+
+/// This process: shared by all tests but the one that looks at its memory.
+static PROCESS: RwLock<()> = RwLock::new(());
+
+fn shared() -> RwLockReadGuard<'static, ()> {
+    PROCESS.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A far end and what it said of trouble.
 struct Far {
@@ -75,6 +82,7 @@ fn assert_serves(far: &Far) {
 
 #[test]
 fn both_ends_count_the_same_whatever_goes_whichever_way() {
+    let _shared = shared();
     let far = Far::new(1, None);
     for kind in [NetTest::Tcp, NetTest::Udp] {
         for direction in [Direction::Up, Direction::Down, Direction::Both] {
@@ -108,6 +116,7 @@ fn both_ends_count_the_same_whatever_goes_whichever_way() {
 
 #[test]
 fn bytes_end_a_test_in_every_direction() {
+    let _shared = shared();
     let far = Far::new(1, None);
     for direction in [Direction::Up, Direction::Down, Direction::Both] {
         let traffic =
@@ -130,6 +139,7 @@ fn resident() -> u64 {
 
 #[test]
 fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
+    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
     let far = Far::new(1, None);
     assert_serves(&far);
     let before = resident();
@@ -157,6 +167,7 @@ fn a_thousand_connections_neither_stop_it_nor_fill_its_memory() {
 
 #[test]
 fn half_a_handshake_takes_no_test_from_others() {
+    let _shared = shared();
     let far = Far::new(1, None);
     let mut slow = far.connect();
     slow.write_all(b"bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\0").expect("written");
@@ -171,6 +182,7 @@ fn half_a_handshake_takes_no_test_from_others() {
 
 #[test]
 fn parameters_that_no_test_has_are_refused_as_iperf3_refuses_them() {
+    let _shared = shared();
     let far = Far::new(1, None);
     let mut client = far.connect();
     client.write_all(b"cccccccccccccccccccccccccccccccccccc\0").expect("written");
@@ -188,6 +200,7 @@ fn parameters_that_no_test_has_are_refused_as_iperf3_refuses_them() {
 
 #[test]
 fn a_client_that_leaves_makes_room_for_the_next() {
+    let _shared = shared();
     let far = Far::new(1, None);
     let stop = AtomicBool::new(false);
     let mut first = far.connect();
@@ -215,6 +228,7 @@ fn a_client_that_leaves_makes_room_for_the_next() {
 
 #[test]
 fn several_tests_go_on_at_once_where_they_may() {
+    let _shared = shared();
     let far = Far::new(3, None);
     let tests =
         [NetTest::Tcp, NetTest::Udp, NetTest::Udp].map(|kind| test(far.peer(), traffic(kind, Direction::Up)));
@@ -229,6 +243,7 @@ fn several_tests_go_on_at_once_where_they_may() {
 
 #[test]
 fn only_those_who_know_the_token_are_served() {
+    let _shared = shared();
     let far = Far::new(1, Some("open sesame"));
     let with = |token: Option<&str>| Peer { token: token.map(str::to_owned), ..far.peer() };
     for token in [None, Some("guess")] {
@@ -243,6 +258,7 @@ fn only_those_who_know_the_token_are_served() {
 
 #[test]
 fn datagrams_from_strangers_change_nothing() {
+    let _shared = shared();
     let far = Far::new(1, None);
     let stranger = UdpSocket::bind((LOOPBACK, 0)).expect("bound");
     for words in [&b"9876"[..], b"", b"9876and a cookie of a test that is not there", &[0; 1400]] {
@@ -254,6 +270,7 @@ fn datagrams_from_strangers_change_nothing() {
 
 #[test]
 fn a_far_end_that_is_none_is_named_with_what_it_did() {
+    let _shared = shared();
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
     let port = listener.local_addr().expect("bound").port();
     let answers: [(&[u8], &str); 3] =

@@ -11,7 +11,7 @@ use iotax_model::record::Gap;
 
 use super::parameters::Parameters;
 use super::report::{Connection, Figures, StreamEnd, StreamInterval};
-use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
+use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo, Way};
 use crate::clock;
 
 /// How long a write may still take when a sender is told to stop.
@@ -317,15 +317,15 @@ impl Lanes {
     pub(super) fn join(&mut self) -> Vec<String> {
         self.stop(true);
         self.stop(false);
-        let mut troubles = Vec::new();
+        let mut notes = Vec::new();
         for lane in &mut self.lanes {
             match lane.worker.take().map(JoinHandle::join) {
-                Some(Ok(Err(error))) => troubles.push(format!("stream {}: {error}", lane.id)),
-                Some(Err(_)) => troubles.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),
+                Some(Ok(Err(error))) => notes.push(format!("stream {}: {error}", lane.id)),
+                Some(Err(_)) => notes.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),
                 Some(Ok(Ok(()))) | None => {}
             }
         }
-        troubles
+        notes
     }
 }
 

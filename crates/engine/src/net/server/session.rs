@@ -63,13 +63,18 @@ impl Session {
             drop(self.control.send(State::ServerTerminate));
             self.house.trouble(format!("{address}: its test came to nothing: {}", words(trouble)));
         }
-        self.house.tests().retain(|entry| entry.cookie != self.cookie);
+        self.make_room();
         if let Ok(report) = report {
             (self.house.tell)(Told::Ended(Box::new(report)));
             if self.house.serving.one_off {
                 self.house.is_over.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Lets another test begin.
+    fn make_room(&self) {
+        self.house.tests().retain(|entry| entry.cookie != self.cookie);
     }
 
     fn test(&self) -> Result<Report, Trouble> {
@@ -193,9 +198,11 @@ impl Session {
         self.control.send(State::ExchangeResults)?;
         let far: Results = self.control.json(MAX_RESULTS)?;
         self.control.send_json(&Results::of(&near, start.udp))?;
+        // A client that has its results may begin the next test at once.
+        self.make_room();
         self.control.send(State::DisplayResults)?;
         let far = far.read(&near, start.udp, start.omit.0 > 0);
-        // A client that has its results may leave without a word.
+        // It may leave without a word.
         drop(self.control.poll(PATIENCE));
         Ok(Report { start, near, far: Some(far), notes })
     }
