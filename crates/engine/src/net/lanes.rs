@@ -11,7 +11,7 @@ use iotax_model::record::Gap;
 
 use super::parameters::Parameters;
 use super::report::{Connection, Figures, StreamEnd, StreamInterval};
-use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo, Way};
+use super::stream::{self, Amount, Counters, Options, Settings, Snapshot, Socket, TcpInfo};
 use crate::clock;
 
 /// How long a write may still take when a sender is told to stop.
