@@ -61,12 +61,9 @@ pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String 
 /// An interval in nanoseconds or bits per second in the unit of its estimate.
 fn bracketed(estimate: &str, interval: Interval) -> String {
     let unit = match estimate.rsplit(' ').next() {
-        Some("kbit/s") => 1e3,
-        Some("Mbit/s") => 1e6,
-        Some("Gbit/s") => 1e9,
-        Some("us") => 1e3,
-        Some("ms") => 1e6,
-        Some("s") => 1e9,
+        Some("us" | "kbit/s") => 1e3,
+        Some("ms" | "Mbit/s") => 1e6,
+        Some("s" | "Gbit/s") => 1e9,
         _ => 1.0,
     };
     // As many decimals as the estimate shows, fewer where three digits say it.

@@ -29,7 +29,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(head: Vec<String>, rows: Vec<Row<'a>>) -> Option<Self> {
+    fn new(head: &[&str], rows: Vec<Row<'a>>) -> Option<Self> {
         let known = |at: usize| rows.iter().any(|row| row.figures[at].is_some());
         let keep: Vec<bool> = (0..head.len()).map(known).collect();
         let kept = |at: &usize| keep[*at];
@@ -40,7 +40,8 @@ impl<'a> Table<'a> {
                 Row { figures, ..row }
             })
             .collect();
-        let head = head.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(name, _)| name.clone()).collect();
+        let head =
+            head.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(name, _)| (*name).to_owned()).collect();
         (!rows.is_empty()).then_some(Self { head, rows })
     }
 }
@@ -152,7 +153,7 @@ pub(super) fn figures<'a>(
             rows.push(Row { target: &target.name, name, figures: values, comparison: None });
         }
     }
-    Table::new(columns.iter().map(|(name, _)| (*name).to_owned()).collect(), rows)
+    Table::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>(), rows)
 }
 
 /// From the intended start on: what a stated rate adds.
@@ -209,7 +210,7 @@ pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Wor
         Row { target: &network.target, name, figures, comparison: None }
     };
     let rows = all().flat_map(|network| network.ways.iter().map(move |way| row(network, way))).collect();
-    Table::new(head.map(str::to_owned).into(), rows)
+    Table::new(&head, rows)
 }
 
 /// What each interface on the way counted; absent where none was watched.
@@ -237,5 +238,5 @@ pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &str) -> Option<Table
             Row { target: &network.target, name, figures, comparison: None }
         })
     });
-    Table::new(head.map(str::to_owned).into(), rows.collect())
+    Table::new(&head, rows.collect())
 }

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn too_little_says_nothing() {
-        assert_eq!(series(&[]), None);
+        assert_eq!(series(&[], Tallies::ios), None);
         assert_eq!(
             series(&samples(&[1000, 1100, 900, 1000, 1000, 1000, 1000, 1000, 1000]), Tallies::ios),
             None

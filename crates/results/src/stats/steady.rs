@@ -99,8 +99,8 @@ mod tests {
     #[test]
     fn too_little_says_nothing() {
         assert_eq!(of_rates(&[0.0; 5]), None);
-        assert_eq!(steadiness(&[]), None);
-        assert_eq!(steadiness(&vec![sample(1_000_000_000, 500); 4]), None);
+        assert_eq!(steadiness(&[], Tallies::ios), None);
+        assert_eq!(steadiness(&vec![sample(1_000_000_000, 500); 4], Tallies::ios), None);
     }
 
     #[test]

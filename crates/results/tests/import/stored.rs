@@ -101,7 +101,7 @@ fn what_a_source_does_not_tell_is_unknown() {
     assert!(document["measurements"][0].get("duration_s").is_none());
     // What has no count has no rate of 0.
     let stat = bonnie.measurements.iter().find(|m| m.workload == "seq-stat").expect("too fast to tell");
-    assert_eq!(Metric::ALL.map(|metric| metric.of(stat)), [None; 8]);
+    assert_eq!(Metric::ALL.map(|metric| metric.of(stat)), [None; 9]);
     let cell = judge(&bonnie).summary("seq-stat", "gamma").expect("measured").clone();
     assert_eq!((cell.iops, cell.mean()), (None, None));
 }

@@ -97,6 +97,8 @@ fn record(name: &str) -> TargetRecord {
 pub(crate) fn workload(net: Traffic) -> Workload {
     let name = net.generated_name();
     let standard: Workload = "seqread-1m".parse().expect("a standard workload");
+    // As a plan has it: there is no cache beneath.
+    let standard = Workload { direct: false, invalidate: false, ..standard };
     Workload { name, runtime: Nanos::from_secs(u64::from(SECONDS)), net: Some(net), ..standard }
 }
 

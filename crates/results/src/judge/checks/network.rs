@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use iotax_model::net::{Direction, NetTest, Traffic};
-use iotax_model::record::{Flow, Interface, NicActivity, TargetRecord};
+use iotax_model::record::{CpuTime, Flow, Interface, NicActivity, TargetRecord};
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
@@ -378,7 +378,7 @@ fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) ->
 /// CPU time of a network's far end where it is on this host: no program that one could end.
 pub(super) fn far_end_ns(case: &Case<'_>) -> u64 {
     let far = case.spec.filter(|spec| is_far_end_here(spec)).and(case.m.outcome.carried.as_ref());
-    far.and_then(|carried| carried.far_cpu).map_or(0, |cpu| cpu.total_ns())
+    far.and_then(|carried| carried.far_cpu).map_or(0, CpuTime::total_ns)
 }
 
 /// `0.12%`, `3.4%`.

@@ -49,8 +49,8 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
                 @for workload in workloads {
                     h3 { (title(workload)) small { (workload.name) } }
                     div.pair {
-                        (ladder(run, judgement, &workload.name, Metric::LatencyMean).figure(place(run, &workload.name)))
-                        (ladder(run, judgement, &workload.name, Metric::cpu(workload)).figure(place(run, &workload.name)))
+                        (ladder(run, judgement, workload, Metric::LatencyMean).figure(place(run, &workload.name)))
+                        (ladder(run, judgement, workload, Metric::cpu(workload)).figure(place(run, &workload.name)))
                     }
                     (steps(run, judgement, workload))
                 }
@@ -60,10 +60,13 @@ pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
 }
 
 /// From the lowest rung up; where no target is another one plus a layer, each one's tax over the baseline.
-fn ladder(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Chart {
+fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Chart {
+    let workload = on.name.as_str();
     let (what, key) = match metric {
+        Metric::CpuPerIo if on.net.is_some() => ("Host CPU time per round trip", "cpu"),
         Metric::CpuPerIo => ("Host CPU time per I/O", "cpu"),
         Metric::CpuPerGib => ("Host CPU time per GiB", "cpu"),
+        _ if on.net.is_some() => ("Mean round trip", "latency"),
         _ => ("Mean latency", "latency"),
     };
     let (rungs, key, title, note) = if judgement.edges.is_empty() {
