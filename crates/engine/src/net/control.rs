@@ -88,7 +88,7 @@ pub(super) enum Trouble {
     TooLong { length: u32, limit: u32 },
     #[error("sent JSON that is not understood ({error}): {excerpt}")]
     Json { error: String, excerpt: String },
-    #[error("refuses: it is busy with another test, or wants to know its token (--auth-file)")]
+    #[error("refuses: it is busy with another test, or wants to know its token (--auth)")]
     Denied,
     #[error("ended the test")]
     Terminated,

@@ -133,6 +133,8 @@ pub struct StreamEnd {
     pub duration_ns: u64,
     /// Its counts.
     pub figures: Figures,
+    /// Datagrams of the warm-up, sent or known to be sent, which are in no count.
+    pub omitted_packets: u64,
     /// TCP's estimates of the round trip, looked at each interval: least, mean, greatest.
     pub rtt_ns: Option<[u64; 3]>,
     /// The largest congestion window in bytes.

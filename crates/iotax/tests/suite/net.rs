@@ -22,7 +22,7 @@ const TESTS: [(&[&str], bool, bool); 9] = [
     (&["-t", "1", "-u", "-b", "20M", "-l", "1000", "--bidir"], true, true),
     (&["-t", "1", "-P", "2"], true, false),
     (&["-t", "1", "-O", "1", "-u", "-b", "20M", "-l", "1000"], true, false),
-    (&["-n", "5M"], true, false),
+    (&["-n", "100M"], true, false),
 ];
 
 /// A server that goes when the test does.

@@ -23,6 +23,8 @@ use crate::clock;
 
 /// How often it is looked what the client says, and whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a client of ours may wait with its streams: it may be one of several that start together, and guests are slow.
+const OURS_PATIENCE: Duration = Duration::from_secs(120);
 /// How much longer than it said a client may take.
 const GRACE_NS: u64 = 30_000_000_000;
 /// How long nothing may move in a test without a time.
@@ -102,7 +104,8 @@ impl Session {
     fn await_streams(&self) -> Result<Vec<Socket>, Trouble> {
         let (sends, receives) = self.parameters.streams();
         let wanted = (sends + receives) as usize;
-        let deadline = Instant::now() + PATIENCE;
+        let patience = if self.parameters.iotax.is_some() { OURS_PATIENCE } else { PATIENCE };
+        let deadline = Instant::now() + patience;
         let mut came: Vec<Arrival> = Vec::with_capacity(wanted);
         while came.len() < wanted {
             match self.arrivals.recv_timeout(LOOK) {
