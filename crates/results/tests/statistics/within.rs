@@ -35,7 +35,9 @@ fn effective_sizes_are_about_those_of_theory() {
         for phi in [0.0, 0.5, 0.8] {
             let mut random = seeded(700);
             let sizes: Vec<f64> = (0..RUNS / 3)
-                .map(|_| series(&samples(n, phi, 0.0, 1.0, &mut random)).expect("enough").effective)
+                .map(|_| {
+                    series(&samples(n, phi, 0.0, 1.0, &mut random), Tallies::ios).expect("enough").effective
+                })
                 .collect();
             let mean = sizes.iter().sum::<f64>() / sizes.len() as f64;
             let theory = f64::from(n) * (1.0 - phi) / (1.0 + phi);
@@ -63,7 +65,8 @@ fn a_warm_up_is_found_where_there_is_one() {
         let mut random = seeded(710);
         let (mut cut, mut told, mut seconds) = (0, 0, Vec::new());
         for _ in 0..RUNS {
-            let found = series(&samples(60, 0.3, extra, tau, &mut random)).expect("enough").warm_up;
+            let found =
+                series(&samples(60, 0.3, extra, tau, &mut random), Tallies::ios).expect("enough").warm_up;
             let Some(found) = found else { continue };
             cut += 1;
             if (found.ratio - 1.0).abs() > 0.1 && !found.unsettled {
