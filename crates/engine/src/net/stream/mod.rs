@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::random::{Purpose, SplitMix64};
 
-pub(crate) use counters::{Counters, Silence, Snapshot, Way};
+pub(crate) use counters::{Counters, Silence, Snapshot};
 pub use info::TcpInfo;
 pub(crate) use info::tcp_info;
 pub(crate) use options::{Options, busy_polls};
