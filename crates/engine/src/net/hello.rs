@@ -18,9 +18,16 @@ pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
     call
 }
 
-/// What a datagram that opens a stream says of its test: of iperf3's nothing. `None` if it is no such datagram.
-pub(super) fn read_call(datagram: &[u8]) -> Option<Option<Cookie>> {
-    is_one_of(datagram.get(..4)?, &CALLS).then(|| datagram[4..].try_into().ok())
+/// Opens a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call {
+    /// Of which test; iperf3 does not say.
+    pub(super) cookie: Option<Cookie>,
+}
+
+/// What a datagram says that opens a stream; `None` if it is no such datagram.
+pub(super) fn read_call(datagram: &[u8]) -> Option<Call> {
+    is_one_of(datagram.get(..4)?, CALLS).then(|| Call { cookie: datagram[4..].try_into().ok() })
 }
 
 /// Answers such a datagram.
@@ -30,11 +37,11 @@ pub(super) const fn answer() -> [u8; 4] {
 
 /// Whether a datagram is the answer.
 pub(super) fn is_answer(datagram: &[u8]) -> bool {
-    datagram.len() == 4 && is_one_of(datagram, &ANSWERS)
+    datagram.len() == 4 && is_one_of(datagram, ANSWERS)
 }
 
 /// In either byte order: the other end's machine may have another.
-fn is_one_of(bytes: &[u8], numbers: &[u32; 2]) -> bool {
+fn is_one_of(bytes: &[u8], numbers: [u32; 2]) -> bool {
     numbers.iter().any(|number| bytes == number.to_be_bytes() || bytes == number.to_le_bytes())
 }
 
@@ -44,9 +51,9 @@ mod tests {
 
     #[test]
     fn calls_of_any_version_are_understood() {
-        assert_eq!(read_call(&call(&[7; COOKIE])), Some(Some([7; COOKIE])));
-        assert_eq!(read_call(b"9876"), Some(None), "iperf3 3.12 on this machine's kind");
-        assert_eq!(read_call(&123_456_789_u32.to_ne_bytes()), Some(None));
+        assert_eq!(read_call(&call(&[7; COOKIE])), Some(Call { cookie: Some([7; COOKIE]) }));
+        assert_eq!(read_call(b"9876"), Some(Call { cookie: None }), "iperf3 3.12 on this machine's kind");
+        assert_eq!(read_call(&123_456_789_u32.to_ne_bytes()), Some(Call { cookie: None }));
         assert_eq!((read_call(b"987"), read_call(b"GET /")), (None, None));
         assert!(is_answer(&answer()) && is_answer(b"6789") && is_answer(&987_654_321_u32.to_be_bytes()));
         assert!(!is_answer(b"9870") && !is_answer(b"67890"));

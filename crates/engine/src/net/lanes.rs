@@ -20,7 +20,7 @@ const LAST_WRITE_NS: u64 = 100_000_000;
 /// The streams of a test at one end.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    lanes: Vec<Lane>,
+    all: Vec<Lane>,
     settings: Settings,
     udp: bool,
     /// Whether the near end, which is the client, is this one.
@@ -175,7 +175,7 @@ impl Lanes {
             last: Reading::default(),
             path: PathSeen::default(),
         });
-        Self { lanes: lanes.collect(), settings, udp: parameters.udp, near, begin: 0 }
+        Self { all: lanes.collect(), settings, udp: parameters.udp, near, begin: 0 }
     }
 
     /// Where the streams go.
@@ -186,7 +186,7 @@ impl Lanes {
                 Socket::Udp(socket) => Ok((socket.local_addr()?, socket.peer_addr()?)),
             }
         };
-        let each = self.lanes.iter().map(|lane| {
+        let each = self.all.iter().map(|lane| {
             let (local, remote) = ends(&lane.socket)?;
             Ok(Connection { id: lane.id, sends: lane.sends, local, remote })
         });
@@ -195,13 +195,13 @@ impl Lanes {
 
     /// The first stream's socket: all are alike.
     pub(super) fn first(&self) -> Option<&Socket> {
-        self.lanes.first().map(|lane| &*lane.socket)
+        self.all.first().map(|lane| &*lane.socket)
     }
 
     /// Has bytes move; counting begins.
     pub(super) fn start(&mut self) -> io::Result<()> {
         self.count_anew();
-        for lane in &mut self.lanes {
+        for lane in &mut self.all {
             let (socket, counters, stop) =
                 (Arc::clone(&lane.socket), Arc::clone(&lane.counters), Arc::clone(&lane.stop));
             let (settings, sends) = (self.settings.clone(), lane.sends);
@@ -217,7 +217,7 @@ impl Lanes {
     /// Counts from now on only.
     pub(super) fn count_anew(&mut self) {
         self.begin = clock::now();
-        for lane in &mut self.lanes {
+        for lane in &mut self.all {
             lane.counters.begin(self.begin);
             lane.last = Reading::now(lane);
             lane.base = lane.last;
@@ -227,7 +227,7 @@ impl Lanes {
 
     /// What each did since the last look.
     pub(super) fn look(&mut self) -> Vec<StreamInterval> {
-        let each = self.lanes.iter_mut().map(|lane| {
+        let each = self.all.iter_mut().map(|lane| {
             let now = Reading::now(lane);
             let figures = now.since(&lane.last, lane.sends);
             lane.last = now;
@@ -241,7 +241,7 @@ impl Lanes {
 
     /// What each did since counting began, up to the last look, which was just now.
     pub(super) fn totals(&self, now: u64) -> Vec<StreamEnd> {
-        let each = self.lanes.iter().map(|lane| {
+        let each = self.all.iter().map(|lane| {
             let tcp = lane.sends && !self.udp;
             StreamEnd {
                 id: lane.id,
@@ -274,24 +274,24 @@ impl Lanes {
     /// Whether nothing more will be sent from here: the amount is used up, or every stream broke.
     pub(super) fn have_sent_all(&self) -> bool {
         let gone = |lane: &Lane| lane.worker.as_ref().is_none_or(JoinHandle::is_finished);
-        let mut senders = self.lanes.iter().filter(|lane| lane.sends).peekable();
+        let mut senders = self.all.iter().filter(|lane| lane.sends).peekable();
         senders.peek().is_some() && senders.all(gone)
     }
 
     /// Bytes that the streams moved since they started, both directions.
     pub(super) fn bytes(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.counters.snapshot().bytes).sum()
+        self.all.iter().map(|lane| lane.counters.snapshot().bytes).sum()
     }
 
     /// Bytes that this end sent, or received, since counting began.
     pub(super) fn counted(&self, sent: bool) -> u64 {
-        let lanes = self.lanes.iter().filter(|lane| lane.sends == sent);
+        let lanes = self.all.iter().filter(|lane| lane.sends == sent);
         lanes.map(|lane| lane.counters.snapshot().since(&lane.base.counts).bytes).sum()
     }
 
     /// Has the senders, or the receivers, stop.
     pub(super) fn stop(&self, senders: bool) {
-        for lane in self.lanes.iter().filter(|lane| lane.sends == senders) {
+        for lane in self.all.iter().filter(|lane| lane.sends == senders) {
             lane.stop.store(true, Ordering::Relaxed);
         }
     }
@@ -300,7 +300,7 @@ impl Lanes {
     pub(super) fn stop_sending(&self) {
         self.stop(true);
         let deadline = clock::now() + LAST_WRITE_NS;
-        while self.lanes.iter().any(|lane| lane.sends) && !self.have_sent_all() && clock::now() < deadline {
+        while self.all.iter().any(|lane| lane.sends) && !self.have_sent_all() && clock::now() < deadline {
             thread::sleep(Duration::from_micros(200));
         }
     }
@@ -308,7 +308,7 @@ impl Lanes {
     /// How datagrams passed between the streams and the kernel, in words.
     pub(super) fn ways(&self) -> Vec<String> {
         let ways = |sends: bool| {
-            let mut lanes = self.lanes.iter().filter(move |lane| lane.sends == sends);
+            let mut lanes = self.all.iter().filter(move |lane| lane.sends == sends);
             lanes.find_map(|lane| lane.counters.way()).map(|way| way.words(sends).to_owned())
         };
         [true, false].into_iter().filter_map(ways).collect()
@@ -319,7 +319,7 @@ impl Lanes {
         self.stop(true);
         self.stop(false);
         let mut notes = Vec::new();
-        for lane in &mut self.lanes {
+        for lane in &mut self.all {
             match lane.worker.take().map(JoinHandle::join) {
                 Some(Ok(Err(error))) => notes.push(format!("stream {}: {error}", lane.id)),
                 Some(Err(_)) => notes.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),

@@ -19,6 +19,7 @@ use self::complaints::{Complaint, Complaints};
 use self::door::{Visitor, Wish};
 use self::session::Session;
 use super::control::{Control, Cookie, Trouble};
+use super::hello::Call;
 use super::parameters::Parameters;
 use super::report::{Interval, Report, Start};
 use super::stream::Socket;
@@ -324,9 +325,9 @@ impl Door {
             }
         }
         while let Some((peer, call)) = calls.pop() {
-            if let Some(cookie) = call {
+            if let Some(call) = call {
                 // A new socket may get others' calls for a moment.
-                calls.extend(self.open_datagrams(peer, cookie).unwrap_or_default());
+                calls.extend(self.open_datagrams(peer, call).unwrap_or_default());
             }
         }
     }
@@ -335,10 +336,10 @@ impl Door {
     fn open_datagrams(
         &self,
         peer: SocketAddr,
-        cookie: Option<Cookie>,
-    ) -> Result<Vec<(SocketAddr, Option<Option<Cookie>>)>, Trouble> {
+        call: Call,
+    ) -> Result<Vec<(SocketAddr, Option<Call>)>, Trouble> {
         let tests = self.house.tests();
-        let is_meant = |entry: &&Entry| match &cookie {
+        let is_meant = |entry: &&Entry| match &call.cookie {
             Some(cookie) => entry.cookie == *cookie,
             None => entry.address == peer.ip() && entry.left.load(Ordering::Relaxed) > 0,
         };

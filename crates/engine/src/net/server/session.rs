@@ -24,7 +24,7 @@ use crate::clock;
 /// How often it is looked what the client says, and whether to stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long a client of ours may wait with its streams: it may be one of several that start together, and guests are slow.
-const OURS_PATIENCE: Duration = Duration::from_secs(120);
+const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// How much longer than it said a client may take.
 const GRACE_NS: u64 = 30_000_000_000;
 /// How long nothing may move in a test without a time.

@@ -240,11 +240,7 @@ fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bo
     let (received_ns, received) = total(false);
     let mut of_sent = span(0, sent_ns, sent.bytes);
     let mut of_received = span(0, received_ns, received.bytes);
-    if !udp {
-        of_sent.insert("retransmits".into(), json!(sent.retransmits.unwrap_or(0)));
-        of_sent.insert("sender".into(), json!(sends));
-        of_received.insert("sender".into(), json!(sends));
-    } else {
+    if udp {
         let packets = sent.packets.unwrap_or(0);
         let mut both = span(0, sent_ns, sent.bytes);
         losses(&mut both, &received, packets);
@@ -254,6 +250,10 @@ fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bo
         of_sent.insert("sender".into(), json!(true));
         losses(&mut of_received, &received, all_packets(&received));
         of_received.insert("sender".into(), json!(false));
+    } else {
+        of_sent.insert("retransmits".into(), json!(sent.retransmits.unwrap_or(0)));
+        of_sent.insert("sender".into(), json!(sends));
+        of_received.insert("sender".into(), json!(sends));
     }
     value[format!("sum_sent{key}")] = Value::Object(of_sent);
     value[format!("sum_received{key}")] = Value::Object(of_received);

@@ -84,8 +84,11 @@ fn bytes(interval: &Interval) -> u64 {
     interval.streams.iter().map(|stream| stream.figures.bytes).sum()
 }
 
-/// What tests carried together, each given by when it began, in nanoseconds, and its intervals with their bytes.
-fn common(tests: &[(u64, Vec<(u64, u64, u64)>)]) -> Common {
+/// When a test began, and its intervals since then: begin, end, bytes. Times in nanoseconds.
+type Course = (u64, Vec<(u64, u64, u64)>);
+
+/// What tests carried together.
+fn common(tests: &[Course]) -> Common {
     let begin = tests.iter().map(|(begin, _)| *begin).max();
     let end = tests.iter().map(|(begin, each)| begin + each.last().map_or(0, |(_, end, _)| *end)).min();
     let Some((begin, end)) = begin.zip(end).filter(|(begin, end)| begin < end) else {
@@ -135,13 +138,11 @@ impl Common {
             window as f64 / 1e9
         );
         for (neighbour, rate) in neighbours.iter().zip(&self.rates) {
-            match rate {
-                Some(rate) => {
-                    let share = rate / self.total() * 100.0;
-                    print_line!("  {:<24} {:>13}  {share:5.1}%", neighbour.name, lines::bits(*rate));
-                }
-                None => print_line!("  {:<24} no whole interval", neighbour.name),
-            }
+            let words = rate.map_or_else(
+                || "no whole interval".to_owned(),
+                |rate| format!("{:>13}  {:5.1}%", lines::bits(rate), rate / self.total() * 100.0),
+            );
+            print_line!("  {:<24} {words}", neighbour.name);
         }
         let jain = self.jain().map_or_else(|| "unknown".to_owned(), |jain| format!("{jain:.3}"));
         print_line!(

@@ -182,7 +182,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         .and_then(|prepared| {
             prepared.run(&stop, &mut |progress| match progress {
                 Progress::Started(start) => {
-                    say!("{} port {}: {}", test.peer.host, test.peer.port, lines::asked(start))
+                    say!("{} port {}: {}", test.peer.host, test.peer.port, lines::asked(start));
                 }
                 Progress::Interval(interval) => {
                     if !silent {
