@@ -74,11 +74,11 @@ fn queues(dir: &Path) -> Option<(u32, u32)> {
     Some(queues)
 }
 
-/// The network card of a guest that has one: any interface but loopback. `root` is `/` outside of tests.
+/// The network card of a guest that has one: the interface that is a device. `root` is `/` outside of tests.
 #[must_use]
 pub fn card(root: &Path) -> Option<String> {
-    let interfaces = interfaces(root).ok()?;
-    interfaces.into_iter().map(|interface| interface.name).find(|name| name != LOOPBACK)
+    let is_device = |name: &String| root.join("sys/class/net").join(name).join("device").exists();
+    interfaces(root).ok()?.into_iter().map(|interface| interface.name).find(is_device)
 }
 
 /// Brings the loopback interface up.

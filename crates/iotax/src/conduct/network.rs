@@ -10,7 +10,7 @@ use iotax_model::target::{Format, Layer, LayerKind, NetPath, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_rig::guest::card::Card;
 use iotax_rig::ledger::Ledger;
-use iotax_rig::link::{Interrupt, Link};
+use iotax_rig::link::{Interrupt, Link, LinkError};
 use iotax_rig::network;
 use iotax_rig::target::Built;
 
@@ -24,7 +24,7 @@ const AGENT_START: Duration = Duration::from_secs(20);
 pub(super) struct Way {
     /// Absent: the far end is on another machine.
     laid: Option<network::Way>,
-    via: NetPath,
+    pub(super) via: NetPath,
     far: Far,
     /// Where the near end finds the far one.
     pub(super) peer: Peer,
@@ -78,9 +78,15 @@ impl Way {
     fn listen(&mut self) -> anyhow::Result<()> {
         let (bind, token) = match &self.laid {
             Some(way) => (way.listen.to_string(), None),
-            None => ("::".to_owned(), Some(super::fresh_tag()? + &super::fresh_tag()?)),
+            None => ("::".to_owned(), Some(format!("{:016x}", super::fresh_seed()?))),
         };
-        self.peer.port = self.far.link().serve(&bind, token.as_deref()).map_err(interrupted)?;
+        let link = self.far.link();
+        let port = link.serve(&bind, token.as_deref()).or_else(|error| match (&error, &self.laid) {
+            // Without IPv6.
+            (LinkError::Failed { .. }, None) => link.serve("0.0.0.0", token.as_deref()),
+            _ => Err(error),
+        });
+        self.peer.port = port.map_err(interrupted)?;
         self.peer.token = token;
         Ok(())
     }
@@ -166,8 +172,33 @@ fn placed(link: &mut Link, place: &str, via: NetPath) -> anyhow::Result<Vec<Inte
         NetPath::User | NetPath::Passt => place == "far",
         NetPath::Veth | NetPath::Bridge | NetPath::Remote => false,
     };
-    let passed = all.into_iter().filter(|interface| (interface.name == "lo") == loopback);
-    Ok(passed.map(|interface| Interface { place: place.to_owned(), ..interface }).collect())
+    let passed: Vec<Interface> =
+        all.into_iter().filter(|interface| (interface.name == "lo") == loopback).collect();
+    if via == NetPath::Remote && passed.len() != 1 {
+        // Nothing tells by which of them the packets go.
+        return Ok(Vec::new());
+    }
+    let placed = |interface: Interface| {
+        let place = if place == "far" && via == NetPath::Bridge {
+            watched_at(via, &interface.name).unwrap_or(place)
+        } else {
+            place
+        };
+        Interface { place: place.to_owned(), ..interface }
+    };
+    Ok(passed.into_iter().map(placed).collect())
+}
+
+/// Where an interface is that is watched on this host while a way is measured; absent if the packets do not pass it.
+pub(super) fn watched_at(via: NetPath, name: &str) -> Option<&'static str> {
+    match via {
+        NetPath::Loopback => (name == "lo").then_some("near"),
+        NetPath::User | NetPath::Passt => (name == "lo").then_some("far"),
+        // What leads to the guest lies between its card and the far end.
+        NetPath::Bridge if name.starts_with("tap") => Some("host"),
+        NetPath::Bridge => (name != "lo").then_some("far"),
+        NetPath::Veth | NetPath::Remote => (name != "lo").then_some("near"),
+    }
 }
 
 /// What a network has in place of storage: nothing that could be filled, read or written.

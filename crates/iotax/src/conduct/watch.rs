@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::record::{
-    BlockStats, BlockTally, CpuPace, CpuTime, DiskActivity, HostActivity, Outcome, Sample,
+    BlockStats, BlockTally, CpuPace, CpuTime, DiskActivity, HostActivity, NicActivity, Outcome, Sample,
 };
-use iotax_model::target::LayerKind;
+use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
 use iotax_rig::guest::BlockLayer;
 use iotax_rig::guest::blockstats::{self, BlockCounters};
@@ -19,6 +19,7 @@ use iotax_rig::monitor::{self, Monitor, Snapshot};
 use iotax_rig::stack;
 
 use super::crowd::{Player, What, Word};
+use super::network;
 use super::target::{Machine, Target};
 use super::together::Ran;
 use super::{Progress, interrupted, now_ms};
@@ -41,6 +42,8 @@ pub(super) struct Watch<'a> {
 pub(super) struct Host {
     monitor: Monitor,
     kernel: KernelThreads,
+    /// By which way packets go, if it is a network that is measured.
+    via: Option<NetPath>,
 }
 
 /// What one player said.
@@ -98,12 +101,12 @@ impl Host {
     /// For what these targets stand on and run in.
     pub(super) fn new(targets: Vec<&mut Target>) -> anyhow::Result<Self> {
         let root = Path::new("/");
-        let (mut stacks, mut threads, mut network) = (Vec::new(), Vec::new(), None);
+        let (mut stacks, mut threads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
         for target in targets {
             match &target.way {
                 // Beneath a guest are the interfaces where its far end is; else the near end's are what packets pass.
-                Some(way) if way.card().is_some() => network = Some(way.far_process()),
-                Some(_) => network = Some(target.agent.as_ref().and_then(Link::pid)),
+                Some(way) if way.card().is_some() => ways.push((way.via, way.far_process())),
+                Some(way) => ways.push((way.via, target.agent.as_ref().and_then(Link::pid))),
                 None => stacks.push(stack::of_path(root, &target.built.path)?),
             }
             let of_guest = target.machine.as_mut().map(Machine::threads).transpose();
@@ -118,11 +121,12 @@ impl Host {
         // The first look is the long one.
         kernel.read();
         let monitor = Monitor::new(root, disks, threads);
-        let monitor = match network {
-            Some(process) => monitor.with_network(root, process),
-            None => monitor,
+        // Of several guests each has a namespace of its own.
+        let (monitor, via) = match ways.as_slice() {
+            [(via, process)] => (monitor.with_network(root, *process), Some(*via)),
+            _ => (monitor, None),
         };
-        Ok(Self { monitor, kernel })
+        Ok(Self { monitor, kernel, via })
     }
 }
 
@@ -246,7 +250,8 @@ impl<'a> Watch<'a> {
         }
         let noise = measured.split_off(self.measured);
         let (started, ended) = self.started.zip(self.ended).context("the measurement never began")?;
-        Ok(Watched { measured, noise, started, ended })
+        let via = self.host.and_then(|host| host.via);
+        Ok(Watched { measured, noise, started, ended, via })
     }
 }
 
@@ -256,6 +261,7 @@ pub(super) struct Watched {
     pub(super) noise: Vec<Ran>,
     started: Started,
     ended: Ended,
+    via: Option<NetPath>,
 }
 
 impl Watched {
@@ -265,7 +271,9 @@ impl Watched {
         let last = intervals.min(beats.len() - 1);
         let over = |from: usize, to: usize| {
             let (from, to) = beats[from].snapshot.as_ref().zip(beats[to].snapshot.as_ref())?;
-            Some(monitor::delta(from, to, *at))
+            let mut activity = monitor::delta(from, to, *at);
+            activity.nics = self.placed(activity.nics);
+            Some(activity)
         };
         let whole = over(0, last);
         View {
@@ -286,6 +294,15 @@ impl Watched {
 }
 
 impl Watched {
+    /// Interfaces that packets pass, by where they are and their names there.
+    fn placed(&self, nics: BTreeMap<String, NicActivity>) -> BTreeMap<String, NicActivity> {
+        let placed = nics.into_iter().filter_map(|(name, activity)| {
+            let place = network::watched_at(self.via?, &name)?;
+            Some((format!("{place}/{name}"), activity))
+        });
+        placed.collect()
+    }
+
     /// What the disks did from the last beat on, if all that were measured ended in a flush.
     fn flushed(&self) -> BTreeMap<String, DiskActivity> {
         let all = self.measured.iter().all(|ran| ran.outcome.flush_ns.is_some());

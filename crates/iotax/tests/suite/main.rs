@@ -21,6 +21,7 @@ mod lvm;
 mod many;
 mod net;
 mod net_lab;
+mod net_ladder;
 mod net_ping;
 mod net_truth;
 mod plan;

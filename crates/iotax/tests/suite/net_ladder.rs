@@ -25,7 +25,11 @@ fn can_make_namespaces() -> bool {
 fn left() -> Vec<String> {
     let list = |arguments: &[&str]| {
         let output = Command::new("ip").args(arguments).output().expect("ip runs");
-        text(&output.stdout).lines().filter(|line| line.contains("iotax")).map(str::to_owned).collect::<Vec<_>>()
+        text(&output.stdout)
+            .lines()
+            .filter(|line| line.contains("iotax"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     [list(&["netns", "list"]), list(&["-o", "link"])].concat()
 }
@@ -48,7 +52,10 @@ fn ways_on_the_host_are_measured_and_gone_afterwards() {
     }
     let lab = Lab::alone();
     let before = left();
-    let json = ladder(&lab, &["--rungs", "loopback,veth", "--workloads", "tcp-up,tcp-both,udp-down,udp-rtt,icmp-rtt"]);
+    let json = ladder(
+        &lab,
+        &["--rungs", "loopback,veth", "--workloads", "tcp-up,tcp-both,udp-down,udp-rtt,icmp-rtt"],
+    );
     let run = stored(&lab);
     assert_eq!((run.measurements.len(), json["plan"]["baseline"].as_str()), (2 * 5 * 2, Some("veth")));
     for m in &run.measurements {
@@ -69,7 +76,8 @@ fn ways_on_the_host_are_measured_and_gone_afterwards() {
                 assert_eq!(flow.received_packets, Some(read.ios), "{what}");
             }
             _ => {
-                let (read, probes) = (tallies.read.as_ref().expect("replies"), carried.probes.expect("counted"));
+                let (read, probes) =
+                    (tallies.read.as_ref().expect("replies"), carried.probes.expect("counted"));
                 assert_eq!((read.ios, read.latency.count()), (probes.received, probes.received), "{what}");
                 assert!(probes.received > 100 && probes.received <= probes.sent, "{what}: {probes:?}");
             }
@@ -100,10 +108,15 @@ fn guests_are_reached_by_every_card_and_way() {
         let guest = m.target.starts_with("vm-");
         assert!(m.outcome.tallies.ios() > 0, "{} {}", m.target, m.workload);
         assert_eq!(m.outcome.inside.is_some(), guest, "{}: a guest sees its own CPUs", m.target);
-        assert_eq!(m.neighbour.as_ref().map(|share| share.tallies.bytes() > 0), m.target.ends_with("-and-host").then_some(true));
+        assert_eq!(
+            m.neighbour.as_ref().map(|share| share.tallies.bytes() > 0),
+            m.target.ends_with("-and-host").then_some(true)
+        );
     }
     let slower = json["comparisons"].as_array().expect("comparisons").iter().any(|comparison| {
-        comparison["target"] == "vm-e1000" && comparison["metric"] == "bytes_per_s" && comparison["ratio"].as_f64() < Some(1.0)
+        comparison["target"] == "vm-e1000"
+            && comparison["metric"] == "bytes_per_s"
+            && comparison["ratio"].as_f64() < Some(1.0)
     });
     assert!(slower, "an emulated card carries less than a pair of virtual ones: {json}");
     assert_eq!(left(), before);

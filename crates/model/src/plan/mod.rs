@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::net::NetTest;
 use crate::suite::Suite;
 use crate::target::{TargetError, TargetSpec};
 use crate::units::{Bytes, Nanos};
@@ -236,6 +237,18 @@ impl Plan {
     /// What is done over a network needs one, and nothing else can be done there.
     fn check_networks(&self) -> Result<(), PlanError> {
         for target in self.everything() {
+            let echoes = |workload: &&Workload| {
+                workload.net.as_ref().is_some_and(|net| net.test == NetTest::IcmpRtt)
+                    && target.network.as_ref().is_some_and(|network| network.via.is_in_user_mode())
+            };
+            if let Some(workload) = self.work_on(target).into_iter().find(echoes) {
+                return Err(target
+                    .refused(format!(
+                        "workload {:?}: echo requests do not pass a network in user mode, which answers them itself; use udp-rtt",
+                        workload.name
+                    ))
+                    .into());
+            }
             let other = |workload: &&Workload| workload.net.is_some() != target.network.is_some();
             let Some(workload) = self.work_on(target).into_iter().find(other) else { continue };
             let remedy = if target.network.is_some() {

@@ -34,6 +34,24 @@ pub struct Carried {
     pub gaps: Vec<Gap>,
 }
 
+impl Flow {
+    /// The same at these rates over another time, `part` of a count being what falls into that.
+    #[must_use]
+    pub fn scaled(&self, part: impl Fn(u64) -> u64) -> Self {
+        Self {
+            sent_bytes: self.sent_bytes.map(&part),
+            received_bytes: self.received_bytes.map(&part),
+            sent_packets: self.sent_packets.map(&part),
+            received_packets: self.received_packets.map(&part),
+            lost: self.lost.map(&part),
+            out_of_order: self.out_of_order.map(&part),
+            duplicates: self.duplicates.map(&part),
+            retransmits: self.retransmits.map(&part),
+            ..*self
+        }
+    }
+}
+
 impl Carried {
     /// As many gaps are kept.
     pub const GAPS: usize = 10;
@@ -57,6 +75,8 @@ impl Carried {
             duplicates: one.duplicates + more.duplicates,
             out_of_order: one.out_of_order + more.out_of_order,
         });
+        // A deviation of all does not follow from those of the parts.
+        self.mdev_ns = None;
         self.gaps.extend(&other.gaps);
         self.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.duration_ns));
         self.gaps.truncate(Self::GAPS);

@@ -25,6 +25,12 @@ words! {
 }
 
 impl NetPath {
+    /// Whether a program carries its packets, which ends their connections and begins them anew.
+    #[must_use]
+    pub const fn is_in_user_mode(self) -> bool {
+        matches!(self, Self::User | Self::Passt)
+    }
+
     /// Whether its near end is a guest.
     #[must_use]
     pub const fn needs_guest(self) -> bool {
@@ -60,7 +66,7 @@ pub struct NetworkSpec {
     /// Whether the host's kernel moves the guest's packets instead of QEMU [default: where it can]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vhost: Option<bool>,
-    /// Largest packet in bytes [default: the kernel's own]
+    /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's own]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mtu: Option<u32>,
     /// The far end of a remote path: `ssh://[user@]host[:port]`, where an agent is started
@@ -120,6 +126,13 @@ impl NetworkSpec {
         if self.vhost == Some(true) && !(via == NetPath::Bridge && self.nic == Nic::VirtioNet) {
             return Err("network.vhost = true: only for virtio-net on a bridge".into());
         }
+        if let (Some(mtu), NetPath::Loopback | NetPath::User | NetPath::Passt | NetPath::Remote) =
+            (self.mtu, via)
+        {
+            return Err(format!(
+                "network.mtu = {mtu}: not every part of via = \"{via}\" takes it; accepted for veth and bridge"
+            ));
+        }
         match self.mtu {
             Some(mtu) if !(576..=65535).contains(&mtu) => {
                 Err(format!("network.mtu = {mtu}: accepted: 576 to 65535"))
@@ -157,6 +170,7 @@ mod tests {
             ),
             (NetworkSpec { vhost: Some(true), ..path(NetPath::User) }, true, "only for virtio-net"),
             (NetworkSpec { mtu: Some(9), ..path(NetPath::Veth) }, false, "576 to 65535"),
+            (NetworkSpec { mtu: Some(9000), ..path(NetPath::User) }, true, "accepted for veth and bridge"),
         ] {
             let refusal = bad.check(guest).expect_err(words);
             assert!(refusal.contains(words), "{refusal}");

@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::{Margin, Neighbour, Plan};
 use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
-use iotax_model::units::Nanos;
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{WordError, Workload, WorkloadKeys};
 use iotax_rig::network;
 use iotax_rig::target::device::Permission;
@@ -22,8 +22,8 @@ use crate::conduct;
 /// Flags of `iotax net ladder`.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct Args {
-    /// Some of loopback, veth, vm-virtio, vm-e1000, vm-user, vm-passt; veth is the baseline, or else the first [default: all that
-    /// can be had here]
+    /// Some of loopback, veth, vm-virtio, vm-e1000, vm-user, vm-passt; veth is the baseline, or else the first [default: all but vm-passt
+    /// that can be had here]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
     /// A rung more: this machine and another one, where ssh starts the far end: ssh://[user@]host[:port]
@@ -92,6 +92,9 @@ const RUNGS: [Rung; 6] = [
 /// The rung between two ends on the host.
 const HOST: &str = "veth";
 
+/// Fits into a packet of 1500 bytes, whatever headers a way adds.
+const DATAGRAM: Bytes = Bytes(1400);
+
 /// What is done unless others are named.
 const STANDARD: [&str; 4] = ["tcp-up", "tcp-down", "udp-up", "udp-rtt"];
 
@@ -112,8 +115,11 @@ const WORKLOADS: [(NetTest, Direction, bool); 10] = [
 /// The workload of a name.
 fn workload(name: &str) -> Result<Workload, WordError> {
     let known = WORKLOADS.map(|(test, direction, loaded)| {
-        let net = Traffic { direction, loaded, ..Traffic::new(test) };
-        WorkloadKeys { net: Some(net), ..WorkloadKeys::default() }.complete(&WorkloadKeys::default())
+        let mut net = Traffic { direction, loaded, ..Traffic::new(test) };
+        let name = Some(net.generated_name());
+        // Of one length on every way: what each carries in one packet differs by more than the ways do.
+        net.length = (test == NetTest::Udp).then_some(DATAGRAM);
+        WorkloadKeys { name, net: Some(net), ..WorkloadKeys::default() }.complete(&WorkloadKeys::default())
     });
     let names: Vec<&str> = known.iter().map(|workload| workload.name.as_str()).collect();
     let found = known.iter().find(|workload| workload.name == name).cloned();
@@ -140,7 +146,11 @@ impl Args {
             let rung = RUNGS.into_iter().find(|(known, ..)| known == name);
             rung.ok_or_else(|| WordError::new("rung", name, &names)).or_exit(Exit::Usage)
         };
-        if self.rungs.is_empty() { Ok(RUNGS.to_vec()) } else { self.rungs.iter().map(find).collect() }
+        if self.rungs.is_empty() {
+            // passt was not tried, and one rung that cannot be made ends a ladder.
+            return Ok(RUNGS.into_iter().filter(|(_, via, _)| *via != NetPath::Passt).collect());
+        }
+        self.rungs.iter().map(find).collect()
     }
 
     /// Leaves out what this machine cannot do, unless it was asked for by name.
@@ -218,6 +228,9 @@ fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
     };
     let workloads = names.into_iter().map(timed).collect::<Result<Vec<_>, _>>()?;
     let (targets, beside) = args.targets(rungs);
+    if args.together && targets.iter().all(|target| target.guest.is_none()) {
+        return Err(usage("--together is for guests, of which there is none among the rungs"));
+    }
     let known = |target: &&TargetSpec| target.name == HOST;
     let Some(baseline) = targets.iter().find(known).or(targets.first()).map(|target| target.name.clone())
     else {
