@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::lab_guest::{Extras, LabGuest};
 
 /// What paths and their faults are made of.
-const MODULES: [&str; 6] = ["veth", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "bonding"];
+const MODULES: [&str; 7] = ["veth", "bridge", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "bonding"];
 
 /// Address of the far end.
 pub(crate) const FAR: &str = "10.9.0.2";
