@@ -254,6 +254,47 @@ fn only_those_who_know_the_token_are_served() {
     let troubles = far.troubles();
     assert_eq!(troubles.len(), 1, "{troubles:?}");
     assert!(troubles[0].ends_with("it does not know the token"), "{troubles:?}");
+    // Nor does one who knows it go on with a far end that does not ask.
+    let open = Far::new(1, None);
+    let knowing = Peer { token: Some("open sesame".into()), ..open.peer() };
+    let refusal = run(test(knowing, traffic(NetTest::Tcp, Direction::Up))).expect_err("refused");
+    assert!(refusal.contains("does not ask for the token"), "{refusal}");
+}
+
+#[test]
+fn tests_that_fail_are_told_once_and_each_is_over() {
+    let _shared = shared();
+    let (tell, told) = std::sync::mpsc::channel();
+    let serving = Serving { bind: LOOPBACK.into(), port: 0, token: None, most_tests: 1, one_off: false };
+    let server = Server::listen(serving, Box::new(move |what| drop(tell.send(what)))).expect("listening");
+    let mut troubles = Vec::new();
+    for letter in *b"gh" {
+        let mut client = TcpStream::connect((LOOPBACK, server.port())).expect("connected");
+        client
+            .write_all(
+                &[[letter; 36].as_slice(), b"\0\0\0\0\x1b", br#"{"tcp":true,"parallel":1}  "#].concat(),
+            )
+            .expect("written");
+        let mut states = [0; 2];
+        client.read_exact(&mut states).expect("read");
+        drop(client);
+        loop {
+            match told.recv_timeout(Duration::from_secs(20)).expect("told") {
+                Told::Failed(cookie) => break assert_eq!(cookie.as_bytes(), [letter; 36]),
+                Told::Trouble(words) => troubles.push(words),
+                other => panic!("{other:?}"),
+            }
+        }
+        // The next one finds room.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    drop(server);
+    troubles.extend(
+        told.iter().filter_map(|what| if let Told::Trouble(words) = what { Some(words) } else { None }),
+    );
+    assert_eq!(troubles.len(), 2, "{troubles:?}");
+    assert!(troubles[0].contains("had a test that came to nothing: it closed"), "{troubles:?}");
+    assert!(troubles[1].ends_with("(1 more times)"), "{troubles:?}");
 }
 
 #[test]

@@ -185,6 +185,18 @@ impl Traffic {
             return only("bitrate and bytes", "streams");
         }
         let tcp = self.test == NetTest::Tcp || self.loaded;
+        if self.zerocopy && !tcp {
+            return only("zerocopy", "streams of TCP");
+        }
+        if rtt && !self.loaded && self.direction != Direction::Up {
+            return only("direction", "streams, and round trips with loaded = true");
+        }
+        if rtt && !self.loaded && self.parallel > 1 {
+            return only("parallel", "streams, and round trips with loaded = true");
+        }
+        if self.test == NetTest::IcmpRtt && !self.loaded && self.window.is_some() {
+            return only("window", "sockets of TCP and UDP");
+        }
         if self.congestion.is_some() && !tcp && self.test != NetTest::TcpRtt {
             return only("congestion", "TCP");
         }
@@ -243,6 +255,7 @@ mod tests {
             stream(),
             rtt(),
             Traffic { rate: Some(100), loaded: true, congestion: Some("cubic".into()), ..rtt() },
+            Traffic { direction: Direction::Both, parallel: 2, loaded: true, zerocopy: true, ..rtt() },
         ] {
             assert_eq!(good.check(), Ok(()), "{good:?}");
         }
@@ -253,6 +266,17 @@ mod tests {
             (Traffic { loaded: true, ..stream() }, "round trips"),
             (Traffic { bytes: Some(Bytes(9)), ..rtt() }, "streams"),
             (Traffic { mss: Some(900), ..rtt() }, "TCP"),
+            (
+                Traffic { zerocopy: true, ..Traffic::new(NetTest::Udp) },
+                "net.zerocopy: it is for streams of TCP",
+            ),
+            (Traffic { zerocopy: true, ..rtt() }, "streams of TCP"),
+            (Traffic { direction: Direction::Down, ..rtt() }, "loaded = true"),
+            (Traffic { parallel: 2, ..rtt() }, "loaded = true"),
+            (
+                Traffic { window: Some(Bytes(1 << 20)), ..Traffic::new(NetTest::IcmpRtt) },
+                "sockets of TCP and UDP",
+            ),
             (Traffic { length: Some(Bytes(2 << 20)), ..stream() }, "1 to 1m"),
             (Traffic { length: Some(Bytes(8)), ..rtt() }, "16 to 65507"),
         ] {

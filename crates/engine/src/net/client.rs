@@ -48,6 +48,11 @@ impl Session {
         let text = serde_json::to_vec(&parameters).map_err(io::Error::from)?;
         control.send_json(&parameters)?;
         match control.state()? {
+            State::CreateStreams if peer.token.is_some() => {
+                return Err(Trouble::Refused(
+                    "does not ask for the token: have it know one too, or ask for none here (--auth)".into(),
+                ));
+            }
             State::CreateStreams => {}
             State::Challenge => {
                 let challenge: Challenge = control.json(MAX_PARAMETERS)?;

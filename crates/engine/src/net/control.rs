@@ -247,9 +247,14 @@ pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, Troubl
 /// The message that a text is.
 pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, Trouble> {
     serde_json::from_slice(text).map_err(|error| Trouble::Json {
-        error: error.to_string(),
-        excerpt: String::from_utf8_lossy(&text[..text.len().min(120)]).into_owned(),
+        error: printable(&error.to_string()),
+        excerpt: printable(&String::from_utf8_lossy(text)),
     })
+}
+
+/// The beginning of a text of a peer's, with nothing in it that a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().take(120).flat_map(char::escape_debug).collect()
 }
 
 /// A cookie that nobody else has.
@@ -311,6 +316,7 @@ mod tests {
             (&b"\xff\xff\xff\xff"[..], "4294967295 bytes"),
             (b"\0\0\0\0", "0 bytes"),
             (b"\0\0\0\x02{{", "not understood"),
+            (b"\0\0\0\x02\x1b[", "\\u{1b}["),
         ] {
             let (near, mut far) = pair();
             far.write_all(bytes).expect("written");

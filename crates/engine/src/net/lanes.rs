@@ -248,7 +248,7 @@ impl Lanes {
                 sends: lane.sends,
                 duration_ns: now.saturating_sub(self.begin),
                 figures: lane.last.since(&lane.base, lane.sends),
-                omitted_packets: lane.base.counts.packets.max(lane.base.counts.highest),
+                omitted_packets: lane.base.counts.packets + lane.base.counts.lost,
                 rtt_ns: lane.path.rtt().filter(|_| tcp),
                 max_cwnd: tcp.then_some(lane.path.cwnd),
                 max_window: tcp.then_some(lane.path.window),

@@ -71,7 +71,8 @@ pub struct Figures {
     pub bytes: u64,
     /// Datagrams sent, or received each once; TCP segments with data.
     pub packets: Option<u64>,
-    /// Datagrams that did not come.
+    /// Datagrams that did not come. One that comes after an interval's end makes up for it in the whole only: intervals may add up
+    /// to more.
     pub lost: Option<u64>,
     /// Datagrams that came after a later one.
     pub out_of_order: Option<u64>,

@@ -12,7 +12,7 @@ use super::control::Trouble;
 use super::lanes::Lanes;
 use super::parameters::Parameters;
 use super::report::{End, Interval, Report, Start};
-use super::stream::Socket;
+use super::stream::{Socket, busy_polls};
 use crate::clock;
 use crate::error::EngineError;
 
@@ -22,6 +22,10 @@ const LOOK: Duration = Duration::from_millis(5);
 const NAP: Duration = Duration::from_millis(100);
 /// A test that a number of bytes ends is over too if none came for so long: datagrams get lost.
 const QUIET_NS: u64 = 2_000_000_000;
+
+/// What is said where the kernel did not do what was asked.
+const NOT_POLLED: &str =
+    "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -108,6 +112,8 @@ fn carry_out(
     let mut start = Start::new(session.parameters(), test.time, session.cookie(), session.address());
     describe(&mut start, &lanes, session.control().socket())?;
     tell(Progress::Started(&start));
+    let not_polled = lanes.first().filter(|socket| test.traffic.busy_poll.is_some() && !busy_polls(socket));
+    let not_polled = not_polled.map(|_| NOT_POLLED.to_owned());
     let check = clock::Check::begin();
     let mut running = Running { test, session: &session, lanes, stop, tell };
     let (near, far_is_done) = match running.measure() {
@@ -120,6 +126,7 @@ fn carry_out(
     let Running { mut lanes, .. } = running;
     let mut notes = lanes.join();
     notes.extend(lanes.ways());
+    notes.extend(not_polled);
     notes.extend(check.end());
     far_is_done?;
     let near = End { congestion: start.congestion.clone(), ..near };

@@ -1,4 +1,5 @@
-//! What goes wrong at the door is told once for each kind and address, and how often it came again when that has ceased.
+//! What goes wrong at the door or in a test is told once for each kind and address, and how often it came again when that has
+//! ceased.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ const MOST: usize = 256;
 /// What did not come again for so long has ceased.
 const CEASED: Duration = Duration::from_secs(10);
 
-/// What a visitor did.
+/// What a visitor did, or a client in its test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Complaint {
     Stranger,
@@ -19,6 +20,7 @@ pub(super) enum Complaint {
     Busy,
     Token,
     Left,
+    Failed,
 }
 
 impl Complaint {
@@ -31,6 +33,7 @@ impl Complaint {
             Self::Busy => "was refused: as many tests go on as may",
             Self::Token => "was refused: it does not know the token",
             Self::Left => "broke its handshake off",
+            Self::Failed => "had a test that came to nothing",
         }
     }
 }

@@ -56,6 +56,8 @@ pub enum Told {
     Interval(String, Interval),
     /// A test came to its end.
     Ended(Box<Report>),
+    /// A test came to nothing, maybe after it had started. The words for it are a trouble, which is told once.
+    Failed(String),
     /// Something went wrong, in words that name the other end.
     Trouble(String),
 }
@@ -75,6 +77,7 @@ struct House {
     serving: Serving,
     tell: Tell,
     tests: Mutex<Vec<Entry>>,
+    complaints: Mutex<Complaints>,
     stop: AtomicBool,
     is_over: AtomicBool,
 }
@@ -122,6 +125,7 @@ impl Server {
             serving,
             tell,
             tests: Mutex::default(),
+            complaints: Mutex::default(),
             stop: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
@@ -130,7 +134,6 @@ impl Server {
             listener,
             datagrams,
             visitors: Vec::new(),
-            complaints: Complaints::default(),
             came: 0,
             sessions: Vec::new(),
         };
@@ -180,6 +183,22 @@ impl House {
         alike.count() >= if round_trips { AGENTS_TESTS } else { self.serving.most_tests }
     }
 
+    fn complaints(&self) -> MutexGuard<'_, Complaints> {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of something that went wrong if it is the first of its kind.
+    fn complain(&self, complaint: Complaint, address: IpAddr, more: &str) {
+        let words = self.complaints().add(complaint, address, more, Instant::now());
+        words.into_iter().for_each(|words| self.trouble(words));
+    }
+
+    /// Tells what came again of what went wrong.
+    fn repeat(&self, now: Instant, end: bool) {
+        let repeats = self.complaints().repeats(now, end);
+        repeats.into_iter().for_each(|words| self.trouble(words));
+    }
+
     fn trouble(&self, words: String) {
         (self.tell)(Told::Trouble(words));
     }
@@ -195,7 +214,6 @@ struct Door {
     listener: TcpListener,
     datagrams: UdpSocket,
     visitors: Vec<Visitor>,
-    complaints: Complaints,
     /// Connections so far.
     came: u64,
     sessions: Vec<JoinHandle<()>>,
@@ -209,13 +227,13 @@ impl Door {
             self.let_in(now);
             self.hear_out(now);
             self.take_calls();
-            self.complaints.repeats(now, false).into_iter().for_each(|words| self.house.trouble(words));
+            self.house.repeat(now, false);
             self.sessions.retain(|session| !session.is_finished());
         }
-        self.complaints.repeats(Instant::now(), true).into_iter().for_each(|words| self.house.trouble(words));
         for session in self.sessions {
             drop(session.join());
         }
+        self.house.repeat(Instant::now(), true);
     }
 
     /// Waits until something comes, or a moment.
@@ -229,12 +247,6 @@ impl Door {
         }
     }
 
-    fn complain(&mut self, complaint: Complaint, address: IpAddr, more: &str) {
-        if let Some(words) = self.complaints.add(complaint, address, more, Instant::now()) {
-            self.house.trouble(words);
-        }
-    }
-
     /// Takes connections that have come.
     fn let_in(&mut self, now: Instant) {
         // A flood must not keep those waiting who are in.
@@ -245,7 +257,7 @@ impl Door {
                     let Ok(visitor) = Visitor::new(socket, address.ip(), self.came, now) else { continue };
                     if self.visitors.len() >= MOST_VISITORS {
                         let longest = self.visitors.remove(0);
-                        self.complain(Complaint::Crowd, longest.address, "");
+                        self.house.complain(Complaint::Crowd, longest.address, "");
                     }
                     self.visitors.push(visitor);
                 }
@@ -263,9 +275,11 @@ impl Door {
             let house = Arc::clone(&self.house);
             let is_known = |cookie: &Cookie| house.tests().iter().any(|entry| entry.cookie == *cookie);
             match visitor.advance(house.serving.token.as_deref(), is_known) {
-                Wish::More if visitor.is_late(now) => self.complain(Complaint::Slow, visitor.address, ""),
+                Wish::More if visitor.is_late(now) => {
+                    self.house.complain(Complaint::Slow, visitor.address, "");
+                }
                 Wish::More => self.visitors.push(visitor),
-                Wish::Nothing(complaint, why) => self.complain(complaint, visitor.address, &why),
+                Wish::Nothing(complaint, why) => self.house.complain(complaint, visitor.address, &why),
                 Wish::Stream(cookie) => self.hand_over(visitor, &cookie),
                 Wish::Test(cookie, parameters) => self.begin(visitor, cookie, *parameters),
             }
@@ -288,7 +302,7 @@ impl Door {
         let streams = sends + receives;
         if self.house.is_full(parameters.round_trips().is_some()) {
             visitor.deny(Complaint::Busy);
-            return self.complain(Complaint::Busy, visitor.address, "");
+            return self.house.complain(Complaint::Busy, visitor.address, "");
         }
         let address = visitor.address;
         let Ok(control) = Control::new(visitor.socket) else { return };

@@ -18,6 +18,7 @@ use super::super::parameters::Parameters;
 use super::super::report::{End, Interval, Report, Start};
 use super::super::stream::{Options, Socket};
 use super::super::test::describe;
+use super::complaints::Complaint;
 use super::{Arrival, House, Told};
 use crate::clock;
 
@@ -63,7 +64,8 @@ impl Session {
         if let Err(trouble) = &report {
             // A client that is gone needs no word.
             drop(self.control.send(State::ServerTerminate));
-            self.house.trouble(format!("{address}: its test came to nothing: {}", words(trouble)));
+            self.house.complain(Complaint::Failed, address, &words(trouble));
+            (self.house.tell)(Told::Failed(self.cookie()));
         }
         self.make_room();
         if let Ok(report) = report {
@@ -72,6 +74,11 @@ impl Session {
                 self.house.is_over.store(true, Ordering::Relaxed);
             }
         }
+    }
+
+    /// The cookie's letters.
+    fn cookie(&self) -> String {
+        String::from_utf8_lossy(&self.cookie[..self.cookie.len() - 1]).into_owned()
     }
 
     /// Lets another test begin.
@@ -89,9 +96,8 @@ impl Session {
         let (sends, _) = self.parameters.streams();
         let sockets = sockets.into_iter().zip(0..).map(|(socket, number)| (socket, number >= sends));
         let mut lanes = Lanes::new(&self.parameters, sockets, false);
-        let cookie = String::from_utf8_lossy(&self.cookie[..self.cookie.len() - 1]).into_owned();
         let time = Nanos(self.parameters.time.saturating_mul(1_000_000_000));
-        let mut start = Start::new(&self.parameters, time, cookie, self.control.peer()?);
+        let mut start = Start::new(&self.parameters, time, self.cookie(), self.control.peer()?);
         describe(&mut start, &lanes, self.control.socket())?;
         (self.house.tell)(Told::Started(start.clone()));
         self.control.send(State::TestRunning)?;

@@ -18,7 +18,6 @@ const KEPT: usize = 10;
 pub(crate) struct Counters {
     bytes: AtomicU64,
     packets: AtomicU64,
-    highest: AtomicU64,
     lost: AtomicU64,
     out_of_order: AtomicU64,
     duplicates: AtomicU64,
@@ -40,9 +39,7 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
     /// Datagrams sent, or received for the first time. 0 for TCP, whose packets only the kernel knows ([`super::tcp_info`]).
     pub(crate) packets: u64,
-    /// The highest number of a datagram received: as many were sent at least.
-    pub(crate) highest: u64,
-    /// Datagrams before the highest that did not come.
+    /// Datagrams that did not come, though one that was sent later did. With those received, as many as were sent at least.
     pub(crate) lost: u64,
     /// Datagrams that came after a later one, each once.
     pub(crate) out_of_order: u64,
@@ -93,12 +90,12 @@ impl Silence {
 }
 
 impl Snapshot {
-    /// What was gained since `earlier`. Datagrams that arrive late make up for losses of before; then none are lost in between.
+    /// What was gained since `earlier`. Datagrams that arrive late make up for losses of before; then none
+    /// are lost in between, so that the losses of intervals may add up to more than those of the whole.
     pub(crate) const fn since(&self, earlier: &Self) -> Self {
         Self {
             bytes: self.bytes.saturating_sub(earlier.bytes),
             packets: self.packets.saturating_sub(earlier.packets),
-            highest: self.highest.saturating_sub(earlier.highest),
             lost: self.lost.saturating_sub(earlier.lost),
             out_of_order: self.out_of_order.saturating_sub(earlier.out_of_order),
             duplicates: self.duplicates.saturating_sub(earlier.duplicates),
@@ -114,7 +111,6 @@ impl Counters {
         Snapshot {
             bytes: read(&self.bytes),
             packets: read(&self.packets),
-            highest: read(&self.highest),
             lost: read(&self.lost),
             out_of_order: read(&self.out_of_order),
             duplicates: read(&self.duplicates),
@@ -204,7 +200,6 @@ impl Counters {
     #[inline]
     pub(super) fn follow(&self, seen: &super::sequence::Sequence) {
         self.packets.store(seen.received(), Ordering::Relaxed);
-        self.highest.store(seen.highest(), Ordering::Relaxed);
         self.lost.store(seen.lost(), Ordering::Relaxed);
         self.out_of_order.store(seen.out_of_order(), Ordering::Relaxed);
         self.duplicates.store(seen.duplicates(), Ordering::Relaxed);
@@ -286,10 +281,9 @@ mod tests {
 
     #[test]
     fn what_was_gained_never_runs_backwards() {
-        let earlier =
-            Snapshot { bytes: 10, packets: 5, highest: 9, lost: 4, jitter_ns: 3, ..Snapshot::default() };
-        let later = Snapshot { bytes: 30, packets: 9, highest: 11, lost: 2, jitter_ns: 2, ..earlier };
-        let gained = Snapshot { bytes: 20, packets: 4, highest: 2, jitter_ns: 2, ..Snapshot::default() };
+        let earlier = Snapshot { bytes: 10, packets: 5, lost: 4, jitter_ns: 3, ..Snapshot::default() };
+        let later = Snapshot { bytes: 30, packets: 9, lost: 2, jitter_ns: 2, ..earlier };
+        let gained = Snapshot { bytes: 20, packets: 4, jitter_ns: 2, ..Snapshot::default() };
         assert_eq!(later.since(&earlier), gained);
     }
 }

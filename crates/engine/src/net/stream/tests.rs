@@ -87,7 +87,7 @@ fn datagrams_keep_to_their_bitrate_and_are_all_counted() {
         // 1000 a second; a machine at its limits sends fewer.
         assert!((100..=600).contains(&sent.packets), "{sent:?}");
         assert_eq!(received.packets + received.lost, sent.packets, "{received:?}");
-        assert_eq!((received.highest, received.duplicates), (sent.packets, 0), "{received:?}");
+        assert_eq!(received.duplicates, 0, "{received:?}");
         assert_eq!(received.bytes, received.packets * 1_000, "{received:?}");
     }
 }
@@ -99,8 +99,7 @@ fn datagrams_that_go_together_are_counted_one_by_one() {
         let settings = Settings { amount, ..settings(length) };
         let (sent, received) = run(&udp(), &settings, Duration::from_secs(10));
         assert_eq!((sent.packets, sent.bytes), (count, count * length as u64));
-        assert_eq!(received.packets + received.lost, received.highest, "{length}: {received:?}");
-        assert!(received.packets > 0 && received.highest <= count, "{length}: {received:?}");
+        assert!(received.packets > 0 && received.packets + received.lost <= count, "{length}: {received:?}");
         assert_eq!((received.out_of_order, received.duplicates), (0, 0), "{length}: {received:?}");
         assert_eq!(received.bytes, received.packets * length as u64, "{length}: {received:?}");
     }

@@ -1,6 +1,7 @@
 //! Tests in words: a line for an interval, a table for the end.
 
-use iotax_engine::net::{End, Figures, Interval, Report, Start, StreamInterval};
+use iotax_engine::net::{Figures, Interval, Report, Start, StreamInterval};
+use iotax_model::record::CpuTime;
 use iotax_model::units::human;
 
 /// `9.41 Gbit/s`.
@@ -91,28 +92,22 @@ fn counts(figures: &Figures) -> String {
     text
 }
 
-/// Several streams together: the jitter is their mean, as iperf3's.
+/// Several streams together: the jitter is their mean, as iperf3's. What is unknown of one is unknown of all.
 pub(super) fn sum(streams: impl Iterator<Item = Figures>) -> Figures {
-    let mut sum = Figures::default();
-    let mut jitters = (0, 0);
-    let add = |to: &mut Option<u64>, more: Option<u64>| {
-        if let Some(more) = more {
-            *to = Some(to.unwrap_or(0) + more);
-        }
+    let streams: Vec<Figures> = streams.collect();
+    let all = |of: fn(&Figures) -> Option<u64>| {
+        let known = streams.iter().map(of).sum::<Option<u64>>();
+        known.filter(|_| !streams.is_empty())
     };
-    for stream in streams {
-        sum.bytes += stream.bytes;
-        add(&mut sum.packets, stream.packets);
-        add(&mut sum.lost, stream.lost);
-        add(&mut sum.out_of_order, stream.out_of_order);
-        add(&mut sum.duplicates, stream.duplicates);
-        add(&mut sum.retransmits, stream.retransmits);
-        if let Some(jitter) = stream.jitter_ns {
-            jitters = (jitters.0 + jitter, jitters.1 + 1);
-        }
+    Figures {
+        bytes: streams.iter().map(|stream| stream.bytes).sum(),
+        packets: all(|stream| stream.packets),
+        lost: all(|stream| stream.lost),
+        out_of_order: all(|stream| stream.out_of_order),
+        duplicates: all(|stream| stream.duplicates),
+        jitter_ns: all(|stream| stream.jitter_ns).map(|sum| sum / streams.len() as u64),
+        retransmits: all(|stream| stream.retransmits),
     }
-    sum.jitter_ns = jitters.0.checked_div(jitters.1);
-    sum
 }
 
 /// A test's end in one line.
@@ -140,7 +135,7 @@ pub(super) fn summary(report: &Report) -> Vec<String> {
     let several = report.near.streams.len() > 1;
     for sends in [true, false] {
         let streams: Vec<_> = report.near.streams.iter().filter(|stream| stream.sends == sends).collect();
-        let mut sums = [(0, 0); 2];
+        let mut sums = [Some((0, 0)); 2];
         let mut all = Vec::new();
         for stream in &streams {
             let (sender, receiver) = report.ends(stream.id);
@@ -148,7 +143,7 @@ pub(super) fn summary(report: &Report) -> Vec<String> {
                 end.map_or_else(|| "-".to_owned(), |end| rate(end.figures.bytes, end.duration_ns))
             };
             for (sum, end) in sums.iter_mut().zip([sender, receiver]) {
-                *sum = (sum.0 + end.map_or(0, |end| end.figures.bytes), end.map_or(0, |end| end.duration_ns));
+                *sum = sum.zip(end).map(|((bytes, _), end)| (bytes + end.figures.bytes, end.duration_ns));
             }
             let mut figures = receiver.map_or_else(Figures::default, |end| end.figures);
             figures.retransmits = sender.and_then(|end| end.figures.retransmits);
@@ -156,7 +151,8 @@ pub(super) fn summary(report: &Report) -> Vec<String> {
             lines.push(row(&stream.id.to_string(), sends, &cell(sender), &cell(receiver), &figures));
         }
         if several && !streams.is_empty() {
-            let [sent, received] = sums.map(|(bytes, ns)| rate(bytes, ns));
+            let [sent, received] =
+                sums.map(|sum| sum.map_or_else(|| "-".to_owned(), |(bytes, ns)| rate(bytes, ns)));
             lines.push(row("all", sends, &sent, &received, &sum(all.into_iter())));
         }
     }
@@ -170,22 +166,19 @@ fn row(name: &str, sends: bool, sent: &str, received: &str, figures: &Figures) -
     format!("{name:<8} {way:<5} {sent:>13} {received:>13}{}", counts(figures))
 }
 
+/// CPU time of a process over some time, as a share of it.
+pub(super) fn cpu(used: CpuTime, duration_ns: u64) -> String {
+    let [all, user, system] = [used.total_ns(), used.user_ns, used.system_ns]
+        .map(|ns| ns as f64 / duration_ns.max(1) as f64 * 100.0);
+    format!("{all:.1}% of a CPU ({user:.1}% user, {system:.1}% system)")
+}
+
 /// CPU of both ends, and the gaps.
 fn cost(report: &Report) -> Vec<String> {
-    let cpu = |end: &End| {
-        let cpu = end.cpu?;
-        let share = |ns: u64| ns as f64 / end.duration_ns.max(1) as f64 * 100.0;
-        Some(format!(
-            "{:.1}% of a CPU ({:.1}% user, {:.1}% system)",
-            share(cpu.total_ns()),
-            share(cpu.user_ns),
-            share(cpu.system_ns)
-        ))
-    };
     let mut lines = Vec::new();
     for (name, end) in [("here", Some(&report.near)), ("far end", report.far.as_ref())] {
-        if let Some(cpu) = end.and_then(cpu) {
-            lines.push(format!("cpu {name}: {cpu}"));
+        if let Some((end, used)) = end.and_then(|end| Some((end, end.cpu?))) {
+            lines.push(format!("cpu {name}: {}", cpu(used, end.duration_ns)));
         }
     }
     let ends = [Some(&report.near), report.far.as_ref()];
@@ -213,8 +206,9 @@ mod tests {
     fn sums_keep_what_is_unknown_unknown() {
         let one = Figures { bytes: 5, lost: Some(1), jitter_ns: Some(10), ..Figures::default() };
         let other = Figures { bytes: 6, jitter_ns: Some(30), ..Figures::default() };
+        assert_eq!(super::sum([one, one].into_iter()).lost, Some(2));
         let sum = sum([one, other].into_iter());
-        assert_eq!((sum.bytes, sum.lost, sum.jitter_ns, sum.retransmits), (11, Some(1), Some(20), None));
+        assert_eq!((sum.bytes, sum.lost, sum.jitter_ns, sum.retransmits), (11, None, Some(20), None));
         assert_eq!(
             counts(&Figures { packets: Some(99), lost: Some(1), ..Figures::default() }),
             "  lost 1/100 (1.00%)"

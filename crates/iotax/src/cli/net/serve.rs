@@ -85,6 +85,7 @@ fn tell(told: Told, tests: &Tests, json: bool) {
                 say!("{}: {}", report.start.peer.ip(), lines::brief(&report));
             }
         }
+        Told::Failed(cookie) => drop(tests.remove(&cookie)),
         Told::Trouble(words) => say!("{words}"),
     }
 }
