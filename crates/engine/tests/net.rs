@@ -309,6 +309,42 @@ fn datagrams_from_strangers_change_nothing() {
     assert_serves(&far);
 }
 
+/// A far end that agrees to one test of one stream of datagrams, and lets the client's calls go unanswered.
+fn far_end_without_an_answer(listener: &TcpListener, datagrams: &UdpSocket) {
+    let (mut control, _) = listener.accept().expect("accepted");
+    let mut message = |stream: &mut TcpStream| {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).expect("a length");
+        let mut text = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut text).expect("JSON");
+    };
+    control.read_exact(&mut [0; 37]).expect("a cookie");
+    control.write_all(&[9]).expect("written");
+    message(&mut control);
+    control.write_all(&[10]).expect("written");
+    datagrams.recv_from(&mut [0; 64]).expect("a call");
+    control.write_all(&[1, 2]).expect("written");
+    let mut state = [0];
+    control.read_exact(&mut state).expect("a state");
+    assert_eq!(state, [4], "the end of the test");
+    control.write_all(&[13]).expect("written");
+    message(&mut control);
+    control.write_all(b"\0\0\0\x02{}\x0e").expect("written");
+    control.read_exact(&mut state).expect("a state");
+}
+
+#[test]
+fn a_test_that_starts_is_the_answer_that_was_lost() {
+    let _shared = shared();
+    let listener = TcpListener::bind((LOOPBACK, 0)).expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    let datagrams = UdpSocket::bind((LOOPBACK, port)).expect("bound");
+    let far = std::thread::spawn(move || far_end_without_an_answer(&listener, &datagrams));
+    let report = run(test(Peer::at(LOOPBACK, port), traffic(NetTest::Udp, Direction::Up))).expect("a report");
+    assert!(report.near.streams[0].figures.bytes > 100_000);
+    far.join().expect("no panic");
+}
+
 #[test]
 fn a_far_end_that_is_none_is_named_with_what_it_did() {
     let _shared = shared();

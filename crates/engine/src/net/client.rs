@@ -21,6 +21,8 @@ use crate::error::EngineError;
 const END_PATIENCE: Duration = Duration::from_secs(30);
 /// How often a datagram that opens a stream is sent again if no answer comes.
 const HELLO_AGAIN: Duration = Duration::from_secs(1);
+/// How often it is looked meanwhile whether the test has started.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A test that the far end agreed to; it waits for the streams.
 #[derive(Debug)]
@@ -85,6 +87,7 @@ impl Session {
     /// Connects the streams, in the order of their numbers, each with whether this end sends, and waits until the far end has
     /// started its own.
     pub(super) fn connect(&self) -> Result<Vec<(Socket, bool)>, Trouble> {
+        let mut started = false;
         let (sends, receives) = self.parameters.streams();
         let options = lanes::options(&self.parameters);
         let each = (0..sends + receives).map(|number| {
@@ -94,7 +97,9 @@ impl Session {
             });
             let from = dial::local(self.peer.bind.as_deref(), self.address, port)?;
             let socket = if self.parameters.udp {
-                Socket::Udp(self.open_datagrams(from, &options)?)
+                let socket;
+                (socket, started) = self.open_datagrams(from, &options)?;
+                Socket::Udp(socket)
             } else {
                 let stream = dial::tcp(from, self.address, &options, PATIENCE)?;
                 io::Write::write_all(&mut &stream, &self.cookie)?;
@@ -103,25 +108,37 @@ impl Session {
             Ok((socket, number < sends))
         });
         let sockets = each.collect::<Result<_, Trouble>>()?;
-        self.control.expect(State::TestStart)?;
+        if !started {
+            self.control.expect(State::TestStart)?;
+        }
         self.control.expect(State::TestRunning)?;
         Ok(sockets)
     }
 
-    /// Tells the far end of a stream of datagrams, until it answers.
-    fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<UdpSocket, Trouble> {
+    /// Tells the far end of a stream of datagrams, until it answers: there, or, where its answer was lost, by starting the test.
+    /// Whether it did that.
+    fn open_datagrams(&self, from: SocketAddr, options: &Options) -> Result<(UdpSocket, bool), Trouble> {
         let socket = dial::udp(from, self.address, options)?;
-        socket.set_read_timeout(Some(HELLO_AGAIN))?;
+        socket.set_read_timeout(Some(LOOK))?;
         let deadline = Instant::now() + PATIENCE;
+        let mut call_again = Instant::now();
         while Instant::now() < deadline {
-            socket.send(&hello::call(&self.cookie))?;
+            if Instant::now() >= call_again {
+                socket.send(&hello::call(&self.cookie))?;
+                call_again = Instant::now() + HELLO_AGAIN;
+            }
             let mut answer = [0; 64];
             match socket.recv(&mut answer) {
-                Ok(length) if hello::is_answer(&answer[..length]) => return Ok(socket),
+                Ok(length) if hello::is_answer(&answer[..length]) => return Ok((socket, false)),
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 }
                 Err(error) => return Err(error.into()),
+            }
+            match self.control.poll(Duration::ZERO)? {
+                Some(State::TestStart) => return Ok((socket, true)),
+                Some(other) => return Err(Trouble::Unexpected(other)),
+                None => {}
             }
         }
         Err(Trouble::Refused(

@@ -9,6 +9,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,6 +21,8 @@ pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
 pub(super) const MAX_RESULTS: u32 = 2 << 20;
 /// How long a peer may take for one step.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a peer may be silent before its kernel is asked whether it is still there.
+const KEPT_ALIVE: Duration = Duration::from_secs(30);
 
 /// What tells the connections of one test from those of others.
 pub(super) type Cookie = [u8; COOKIE];
@@ -110,6 +113,10 @@ impl Control {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
         socket.set_write_timeout(Some(PATIENCE))?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEPT_ALIVE)?;
+        sockopt::set_tcp_keepintvl(&socket, PATIENCE)?;
+        sockopt::set_tcp_keepcnt(&socket, 3)?;
         Ok(Self { socket })
     }
 
@@ -140,12 +147,17 @@ impl Control {
 
     /// Waits up to `patience` for a state; `None` if none came.
     pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, Trouble> {
-        let wait = Timespec::try_from(patience).map_err(io::Error::other)?;
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        match poll(&mut fds, Some(&wait)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
-            Ok(_) => {}
-            Err(error) => return Err(io::Error::from(error).into()),
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let wait = Timespec::try_from(left).map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&wait)) {
+                Ok(0) => return Ok(None),
+                Ok(_) => break,
+                // A signal is no answer and no silence.
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
         }
         let mut byte = [0];
         self.fill(&mut byte, Instant::now() + PATIENCE)?;

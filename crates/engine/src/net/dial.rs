@@ -67,11 +67,14 @@ fn await_connection(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
     sockopt::socket_error(socket)?.map_err(io::Error::from)
 }
 
-/// A UDP socket between two addresses. Others may be bound to the same one, as the far end's are.
+/// A UDP socket between two addresses. Others may be bound to the same port where one is asked for, as the far end's are; a port
+/// that the kernel picks is nobody else's.
 pub(super) fn udp(from: SocketAddr, to: SocketAddr, options: &Options) -> io::Result<UdpSocket> {
     let socket = socket(to, SocketType::DGRAM, SocketFlags::empty())?;
     options.set(&socket, false)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if from.port() != 0 {
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+    }
     if let SocketAddr::V6(from) = from {
         sockopt::set_ipv6_v6only(&socket, !from.ip().is_unspecified())?;
     }
@@ -96,4 +99,22 @@ pub(super) fn listen(bind: &str, port: u16) -> io::Result<(std::net::TcpListener
     net::bind(&datagrams, &address)?;
     listener.set_nonblocking(true)?;
     Ok((listener, UdpSocket::from(datagrams)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_the_kernel_picks_is_shared_with_nobody() {
+        let to = SocketAddr::from(([127, 0, 0, 1], 9));
+        let shared = |from: SocketAddr| {
+            let socket = udp(from, to, &Options::default()).expect("connected");
+            let shared = sockopt::socket_reuseaddr(&socket).expect("known");
+            (shared, socket.local_addr().expect("bound"))
+        };
+        let (picked, address) = shared(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let (asked, _) = shared(address);
+        assert_eq!((picked, asked), (false, true));
+    }
 }

@@ -68,6 +68,9 @@ struct StreamExtension {
     max_window: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// Why it broke.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 impl Results {
@@ -158,6 +161,8 @@ impl StreamResult {
             max_cwnd: more.and_then(|more| more.max_cwnd),
             max_window: more.and_then(|more| more.max_window),
             gaps: more.map(|more| more.gaps.clone()).unwrap_or_default(),
+            // It may go to a terminal.
+            error: more.and_then(|more| Some(more.error.as_ref()?.escape_debug().take(200).collect())),
         }
     }
 }
@@ -174,6 +179,7 @@ impl StreamExtension {
             max_cwnd: stream.max_cwnd,
             max_window: stream.max_window,
             gaps: stream.gaps.clone(),
+            error: stream.error.clone(),
         }
     }
 }
@@ -214,7 +220,13 @@ mod tests {
             retransmits: None,
         };
         let gap = Gap { up: true, at_ns: 5, duration_ns: 9, lost_bytes: Some(3) };
-        let far = end(StreamEnd { figures, omitted_packets: 40, gaps: vec![gap], ..stream(false) });
+        let far = end(StreamEnd {
+            figures,
+            omitted_packets: 40,
+            gaps: vec![gap],
+            error: Some("reset".into()),
+            ..stream(false)
+        });
         let text = serde_json::to_string(&Results::of(&far, true)).expect("written");
         let read: Results = serde_json::from_str(&text).expect("read");
         assert_eq!((read.streams[0].packets, read.cpu_util_total), (140.0, 50.0));

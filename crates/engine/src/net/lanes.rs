@@ -200,25 +200,32 @@ impl Lanes {
 
     /// Has bytes move; counting begins.
     pub(super) fn start(&mut self) -> io::Result<()> {
-        self.count_anew();
+        self.set_base();
         for lane in &mut self.all {
             let (socket, counters, stop) =
                 (Arc::clone(&lane.socket), Arc::clone(&lane.counters), Arc::clone(&lane.stop));
             let (settings, sends) = (self.settings.clone(), lane.sends);
             let work = move || {
                 let work = if sends { stream::send } else { stream::receive };
+                // What breaks when it is to end anyway did all that it had to.
                 work(&socket, &settings, &counters, &stop)
+                    .or_else(|error| if stop.load(Ordering::Relaxed) { Ok(()) } else { Err(error) })
             };
             lane.worker = Some(thread::Builder::new().name(format!("stream {}", lane.id)).spawn(work)?);
         }
         Ok(())
     }
 
-    /// Counts from now on only.
+    /// Counts from now on only. What is silent now is: without a warm-up silences count from the first arrival, which may be long
+    /// on its way.
     pub(super) fn count_anew(&mut self) {
+        self.set_base();
+        self.all.iter().for_each(|lane| lane.counters.begin(self.begin));
+    }
+
+    fn set_base(&mut self) {
         self.begin = clock::now();
         for lane in &mut self.all {
-            lane.counters.begin(self.begin);
             lane.last = Reading::now(lane);
             lane.base = lane.last;
             lane.path = PathSeen::default();
@@ -253,6 +260,7 @@ impl Lanes {
                 max_cwnd: tcp.then_some(lane.path.cwnd),
                 max_window: tcp.then_some(lane.path.window),
                 gaps: self.gaps(lane, now),
+                error: None,
             }
         });
         each.collect()
@@ -276,6 +284,15 @@ impl Lanes {
         let gone = |lane: &Lane| lane.worker.as_ref().is_none_or(JoinHandle::is_finished);
         let mut senders = self.all.iter().filter(|lane| lane.sends).peekable();
         senders.peek().is_some() && senders.all(gone)
+    }
+
+    /// Whether the peer's kernel has all that was given to this one's, as far as this one tells.
+    pub(super) fn has_arrived(&self) -> bool {
+        let waits = |lane: &Lane| match &*lane.socket {
+            Socket::Tcp(socket) => stream::tcp_info(socket).is_some_and(|tcp| tcp.waiting),
+            Socket::Udp(_) => false,
+        };
+        !self.all.iter().any(|lane| lane.sends && waits(lane))
     }
 
     /// Bytes that the streams moved since they started, both directions.
@@ -314,24 +331,88 @@ impl Lanes {
         [true, false].into_iter().filter_map(ways).collect()
     }
 
-    /// Waits for threads that were told to stop. What went wrong with their sockets, in words.
-    pub(super) fn join(&mut self) -> Vec<String> {
+    /// Waits for the threads, which are to stop. The streams that broke before that, by their numbers, and why.
+    pub(super) fn join(&mut self) -> Vec<(u32, String)> {
         self.stop(true);
         self.stop(false);
-        let mut notes = Vec::new();
+        let mut broken = Vec::new();
         for lane in &mut self.all {
             match lane.worker.take().map(JoinHandle::join) {
-                Some(Ok(Err(error))) => notes.push(format!("stream {}: {error}", lane.id)),
-                Some(Err(_)) => notes.push(format!("stream {} panicked: this is a bug in iotax", lane.id)),
+                Some(Ok(Err(error))) => broken.push((lane.id, error.to_string())),
+                Some(Err(_)) => broken.push((lane.id, "it panicked: this is a bug in iotax".into())),
                 Some(Ok(Ok(()))) | None => {}
             }
         }
-        notes
+        broken
     }
 }
 
 impl Drop for Lanes {
     fn drop(&mut self) {
         self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::net::{NetTest, Traffic};
+    use iotax_model::units::Nanos;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    /// A stream over TCP that is not started, and its other end.
+    fn lane(sends: bool) -> (Lanes, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listening");
+        let far = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let near = Socket::Tcp(listener.accept().expect("accepted").0);
+        let parameters = Parameters::new(&Traffic::new(NetTest::Tcp), Nanos(1), Nanos(0), None, false);
+        (Lanes::new(&parameters, [(near, sends)], true), far)
+    }
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let deadline = clock::now() + 10_000_000_000;
+        while !is_so() {
+            assert!(clock::now() < deadline, "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_stream_that_breaks_is_told_and_one_that_is_to_end_is_not_broken() {
+        let (mut lanes, far) = lane(true);
+        lanes.start().expect("started");
+        until("bytes", || lanes.bytes() > 0);
+        assert!(!lanes.has_arrived(), "nobody reads");
+        // What it has not read makes the kernel break the connection.
+        drop(far);
+        until("it breaks", || lanes.have_sent_all());
+        let broken = lanes.join();
+        assert!(matches!(&broken[..], [(1, why)] if !why.is_empty()), "{broken:?}");
+
+        let (mut lanes, far) = lane(true);
+        lanes.start().expect("started");
+        until("bytes", || lanes.bytes() > 0);
+        lanes.stop(true);
+        drop(far);
+        assert_eq!(lanes.join(), []);
+    }
+
+    #[test]
+    fn what_is_on_its_way_at_first_is_no_silence_unless_there_was_a_warm_up() {
+        let gaps = |warmed_up: bool| {
+            let (mut lanes, mut far) = lane(false);
+            lanes.start().expect("started");
+            if warmed_up {
+                lanes.count_anew();
+            }
+            thread::sleep(Duration::from_millis(50));
+            far.write_all(b"first").expect("written");
+            until("bytes", || lanes.bytes() == 5);
+            lanes.look();
+            // The silence that follows is told from its beginning on.
+            lanes.totals(clock::now())[0].gaps.iter().filter(|gap| gap.at_ns < 40_000_000).count()
+        };
+        assert_eq!((gaps(false), gaps(true)), (0, 1));
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use iotax_model::net::{Peer, Traffic};
-use iotax_model::record::{Carried, CpuTime, Flow, Outcome, ProcessCounts, Sample, Tallies, Tally};
+use iotax_model::record::{
+    Carried, CpuTime, ErrorCount, Flow, Outcome, ProcessCounts, Sample, Tallies, Tally,
+};
 use iotax_model::wire::{Event, Job};
 
 use super::report::{End, Figures, Interval, Report, StreamEnd};
@@ -75,15 +77,22 @@ fn sum(streams: impl Iterator<Item = Figures>) -> Option<Tally> {
 
 fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) -> Outcome {
     let flows = flows(&report);
+    // The far end's window is not quite this one's: what it counted is told as the rate that it was, over this window.
+    let window = |up: bool, count: u64| match &report.far {
+        Some(far) if up && far.duration_ns > 0 => over(count, report.near.duration_ns, far.duration_ns),
+        _ => count,
+    };
     let tally = |up: bool| {
         let flows = flows.iter().filter(|flow| flow.up == up);
         sum(flows.map(|flow| Figures {
             // A far end that tells nothing of what it received leaves what was sent.
-            bytes: flow.received_bytes.or(flow.sent_bytes).unwrap_or(0),
-            packets: flow.received_packets.or(flow.sent_packets),
+            bytes: flow.received_bytes.map(|bytes| window(up, bytes)).or(flow.sent_bytes).unwrap_or(0),
+            packets: flow.received_packets.map(|packets| window(up, packets)).or(flow.sent_packets),
             ..Figures::default()
         }))
     };
+    let tallies = Tallies { write: tally(true), read: tally(false), ..Tallies::default() };
+    let errors = errors(&report);
     let [(cpu_then, then), (cpu_now, now)] = marks;
     let Report { start, near, far, mut notes } = report;
     if flows.iter().any(|flow| flow.received_bytes.is_none()) {
@@ -95,7 +104,7 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
     gaps.truncate(Carried::GAPS);
     Outcome {
         duration_ns: near.duration_ns,
-        tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },
+        tallies,
         ramp_ios,
         cpu: CpuTime {
             user_ns: cpu_now.user_ns.saturating_sub(cpu_then.user_ns),
@@ -106,7 +115,7 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
             major_faults: now.major_faults.saturating_sub(then.major_faults),
             minor_faults: now.minor_faults.saturating_sub(then.minor_faults),
         }),
-        errors: Vec::new(),
+        errors,
         notes,
         ioengine: None,
         pacing: None,
@@ -126,6 +135,30 @@ fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) 
         }),
         jobs: Vec::new(),
     }
+}
+
+/// A count over one time as the same rate makes it over another.
+fn over(count: u64, wanted_ns: u64, counted_ns: u64) -> u64 {
+    let scaled = u128::from(count) * u128::from(wanted_ns) / u128::from(counted_ns.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// The streams that broke, at either end.
+fn errors(report: &Report) -> Vec<ErrorCount> {
+    let ends = [(true, Some(&report.near)), (false, report.far.as_ref())];
+    let broken = ends.into_iter().filter_map(|(near, end)| Some((near, end?))).flat_map(|(near, end)| {
+        end.streams.iter().filter_map(move |stream| {
+            let direction = if stream.sends == near { "write" } else { "read" };
+            Some((stream.error.clone()?, direction))
+        })
+    });
+    let mut errors = Vec::new();
+    for (error, direction) in broken {
+        let error =
+            ErrorCount { error, direction: direction.into(), count: 1, first_offset: 0, last_offset: None };
+        ErrorCount::add(&mut errors, &error);
+    }
+    errors
 }
 
 /// What both ends know of each stream.
@@ -151,5 +184,17 @@ fn flow(report: &Report, stream: &StreamEnd) -> Flow {
         retransmits: sent.and_then(|figures| figures.retransmits),
         rtt_ns: sender.and_then(|end| end.rtt_ns),
         max_cwnd: sender.and_then(|end| end.max_cwnd),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_another_window_is_told_as_its_rate() {
+        assert_eq!(over(3_000, 1_000_000_000, 1_500_000_000), 2_000);
+        assert_eq!(over(7, 5, 5), 7);
+        assert_eq!(over(u64::MAX, 2, 1), u64::MAX, "no overflow");
     }
 }

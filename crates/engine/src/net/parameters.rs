@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 const MOST_SECONDS: u64 = 86_400;
 /// Bytes of one write or datagram.
 const MOST_LENGTH: u64 = 1 << 20;
+/// Bytes of one datagram, and of a round trip's message.
+const MOST_DATAGRAM: u64 = 65_507;
 /// Bytes of a socket's buffer, as in iperf3.
 const MOST_WINDOW: u64 = 512 << 20;
 /// iperf3's largest segment.
@@ -161,7 +163,7 @@ impl Parameters {
         within("parallel", self.parallel.into(), 1, MOST_STREAMS.into())?;
         within("time", self.time, 0, MOST_SECONDS)?;
         within("omit", self.omit().0.div_ceil(1_000_000_000), 0, MOST_SECONDS)?;
-        let (least, most) = if self.udp { (16, 65_507) } else { (1, MOST_LENGTH) };
+        let (least, most) = if self.udp { (16, MOST_DATAGRAM) } else { (1, MOST_LENGTH) };
         within("len", self.length(), least, most)?;
         within("window", self.window.unwrap_or(0), 0, MOST_WINDOW)?;
         within("MSS", self.mss.unwrap_or(0).into(), 0, MOST_MSS.into())?;
@@ -169,7 +171,11 @@ impl Parameters {
             Some(test) if !test.is_rtt() || (test == NetTest::UdpRtt) != self.udp => {
                 Err(format!("test = {test}: it does not go with the protocol"))
             }
-            _ => Ok(()),
+            Some(_) if self.parallel != 1 || self.reverse || self.bidirectional => {
+                Err("round trips: accepted: one stream (parallel = 1) from the client to the server".into())
+            }
+            Some(_) => within("len", self.length(), 1, MOST_DATAGRAM),
+            None => Ok(()),
         }
     }
 }
@@ -203,7 +209,9 @@ mod tests {
 
     #[test]
     fn forged_parameters_are_refused_with_what_is_accepted() {
-        let good = Parameters::new(&Traffic::new(NetTest::Tcp), Nanos(0), Nanos(0), None, false);
+        let of = |test| Parameters::new(&Traffic::new(test), Nanos(0), Nanos(0), None, false);
+        let (good, trips) = (of(NetTest::Tcp), of(NetTest::TcpRtt));
+        assert_eq!(Parameters { len: Some(64), ..trips.clone() }.check(), Ok(()));
         for (bad, words) in [
             (Parameters { tcp: false, ..good.clone() }, "neither"),
             (Parameters { parallel: 0, ..good.clone() }, "parallel = 0: accepted: 1 to 128"),
@@ -211,7 +219,10 @@ mod tests {
             (Parameters { len: Some(1 << 40), ..good.clone() }, "len = 1099511627776"),
             (Parameters { tcp: false, udp: true, len: Some(4), ..good.clone() }, "16 to 65507"),
             (Parameters { time: u64::MAX, ..good.clone() }, "time"),
-            (Parameters { window: Some(1 << 60), ..good }, "window"),
+            (Parameters { window: Some(1 << 60), ..good.clone() }, "window"),
+            (Parameters { parallel: 2, ..trips.clone() }, "one stream"),
+            (Parameters { reverse: true, ..trips.clone() }, "one stream"),
+            (Parameters { len: Some(1 << 20), ..trips }, "1 to 65507"),
         ] {
             let refusal = bad.check().expect_err(words);
             assert!(refusal.contains(words), "{refusal}");

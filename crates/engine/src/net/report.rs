@@ -144,6 +144,27 @@ pub struct StreamEnd {
     pub max_window: Option<u64>,
     /// Its longest times without a byte, by whether the near end, which is the client, sends.
     pub gaps: Vec<Gap>,
+    /// Why it broke before it was to end.
+    pub error: Option<String>,
+}
+
+impl End {
+    /// Takes in which streams broke, and why.
+    pub(super) fn broke(&mut self, broken: Vec<(u32, String)>) {
+        for (id, error) in broken {
+            if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
+                stream.error = Some(error);
+            }
+        }
+    }
+
+    /// The streams that broke, in words.
+    pub(super) fn words<'a>(&'a self, whose: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.streams.iter().filter_map(move |stream| {
+            let error = stream.error.as_ref()?;
+            Some(format!("{whose}stream {} broke: {error}", stream.id))
+        })
+    }
 }
 
 /// A whole test.

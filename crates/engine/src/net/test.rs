@@ -26,6 +26,8 @@ const QUIET_NS: u64 = 2_000_000_000;
 /// What is said where the kernel did not do what was asked.
 const NOT_POLLED: &str =
     "busy_poll: this end's kernel does not poll for the streams (SO_BUSY_POLL takes CAP_NET_ADMIN)";
+/// How long bytes may be on their way after the last was given to the kernel.
+const ARRIVAL_NS: u64 = 10_000_000_000;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -69,6 +71,15 @@ struct Running<'a> {
     lanes: Lanes,
     stop: &'a AtomicBool,
     tell: &'a mut dyn FnMut(Progress<'_>),
+}
+
+/// How far a test has got that a number of bytes ends.
+struct Progressed {
+    received: u64,
+    /// When the last of them were seen to have come.
+    at: u64,
+    /// When all was given to the kernel.
+    sent_all: Option<u64>,
 }
 
 impl Test {
@@ -124,13 +135,16 @@ fn carry_out(
         }
     };
     let Running { mut lanes, .. } = running;
-    let mut notes = lanes.join();
-    notes.extend(lanes.ways());
-    notes.extend(not_polled);
-    notes.extend(check.end());
+    let mut near = End { congestion: start.congestion.clone(), ..near };
+    near.broke(lanes.join());
+    let broken = near.words("").next();
+    if let Some(words) = broken.filter(|_| near.streams.iter().all(|stream| stream.figures.bytes == 0)) {
+        return Err(Trouble::Refused(format!("got nothing: {words}")));
+    }
     far_is_done?;
-    let near = End { congestion: start.congestion.clone(), ..near };
     let far = session.exchange(&near)?;
+    let broken = near.words("").chain(far.words("the far end's "));
+    let notes = broken.chain(lanes.ways()).chain(not_polled).chain(check.end()).collect();
     Ok(Report { start, near, far: Some(far), notes })
 }
 
@@ -187,7 +201,7 @@ impl Running<'_> {
         let mut end = time.map_or(u64::MAX, |time| begin + time);
         let every = self.test.interval.0.max(1);
         let mut last = begin;
-        let mut quiet = (begin, 0);
+        let mut progress = Progressed { received: 0, at: begin, sent_all: None };
         loop {
             let next = (begin + ((last - begin) / every + 1) * every).min(end);
             let wait = Duration::from_nanos(next.saturating_sub(clock::now()));
@@ -196,8 +210,11 @@ impl Running<'_> {
                 return Err(Trouble::Unexpected(state));
             }
             let now = clock::now();
-            if self.stop.load(Ordering::Relaxed) || self.is_through(now, omitted, &mut quiet) {
+            if self.stop.load(Ordering::Relaxed) {
                 end = end.min(now);
+            }
+            if let Some(through) = self.through(now, omitted, &mut progress) {
+                end = end.min(through);
             }
             if now < next && now < end {
                 continue;
@@ -207,8 +224,10 @@ impl Running<'_> {
             }
             // Of the end of the whole every byte counts, of an interval's what the look sees.
             let until = if now >= end { end } else { now };
-            self.interval(begin, last, until, omitted);
-            last = until;
+            if until > last {
+                self.interval(begin, last, until, omitted);
+                last = until;
+            }
             if now >= end {
                 return Ok((begin, end));
             }
@@ -221,20 +240,29 @@ impl Running<'_> {
         (self.tell)(Progress::Interval(&interval));
     }
 
-    /// Whether there is no more to do, before any time is over.
-    fn is_through(&self, now: u64, omitted: bool, quiet: &mut (u64, u64)) -> bool {
+    /// When there was no more to do, if there is not, before any time is over.
+    fn through(&self, now: u64, omitted: bool, progress: &mut Progressed) -> Option<u64> {
         let direction = self.test.traffic.direction;
-        let through = self.lanes.have_sent_all();
-        if through && !direction.receives() {
-            return true;
+        let sent_all = self.lanes.have_sent_all();
+        if sent_all && !direction.receives() {
+            // What the kernel took is still to arrive.
+            let since = *progress.sent_all.get_or_insert(now);
+            return (self.lanes.has_arrived() || now - since > ARRIVAL_NS).then_some(now);
         }
-        let Some(bytes) = self.test.traffic.bytes.filter(|_| !omitted) else { return false };
+        let bytes = self.test.traffic.bytes.filter(|_| !omitted)?;
         let received = self.lanes.counted(false);
-        if received != quiet.1 {
-            *quiet = (now, received);
+        if received != progress.received {
+            (progress.received, progress.at) = (received, now);
         }
-        let is_quiet = received > 0 && now - quiet.0 > QUIET_NS;
-        let sent = !direction.sends() || through || self.lanes.counted(true) >= bytes.0;
-        sent && (!direction.receives() || received >= bytes.0 || is_quiet)
+        let sent = !direction.sends() || sent_all || self.lanes.counted(true) >= bytes.0;
+        if !sent {
+            return None;
+        }
+        let is_quiet = received > 0 && now - progress.at > QUIET_NS;
+        match direction.receives() && received < bytes.0 {
+            false => Some(now),
+            // That nothing more came is known later than it was so.
+            true => is_quiet.then_some(progress.at),
+        }
     }
 }

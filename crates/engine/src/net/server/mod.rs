@@ -29,6 +29,8 @@ use super::{dial, hello, lanes};
 const MOST_VISITORS: usize = 64;
 /// How many tests an agent has at once.
 const AGENTS_TESTS: usize = 64;
+/// How many measurements of round trips there may be at once where there may be fewer tests.
+const MOST_ROUND_TRIPS: usize = 8;
 /// How often it is looked whether to stop, and whose time is over.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -175,12 +177,16 @@ impl House {
         self.tests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more test would be too many. Round trips are no load and may be measured beside one: among themselves there may be
-    /// as many as an agent has tests.
+    /// Whether one more test would be too many. Round trips are no load and may be measured beside one; of them there may be a few.
     fn is_full(&self, round_trips: bool) -> bool {
         let tests = self.tests();
         let alike = tests.iter().filter(|entry| entry.parameters.round_trips().is_some() == round_trips);
-        alike.count() >= if round_trips { AGENTS_TESTS } else { self.serving.most_tests }
+        alike.count()
+            >= if round_trips {
+                self.serving.most_tests.max(MOST_ROUND_TRIPS)
+            } else {
+                self.serving.most_tests
+            }
     }
 
     fn complaints(&self) -> MutexGuard<'_, Complaints> {
@@ -255,6 +261,10 @@ impl Door {
                 Ok((socket, address)) => {
                     self.came += 1;
                     let Ok(visitor) = Visitor::new(socket, address.ip(), self.came, now) else { continue };
+                    if self.visitors.len() >= MOST_VISITORS {
+                        // Who has said what it wants needs no room.
+                        self.hear_out(now);
+                    }
                     if self.visitors.len() >= MOST_VISITORS {
                         let longest = self.visitors.remove(0);
                         self.house.complain(Complaint::Crowd, longest.address, "");
@@ -375,8 +385,10 @@ impl Door {
         socket.set_nonblocking(true)?;
         let mut others = Vec::new();
         let mut buffer = [0; hello::LENGTH + 1];
-        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-            if from != peer && others.len() < MOST_VISITORS {
+        // A flood must not keep it here.
+        for _ in 0..MOST_VISITORS {
+            let Ok((length, from)) = socket.recv_from(&mut buffer) else { break };
+            if from != peer {
                 others.push((from, hello::read_call(&buffer[..length])));
             }
         }

@@ -28,8 +28,10 @@ const LOOK: Duration = Duration::from_millis(20);
 const OURS_PATIENCE: Duration = Duration::from_mins(2);
 /// How much longer than it said a client may take.
 const GRACE_NS: u64 = 30_000_000_000;
-/// How long nothing may move in a test without a time.
+/// How long nothing may move in a test of streams, or in one without a time.
 const QUIET_NS: u64 = 120_000_000_000;
+/// How many calls are answered at once.
+const CALLS: usize = 64;
 /// An interval.
 const INTERVAL_NS: u64 = 1_000_000_000;
 
@@ -151,11 +153,15 @@ impl Session {
         let started = clock::now();
         let warm = started + start.omit.0;
         let give_up = Some(start.time.0).filter(|time| *time > 0).map(|time| warm + time + GRACE_NS);
+        // What passes in round trips is not counted here.
+        let watched = give_up.is_none() || !start.round_trips;
         let mut omitted = start.omit.0 > 0;
         let mut mark = Mark::now();
         let mut moved = (started, 0);
         loop {
-            let state = self.control.poll(LOOK)?;
+            // The warm-up ends when it ends, not a look later.
+            let left = Duration::from_nanos(warm.saturating_sub(clock::now()));
+            let state = self.control.poll(if omitted { LOOK.min(left) } else { LOOK })?;
             let now = clock::now();
             match state {
                 Some(State::TestEnd) => break,
@@ -169,7 +175,8 @@ impl Session {
             if bytes != moved.1 {
                 moved = (now, bytes);
             }
-            if give_up.map_or(now - moved.0 > QUIET_NS, |give_up| now > give_up) {
+            let is_quiet = watched && now - moved.0 > QUIET_NS;
+            if is_quiet || give_up.is_some_and(|give_up| now > give_up) {
                 return Err(Trouble::Late);
             }
             if omitted && now >= warm {
@@ -201,8 +208,8 @@ impl Session {
     }
 
     /// Learns what the client knows and tells what is known here.
-    fn conclude(&self, mut lanes: Lanes, start: Start, near: End) -> Result<Report, Trouble> {
-        let notes = lanes.join();
+    fn conclude(&self, mut lanes: Lanes, start: Start, mut near: End) -> Result<Report, Trouble> {
+        near.broke(lanes.join());
         drop(lanes);
         self.control.send(State::ExchangeResults)?;
         let far: Results = self.control.json(MAX_RESULTS)?;
@@ -213,6 +220,7 @@ impl Session {
         let far = far.read(&near, start.udp, start.omit.0 > 0);
         // It may leave without a word.
         drop(self.control.poll(PATIENCE));
+        let notes = near.words("").chain(far.words("the other end's ")).collect();
         Ok(Report { start, near, far: Some(far), notes })
     }
 }
@@ -224,7 +232,9 @@ fn answer_again(socket: &Socket) {
     if socket.set_nonblocking(true).is_err() {
         return;
     }
-    while let Ok(length) = socket.recv(&mut buffer) {
+    // A flood must not keep it here.
+    for _ in 0..CALLS {
+        let Ok(length) = socket.recv(&mut buffer) else { break };
         if hello::read_call(&buffer[..length]).is_some() {
             drop(socket.send(&hello::answer()));
         }

@@ -118,8 +118,8 @@ impl Counters {
         }
     }
 
-    /// Has silences count from `now` on, and no earlier ones. For the moment when the warm-up is over, and for the stream's
-    /// start: without it what comes before the first arrival is no silence.
+    /// Has silences count from `now` on, and no earlier ones. For the moment when the warm-up is over: without it what
+    /// comes before the first arrival is no silence.
     pub(crate) fn begin(&self, now: u64) {
         let mut silences = self.lock();
         self.begin.store(now, Ordering::Relaxed);

@@ -30,6 +30,8 @@ pub struct TcpInfo {
     pub data_segs_out: Option<u32>,
     /// Bytes that the peer has acknowledged.
     pub bytes_acked: Option<u64>,
+    /// Whether bytes wait to be sent, or to be acknowledged.
+    pub waiting: bool,
     /// The peer's window in bytes.
     pub snd_wnd: Option<u32>,
 }
@@ -69,6 +71,8 @@ fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
         data_segs_in: word(152),
         data_segs_out: word(156),
         bytes_acked: long(120),
+        // Segments in flight, and bytes that are not sent.
+        waiting: [24, 144].into_iter().any(|at| word(at).is_some_and(|count| count > 0)),
         snd_wnd: word(228),
     })
 }

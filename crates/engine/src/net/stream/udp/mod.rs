@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use inbox::Inbox;
 use outbox::Outbox;
 
+use super::super::hello;
 use super::counters::Way;
 use super::pace::Pace;
 use super::sequence::Sequence;
@@ -154,9 +155,13 @@ fn stamp(now: u64) -> [u8; 8] {
     (u64::from(seconds) << 32 | u64::from(micros)).to_be_bytes()
 }
 
-/// When a datagram was sent, in nanoseconds of its sender's clock, and its number; `None` if it is too short to be of a stream.
+/// When a datagram was sent, in nanoseconds of its sender's clock, and its number; `None` if it is too short to be of a stream,
+/// or opened it: that is sent again where the answer takes its time.
 #[inline]
 fn read_header(datagram: &[u8], wide: bool, sequence: &Sequence) -> Option<(u64, u64)> {
+    if datagram.len() == hello::LENGTH && hello::read_call(datagram).is_some() {
+        return None;
+    }
     let header = datagram.get(..header_bytes(wide))?;
     let word = |at: usize| header.get(at..at + 4).map(|word| word.try_into().map(u32::from_be_bytes))?.ok();
     let sent = u64::from(word(0)?) * 1_000_000_000 + u64::from(word(4)?) * 1_000;
@@ -183,5 +188,7 @@ mod tests {
         write_header(&mut datagram, stamp(3_000_005_000), 0x0102_0304, false);
         assert_eq!(datagram, [0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4]);
         assert_eq!(read_header(&datagram[..11], false, &Sequence::new()), None, "too short");
+        let call = hello::call(&[b'a'; super::super::super::control::COOKIE]);
+        assert_eq!(read_header(&call, true, &Sequence::new()), None, "it opens a stream");
     }
 }
