@@ -26,9 +26,7 @@ impl Auth {
                 usage(format!("--auth: {VARIABLE} is not set; set it, or name a file: --auth=FILE"))
             })?
         } else {
-            std::fs::read_to_string(file)
-                .with_context(|| format!("--auth={file}"))
-                .or_exit(Exit::Usage)?
+            std::fs::read_to_string(file).with_context(|| format!("--auth={file}")).or_exit(Exit::Usage)?
         };
         let token = text.lines().next().unwrap_or_default().trim();
         if token.is_empty() {
