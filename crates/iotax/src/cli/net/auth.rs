@@ -1,7 +1,5 @@
 //! The token that two ends share.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use clap::Args;
 use iotax_model::exit::Exit;
@@ -16,21 +14,19 @@ const VARIABLE: &str = "IOTAX_TOKEN";
 pub(super) struct Auth {
     /// Have both ends know a token: the first line of FILE, else the environment's IOTAX_TOKEN. It is not sent; iperf3 knows none
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
-    auth: Option<PathBuf>,
+    auth: Option<String>,
 }
 
 impl Auth {
     /// The token, if there is to be one.
     pub(super) fn token(&self) -> Result<Option<String>, Failure> {
         let Some(file) = &self.auth else { return Ok(None) };
-        let text = if file.as_os_str().is_empty() {
+        let text = if file.is_empty() {
             std::env::var(VARIABLE).map_err(|_| {
                 usage(format!("--auth: {VARIABLE} is not set; set it, or name a file: --auth=FILE"))
             })?
         } else {
-            std::fs::read_to_string(file)
-                .with_context(|| format!("--auth={}", file.display()))
-                .or_exit(Exit::Usage)?
+            std::fs::read_to_string(file).with_context(|| format!("--auth={file}")).or_exit(Exit::Usage)?
         };
         let token = text.lines().next().unwrap_or_default().trim();
         if token.is_empty() {
