@@ -1,6 +1,7 @@
 //! Which cell is held against which: by what they are, never by their place.
 
 use iotax_model::Workload;
+use iotax_model::net::NetTest;
 
 use super::account::{Account, Subject};
 use super::differences::{self, Difference};
@@ -226,4 +227,23 @@ fn lonely(workload: &Workload, side: Which, has: &Account, lacks: &Account) -> M
             why.unwrap_or_default()
         ),
     }
+}
+
+/// Whether a workload is compared by a metric between two targets. How long TCP's segments were no account tells, so nothing follows from
+/// what one of them takes.
+pub(super) fn compares(metric: Metric, workload: &Workload, alike: bool) -> bool {
+    let Some(net) = &workload.net else { return metric.compares(workload) };
+    let by_segment = metric == Metric::CpuPerIo && net.test == NetTest::Tcp;
+    metric.compares(workload) && !by_segment && (alike || !metric.is_cpu())
+}
+
+/// Whether the host's busy time holds the work of the same: of a far end on this host, and of the same neighbour.
+pub(super) fn counts_alike(one: &Subject, other: &Subject) -> bool {
+    let is_remote =
+        |subject: &Subject| subject.settings.get("network.via").is_some_and(|via| via == "remote");
+    let beside = |subject: &Subject| -> Vec<(String, String)> {
+        let settings = subject.settings.iter().filter(|(key, _)| key.starts_with("neighbour"));
+        settings.map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    is_remote(one) == is_remote(other) && beside(one) == beside(other)
 }

@@ -308,6 +308,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     if same.is_empty() {
         return Err(CompareError::NoWorkload { reasons: missing.into_iter().map(|m| m.reason).collect() });
     }
+    let alike: Vec<bool> = pairs.iter().map(|(one, other, _)| matching::counts_alike(one, other)).collect();
     let targets: Vec<TargetPair> = pairs
         .into_iter()
         .map(|(one, other, matched)| TargetPair {
@@ -339,7 +340,8 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
                 (&ours, &target.a, &workload.a.name),
                 (&theirs, &target.b, &workload.b),
             ));
-            for metric in Metric::ALL.into_iter().filter(|metric| metric.compares(&workload.a)) {
+            let compares = |metric: &Metric| matching::compares(*metric, &workload.a, alike[t]);
+            for metric in Metric::ALL.into_iter().filter(compares) {
                 let case = Case::of((t, w, metric), &ours, &theirs, paired, question.baseline);
                 let asked = question.metrics.contains(&metric)
                     || question.gates.iter().any(|gate| gate.metric == metric);

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use iotax_model::net::NetTest;
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan};
 
 use super::looks::Said;
+use super::network::is_far_end_here;
 use super::{Comparison, Edge, Metric, Tax};
 use crate::stats::coarse::Coarse;
 use crate::stats::paired::Differences;
@@ -19,6 +21,23 @@ pub(super) struct Pair {
     pub(super) baseline: usize,
     /// Whether it is a step of the ladder that does not leave the baseline. Those that do are pairs with the baseline.
     pub(super) is_step: bool,
+}
+
+/// TCP's segments of two targets whose lengths differ by more than this share are not the same work.
+const LENGTHS: f64 = 0.05;
+
+impl Pair {
+    /// Whether its targets are compared by a metric on a workload. All that a network's measurement takes on this host is counted
+    /// together: two ways of which one alone has its far end here, or another neighbour, are not told apart by it.
+    pub(super) fn compares(self, plan: &Plan, workload: usize, metric: Metric) -> bool {
+        let workload = &plan.workloads[workload];
+        let beside = |target: usize| {
+            let spec = &plan.targets[target];
+            (is_far_end_here(spec), &spec.neighbour)
+        };
+        let is_alike = workload.net.is_none() || beside(self.target) == beside(self.baseline);
+        metric.compares(workload) && (is_alike || !metric.is_cpu())
+    }
 }
 
 /// Every target with the baseline, then the steps between others.
@@ -46,6 +65,8 @@ pub(super) struct Figures {
 struct Figure {
     /// By metric.
     values: Vec<Option<f64>>,
+    /// TCP's largest segment in bytes, if it is known.
+    mss: Option<u32>,
     /// Why no verdict may rest on it.
     unusable: Option<String>,
 }
@@ -63,7 +84,8 @@ impl Figures {
         if let (Some(target), Some(workload)) = (target, workload) {
             let values = self.metrics.iter().map(|metric| metric.of(measurement)).collect();
             let blocks = self.by_cell.entry(Cell { target, workload }).or_default();
-            blocks.insert(measurement.block, Figure { values, unusable });
+            let mss = measurement.outcome.carried.as_ref().and_then(|carried| carried.mss);
+            blocks.insert(measurement.block, Figure { values, mss, unusable });
         }
     }
 
@@ -77,13 +99,29 @@ impl Figures {
         let mut cases = Vec::new();
         for workload in 0..plan.workloads.len() {
             for pair in pairs {
-                let compared = |place: &usize| self.metrics[*place].compares(&plan.workloads[workload]);
+                let compared = |place: &usize| pair.compares(plan, workload, self.metrics[*place]);
                 for place in (0..self.metrics.len()).filter(compared) {
-                    cases.extend(self.case(workload, *pair, place));
+                    let by_segment = self.metrics[place] == Metric::CpuPerIo
+                        && plan.workloads[workload].net.as_ref().is_some_and(|net| net.test == NetTest::Tcp);
+                    if !by_segment || self.segments_alike(workload, *pair) {
+                        cases.extend(self.case(workload, *pair, place));
+                    }
                 }
             }
         }
         cases
+    }
+
+    /// Whether TCP's segments are known to be as long on both sides, in every common block.
+    fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
+        let of = |target| self.by_cell.get(&Cell { target, workload });
+        let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
+        let alike = |our: &Figure, their: &Figure| {
+            let (one, other) = (f64::from(our.mss?), f64::from(their.mss?));
+            Some((one - other).abs() <= LENGTHS * one.max(other))
+        };
+        let mut common = ours.iter().filter_map(|(block, our)| Some((our, theirs.get(block)?)));
+        common.all(|(our, their)| alike(our, their) == Some(true))
     }
 
     /// From the blocks in which both figures are known; absent without any. A percentile that is not known in every common block is

@@ -1,9 +1,10 @@
 //! Several at once: what each guest got, how evenly, and what a neighbour did meanwhile.
 
+use iotax_model::plan::Neighbour;
 use iotax_model::record::{Measurement, Share, Tallies};
 use iotax_model::{Histogram, TargetSpec};
 
-use super::figures::{done, percentile};
+use super::figures::{bytes_per_s, done, is_stream, percentile};
 use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};
@@ -84,6 +85,19 @@ pub struct Noise {
     pub iops: Option<f64>,
     /// Median over the blocks of bytes per second.
     pub bytes_per_s: Option<f64>,
+    /// What both carried; absent but for streams beside streams.
+    pub together: Option<Together>,
+}
+
+/// A target's streams and its neighbour's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Together {
+    /// Median over the blocks of the bytes per second of both.
+    pub bytes_per_s: f64,
+    /// Median over the blocks of the neighbour's share of them, 0 to 1.
+    pub share: f64,
+    /// How evenly the two were served, by bytes per second.
+    pub fairness: Option<Fairness>,
 }
 
 /// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource
@@ -165,10 +179,36 @@ impl Crowd {
 
 impl Noise {
     /// Of one cell's measurements; absent if no neighbour was recorded.
-    pub(super) fn of(workload: &str, target: &str, measurements: &[&Measurement]) -> Option<Self> {
+    pub(super) fn of(
+        workload: &str,
+        target: &str,
+        neighbours: &[Neighbour],
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
         let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
         let Member { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
-        Some(Self { workload: workload.into(), target: target.into(), name, iops, bytes_per_s })
+        let own = neighbours.iter().find(|neighbour| neighbour.target.name == name);
+        let streams = own.and_then(|own| own.workload.net.as_ref()).is_some_and(|net| !net.test.is_rtt());
+        let together = if streams { Together::of(measurements) } else { None };
+        Some(Self { workload: workload.into(), target: target.into(), name, iops, bytes_per_s, together })
+    }
+}
+
+impl Together {
+    /// Of measurements of streams beside streams; absent without any.
+    fn of(measurements: &[&Measurement]) -> Option<Self> {
+        let both = |m: &&Measurement| {
+            let share = m.neighbour.as_ref().filter(|_| is_stream(m))?;
+            let got = [bytes_per_s(m)?, rate(share, share.tallies.bytes())?];
+            (got[0] + got[1] > 0.0).then_some(got)
+        };
+        let both: Vec<[f64; 2]> = measurements.iter().filter_map(both).collect();
+        let over_blocks = |of: fn(&[f64; 2]) -> f64| median(&both.iter().map(of).collect::<Vec<_>>());
+        Some(Self {
+            bytes_per_s: over_blocks(|[ours, theirs]| ours + theirs)?,
+            share: over_blocks(|[ours, theirs]| theirs / (ours + theirs))?,
+            fairness: Fairness::over(both.iter().filter_map(|got| jain(got)).collect(), 0.5),
+        })
     }
 }
 

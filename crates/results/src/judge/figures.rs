@@ -132,15 +132,15 @@ impl Metric {
     }
 
     /// Whether targets are compared by it on a workload. Streams have no latency. Packets per second are a statement of their own
-    /// only of datagrams, whose length the workload sets. In a closed loop round trips per second are the mean's other face, and the
-    /// CPU time of round trips under load is the load's.
+    /// only of datagrams whose length the workload sets: else it is the path's, and so is the CPU time of one. In a closed loop round
+    /// trips per second are the mean's other face, and the CPU time of round trips under load is the load's.
     #[must_use]
     pub fn compares(self, workload: &Workload) -> bool {
         let Some(net) = &workload.net else { return self != Self::CpuPerGib };
         match self {
             Self::BytesPerS | Self::CpuPerGib => !net.test.is_rtt(),
-            Self::Iops => net.test == NetTest::Udp,
-            Self::CpuPerIo => !net.loaded,
+            Self::Iops => net.test == NetTest::Udp && net.length.is_some(),
+            Self::CpuPerIo => !net.loaded && (net.test != NetTest::Udp || net.length.is_some()),
             _ => net.test.is_rtt(),
         }
     }
@@ -149,6 +149,12 @@ impl Metric {
     #[must_use]
     pub fn leading(workload: &Workload) -> Self {
         if Self::LatencyMean.compares(workload) { Self::LatencyMean } else { Self::BytesPerS }
+    }
+
+    /// Whether it is the busy time of the host's CPUs.
+    #[must_use]
+    pub const fn is_cpu(self) -> bool {
+        matches!(self, Self::CpuPerIo | Self::CpuPerGib)
     }
 
     /// What stands in its place on streams, which have no latency: for the mean what they carry, for the 99th percentile what that

@@ -202,9 +202,13 @@ impl Replay<'_> {
                 .collect();
             // What cannot be tested now is not decided now and keeps its share: how many belong to the family follows from the
             // plan, not from what was measured.
-            let in_family = self.pairs.iter().filter(|pair| pair.is_step == family.1).count();
-            let compared = self.plan.workloads.iter().filter(|workload| family.0.compares(workload)).count();
-            let waiting = (in_family * compared - done.len()).saturating_sub(tested.len());
+            let pairs = self.pairs.iter().filter(|pair| pair.is_step == family.1);
+            let workloads = 0..self.plan.workloads.len();
+            let compared = |pair: &Pair| {
+                workloads.clone().filter(|workload| pair.compares(self.plan, *workload, family.0)).count()
+            };
+            let in_family: usize = pairs.map(compared).sum();
+            let waiting = (in_family - done.len()).saturating_sub(tested.len());
             let asked: Vec<_> = tested.iter().map(|(_, logs)| (logs, family.0.more_is_better())).collect();
             let level = |left: usize| levels.at(look, left + waiting);
             let margin = self.plan.margin.share();

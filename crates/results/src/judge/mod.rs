@@ -216,7 +216,10 @@ pub fn judge(run: &Run) -> Judgement {
             .flat_map(|(w, spec, m)| [Of::Guests, Of::Jobs].map(|of| Crowd::new(of, w, &spec.name, m)))
             .flatten()
             .collect(),
-        noises: cells.iter().filter_map(|(w, spec, m)| Noise::of(w, &spec.name, m)).collect(),
+        noises: cells
+            .iter()
+            .filter_map(|(w, spec, m)| Noise::of(w, &spec.name, &run.plan.neighbours, m))
+            .collect(),
         insides: on_disks().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
         flows: on_disks().filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m)).collect(),

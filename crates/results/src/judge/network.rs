@@ -286,7 +286,8 @@ pub(crate) struct Seen<'a> {
 }
 
 /// What each watched interface did in one measurement. The agent of a guest looks at the near end from within; all others are seen from the
-/// host, under `PLACE/NAME`, or under their name alone where that is enough.
+/// host, under `PLACE/NAME`, or under their name alone where that is enough. Where it is known which interfaces are on the way, others
+/// are left out.
 pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
     let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
     let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));
@@ -308,7 +309,7 @@ pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'
         let place = told.or(found.map(|found| found.place.as_str()));
         Seen { place, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
     };
-    inside.chain(host).map(one).collect()
+    inside.chain(host).map(one).filter(|seen| known.is_empty() || seen.place.is_some()).collect()
 }
 
 fn sum(one: NicActivity, other: NicActivity) -> NicActivity {

@@ -1,5 +1,6 @@
 //! What people read: sentences, terminal tables, one HTML file.
 
+mod beside;
 mod course;
 pub(crate) mod figure;
 pub mod html;

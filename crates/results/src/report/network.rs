@@ -1,5 +1,6 @@
 //! The figures of a network's workloads in words, for tables wherever they stand.
 
+use iotax_model::net::NetTest;
 use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
@@ -63,7 +64,7 @@ const STREAMS: [Column; 9] = [
     ("Gbit/s", |cell| cell.summary.bytes_per_s.map(gigabits)),
     ("packets/s", |cell| {
         // Of TCP they are what the kernel made of the bytes.
-        let is_udp = Metric::Iops.compares(cell.workload);
+        let is_udp = cell.workload.net.as_ref().is_some_and(|net| net.test == NetTest::Udp);
         cell.summary.iops.filter(|_| is_udp).map(human::count)
     }),
     ("vs baseline", |cell| against(cell, |c| Some(change_with(c.ratio, c.interval)))),

@@ -229,12 +229,13 @@ pub(crate) fn measurement(workload: &Workload, way: Way, block: u32, phase: usiz
     flows_of.extend(flows(net, false, all.read.as_ref().filter(|_| !net.test.is_rtt())));
     let probes =
         net.test.is_rtt().then(|| Probes { sent: all.ios(), received: all.ios(), ..Probes::default() });
+    let mss = (net.test == NetTest::Tcp).then(|| u32::try_from(SEGMENT).expect("a length"));
     let used = CpuTime { user_ns: whole(cpu_ns / 20.0), system_ns: whole(cpu_ns / 5.0) };
     let mut outcome = Outcome {
         duration_ns,
         tallies: all,
         cpu: used,
-        carried: Some(Carried { flows: flows_of, far_cpu: Some(used), probes, ..Carried::default() }),
+        carried: Some(Carried { flows: flows_of, far_cpu: Some(used), mss, probes, ..Carried::default() }),
         ..Outcome::default()
     };
     let (inside, outside) = nics(&outcome, way.name);

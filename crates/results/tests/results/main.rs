@@ -24,3 +24,4 @@ mod synthetic;
 mod terminal;
 mod trips;
 mod vdbench;
+mod ways;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::{CpuTime, Flow, Interface, NicActivity, TargetRecord};
+use iotax_model::target::NetPath;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
@@ -24,6 +25,10 @@ const OTHERS: f64 = 1.5;
 const QUIET: f64 = 1e6;
 /// Bytes of the headers and gaps of one packet on an Ethernet: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's are longer.
 const HEADERS: u64 = 66;
+/// Of these an interface counts 14 of Ethernet, 20 of IPv4 and 8 of UDP.
+const DATAGRAM_HEADERS: u64 = 42;
+/// What was lost must be so much of what arrived that an interface's count says on which side of it that was.
+const TOLD_APART: f64 = 0.2;
 /// A link that carried so much of its speed, headers included, carried all that it can.
 const FULL: f64 = 0.9;
 /// Who used this share of the time of its threads was the limit.
@@ -82,15 +87,34 @@ impl Case<'_> {
         Some(load + self.m.outcome.tallies.bytes())
     }
 
-    /// What the interface of one place counted; of a bridge and its ports the bridge, at which the far end is.
+    fn goes(&self, via: NetPath) -> bool {
+        self.spec.and_then(|spec| spec.network.as_ref()).is_some_and(|network| network.via == via)
+    }
+
+    /// What the interface of one place counted; where a bridge and its ports are recorded the bridge's, at which the far end is.
+    /// Absent where the packets may have passed any of several.
     fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
         let all = seen(self.m, self.interfaces());
         let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
         let one = match there.as_slice() {
-            [one] => one,
-            several => several.iter().find(|seen| seen.driver == Some("bridge"))?,
+            [one] if self.is_certain(place) => one,
+            several if self.goes(NetPath::Bridge) => {
+                several.iter().find(|seen| seen.driver == Some("bridge"))?
+            }
+            _ => return None,
         };
         Some((one.name, one.activity))
+    }
+
+    /// Whether packets cannot have passed another interface at a place: machines that nobody made for the run may have several.
+    fn is_certain(&self, place: &str) -> bool {
+        let there = self.interfaces().iter().filter(|interface| interface.place == place);
+        !self.goes(NetPath::Remote) || there.count() < 2
+    }
+
+    /// How many guests do the same at once.
+    fn guests(&self) -> u32 {
+        self.spec.and_then(|spec| spec.guest.as_ref()).map_or(1, |guest| guest.count)
     }
 }
 
@@ -157,7 +181,12 @@ fn link(case: &Case<'_>) -> Option<Finding> {
     if !is_stream(case.m) {
         return None;
     }
-    let slowest = case.interfaces().iter().filter(|found| found.speed > Some(0));
+    // Of an emulated card the speed is a name: nothing keeps to it.
+    let is_real = |found: &&Interface| {
+        let emulated = case.in_guest() && found.place == "near";
+        found.speed > Some(0) && !emulated && case.is_certain(&found.place)
+    };
+    let slowest = case.interfaces().iter().filter(is_real);
     let slowest = slowest.min_by_key(|interface| interface.speed)?;
     let speed = slowest.speed? as f64;
     let seconds = case.m.outcome.duration_ns as f64 / 1e9;
@@ -183,7 +212,7 @@ fn cpu(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
         return None;
     }
     let window = case.m.outcome.duration_ns as f64;
-    let threads = net.streams();
+    let threads = net.streams() * case.guests();
     let ends = [
         ("near", Some(case.m.outcome.cpu), net.direction.sends()),
         ("far", case.m.outcome.carried.as_ref()?.far_cpu, net.direction == Direction::Down),
@@ -218,7 +247,7 @@ fn cpu(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
 
 /// Streams that did not reach the bitrate that was asked for.
 fn sustained(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
-    let asked = net.bitrate.filter(|_| is_stream(case.m))?.0 as f64 * f64::from(net.parallel);
+    let asked = net.bitrate.filter(|_| is_stream(case.m))?.0 as f64 * f64::from(net.parallel * case.guests());
     let seconds = case.m.outcome.duration_ns as f64 / 1e9;
     let each = [(true, net.direction.sends()), (false, net.direction.receives())];
     let evidence: Vec<String> = each
@@ -289,7 +318,8 @@ fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
     (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
 }
 
-/// Whether the receiver's interface got what its sockets did not; absent if it was not watched, or counts others' bytes too.
+/// Whether the receiver's interface got what its sockets did not; absent if it was not watched, or counts others' bytes too, or if
+/// too little was lost to tell the two apart.
 fn arrived(case: &Case<'_>, net: &Traffic, up: bool, lost: u64, received: u64) -> Option<bool> {
     let (name, counted) = case.nic(if up { "far" } else { "near" })?;
     if name == "lo" {
@@ -298,8 +328,9 @@ fn arrived(case: &Case<'_>, net: &Traffic, up: bool, lost: u64, received: u64) -
     let bytes = over_flows(flows(case.m, up), |flow: &Flow| flow.received_bytes)?;
     let each = net.length.map_or_else(|| bytes.checked_div(received), |length| Some(length.0))?;
     let missing = lost * each;
+    let reached = counted.rx_bytes.saturating_sub(DATAGRAM_HEADERS * counted.rx_packets);
     // Nearer to all that was sent, or to what the sockets got.
-    Some(counted.rx_bytes > bytes + missing / 2)
+    (missing as f64 >= TOLD_APART * bytes as f64).then_some(reached > bytes + missing / 2)
 }
 
 /// Messages that never came back.

@@ -9,6 +9,7 @@ use super::colour;
 use super::latency::logarithmic;
 use crate::judge::crowd::{Member, by_count};
 use crate::judge::{Crowd, Judgement, Metric, Of};
+use crate::report::beside;
 use crate::report::figure::{UNKNOWN, evenness, or_unknown, rate};
 use crate::store::Run;
 
@@ -25,9 +26,8 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Wo
     html! {
         @for noise in judgement.noises.iter().filter(|noise| noise.workload == workload) {
             p.note {
-                "Beside " (noise.target) ", " b { (noise.name) } " made " (or_unknown(noise.iops, human::count)) " "
-                (Metric::Iops.column(on)) ", "
-                (or_unknown(noise.bytes_per_s, |rate| Metric::BytesPerS.figure_on(on, rate))) "."
+                "Beside " (noise.target) ", " b { (noise.name) } " made " (beside::made(run, noise, on))
+                @if let Some(together) = beside::together(noise) { "; " (together) } "."
             }
         }
         @if !crowds.is_empty() {

@@ -5,7 +5,9 @@ use iotax_model::units::human;
 
 use super::{Field, Grid, figure, words};
 use crate::judge::{Judgement, Metric, Of};
+use crate::report::beside;
 use crate::report::figure::{evenness, or_unknown, rate};
+use crate::store::Run;
 
 /// One row per guest or job of targets with several, and one for all of them together; absent if there are none.
 pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: Of) -> Option<Grid> {
@@ -44,14 +46,13 @@ pub(super) fn crowds(judgement: &Judgement, on: &Workload, of: Of) -> Option<Gri
 }
 
 /// A line for each target that had a neighbour.
-pub(super) fn noises(judgement: &Judgement, workload: &Workload) -> Vec<String> {
+pub(super) fn noises(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
     let noises = judgement.noises.iter().filter(|noise| noise.workload == workload.name);
     noises
         .map(|noise| {
-            let iops = or_unknown(noise.iops, human::count);
-            let rate = or_unknown(noise.bytes_per_s, |rate| Metric::BytesPerS.figure_on(workload, rate));
-            let what = Metric::Iops.column(workload);
-            format!("beside {}, {} made {iops} {what}, {rate}", noise.target, noise.name)
+            let together = beside::together(noise).map(|words| format!("; {words}")).unwrap_or_default();
+            let made = beside::made(run, noise, workload);
+            format!("beside {}, {} made {made}{together}", noise.target, noise.name)
         })
         .collect()
 }

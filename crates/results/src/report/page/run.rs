@@ -49,7 +49,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
             guests::crowds(judgement, workload, Of::Jobs),
         ];
         more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
-        let mut lines = guests::noises(judgement, workload);
+        let mut lines = guests::noises(run, judgement, workload);
         lines.extend(layers::insides(judgement, &workload.name));
         lines.extend(layers::flows(judgement, &workload.name));
         lines.extend(not_given(run, judgement, workload));
