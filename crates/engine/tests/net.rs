@@ -312,7 +312,7 @@ fn datagrams_from_strangers_change_nothing() {
 /// A far end that agrees to one test of one stream of datagrams, and lets the client's calls go unanswered.
 fn far_end_without_an_answer(listener: &TcpListener, datagrams: &UdpSocket) {
     let (mut control, _) = listener.accept().expect("accepted");
-    let mut message = |stream: &mut TcpStream| {
+    let message = |stream: &mut TcpStream| {
         let mut length = [0; 4];
         stream.read_exact(&mut length).expect("a length");
         let mut text = vec![0; u32::from_be_bytes(length) as usize];

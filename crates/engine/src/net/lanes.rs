@@ -387,6 +387,7 @@ mod tests {
         // What it has not read makes the kernel break the connection.
         drop(far);
         until("it breaks", || lanes.have_sent_all());
+        assert!(lanes.has_arrived(), "nothing more will");
         let broken = lanes.join();
         assert!(matches!(&broken[..], [(1, why)] if !why.is_empty()), "{broken:?}");
 

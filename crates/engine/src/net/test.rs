@@ -258,11 +258,10 @@ impl Running<'_> {
         if !sent {
             return None;
         }
-        let is_quiet = received > 0 && now - progress.at > QUIET_NS;
-        match direction.receives() && received < bytes.0 {
-            false => Some(now),
-            // That nothing more came is known later than it was so.
-            true => is_quiet.then_some(progress.at),
+        if !direction.receives() || received >= bytes.0 {
+            return Some(now);
         }
+        // That nothing more comes is known later than it is so.
+        (received > 0 && now - progress.at > QUIET_NS).then_some(progress.at)
     }
 }

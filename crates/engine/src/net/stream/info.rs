@@ -7,6 +7,9 @@ use std::os::fd::AsRawFd;
 /// Bytes of the kernel's structure (linux/tcp.h) that are looked at.
 const ROOM: usize = 232;
 
+/// The kernel's TCP_CLOSE (net/tcp_states.h).
+const CLOSED: u8 = 7;
+
 /// The part of TCP_INFO that a measurement tells. Times in nanoseconds. Counts that an older kernel does not have are absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpInfo {
@@ -71,8 +74,9 @@ fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
         data_segs_in: word(152),
         data_segs_out: word(156),
         bytes_acked: long(120),
-        // Segments in flight, and bytes that are not sent.
-        waiting: [24, 144].into_iter().any(|at| word(at).is_some_and(|count| count > 0)),
+        // Segments in flight, and bytes that are not sent. Of a connection that broke both may stay, for nothing.
+        waiting: bytes.first() != Some(&CLOSED)
+            && [24, 144].into_iter().any(|at| word(at).is_some_and(|count| count > 0)),
         snd_wnd: word(228),
     })
 }
