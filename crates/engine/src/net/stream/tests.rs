@@ -150,9 +150,9 @@ fn a_receiver_tells_when_it_got_nothing() {
         receiver.join().expect("no panic").expect("received");
         (before, clock::now())
     });
-    // The receiver may be late for the first bytes.
     let longest = counters.silences(after)[0];
-    assert!(longest.duration() >= 200_000_000 && longest.duration() <= after - before, "{longest:?}");
+    // A busy machine may wake the receiver late for the first bytes.
+    assert!(longest.duration() >= 150_000_000 && longest.duration() <= after - before, "{longest:?}");
     assert_eq!((counters.snapshot().bytes, longest.lost_bytes), (200, 0));
 }
 
