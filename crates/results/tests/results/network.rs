@@ -183,7 +183,7 @@ fn lost_datagrams_are_named_with_the_place_where_the_interface_knows_it() {
     assert!(above.remedy.contains("(window)"), "{}", above.remedy);
     let below = only(&lossy(false), WarningKind::Loss);
     assert!(
-        below.evidence.ends_with("(20%) were lost up, before they reached the receiver's interface"),
+        below.evidence.ends_with("(20.0%) were lost up, before they reached the receiver's interface"),
         "{}",
         below.evidence
     );

@@ -93,7 +93,9 @@ fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
         assert_eq!(compared.missing, []);
         compared.cells.iter().filter(|c| c.target == 2 && c.metric.is_cpu()).count()
     };
-    assert_eq!(cpus(&account(&alike), &account(&alike)), 2, "per GiB of streams and per round trip");
+    let (mut again, mut beside) = (alike.clone(), beside);
+    (again.id, beside.id) = (alike.id + 1, alike.id + 1);
+    assert_eq!(cpus(&account(&alike), &account(&again)), 2, "per GiB of streams and per round trip");
     assert_eq!(cpus(&account(&alike), &account(&beside)), 0);
 }
 
