@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
 
 /// Short, and without a question.
-const SHORT: [&str; 8] = ["--repeat", "2", "--runtime", "500ms", "--ramp-time", "200ms", "--yes", "--json"];
+const SHORT: [&str; 10] =
+    ["--db", "runs.db", "--repeat", "2", "--runtime", "500ms", "--ramp-time", "200ms", "--yes", "--json"];
 
 /// Namespaces can only be made by root.
 fn can_make_namespaces() -> bool {
@@ -52,12 +53,9 @@ fn ways_on_the_host_are_measured_and_gone_afterwards() {
     }
     let lab = Lab::alone();
     let before = left();
-    let json = ladder(
-        &lab,
-        &["--rungs", "loopback,veth", "--workloads", "tcp-up,tcp-both,udp-down,udp-rtt,icmp-rtt"],
-    );
+    ladder(&lab, &["--rungs", "loopback,veth", "--workloads", "tcp-up,tcp-both,udp-down,udp-rtt,icmp-rtt"]);
     let run = stored(&lab);
-    assert_eq!((run.measurements.len(), json["plan"]["baseline"].as_str()), (2 * 5 * 2, Some("veth")));
+    assert_eq!((run.measurements.len(), run.plan.baseline.as_str()), (2 * 5 * 2, "veth"));
     for m in &run.measurements {
         let (tallies, carried) = (&m.outcome.tallies, m.outcome.carried.as_ref().expect("a network's part"));
         let what = format!("{} {}", m.target, m.workload);
@@ -144,7 +142,7 @@ fn killed_at_a_measurement_it_can_be_cleaned() {
     child.kill().expect("killed");
     child.wait().expect("it ended");
     assert_ne!(left(), before, "there is something to clean");
-    let clean = lab.run(&["clean", "--yes"]);
+    let clean = lab.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stderr));
     assert_eq!(left(), before);
 }
