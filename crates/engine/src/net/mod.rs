@@ -1,8 +1,8 @@
 //! Load on a network: streams, round trips, and the far end that answers them.
 //!
-//! Both ends speak iperf3's protocol, so that either may be an iperf3: a [`control`] connection with [`parameters`] at the beginning and
-//! an [`exchange`] of results in the end, and the streams ([`stream`], one thread each, kept by [`lanes`]). The near end is a
-//! [`test`], which a [`client`] agrees on with the far end, a [`server`].
+//! Both ends speak iperf3's protocol, so that either may be an iperf3: a `control` connection with `parameters` at the beginning and
+//! an `exchange` of results in the end, and the streams (`stream`, one thread each, kept by `lanes`). The near end is a
+//! `test`, which a `client` agrees on with the far end, a `server`.
 
 mod auth;
 mod client;

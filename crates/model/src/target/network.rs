@@ -85,7 +85,7 @@ impl NetworkSpec {
         Self { via, nic: Nic::VirtioNet, queues: None, vhost: None, mtu: None, peer: None }
     }
 
-    /// The far end's machine, if it is another one. Must have passed [`Self::check`].
+    /// The far end's machine, if it is another one. Must have passed the check of its target.
     #[must_use]
     pub fn far(&self) -> Option<Remote> {
         // A path is what a remote place has else; an agent needs none.

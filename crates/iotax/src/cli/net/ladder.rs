@@ -26,7 +26,7 @@ pub(in crate::cli) struct Args {
     /// that can be had here]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
-    /// A rung more: this machine and another one, where ssh starts the far end: ssh://[user@]host[:port]
+    /// A rung more: this machine and another one, where ssh starts the far end: ssh://HOST, ssh://USER@HOST:PORT
     #[arg(long, value_name = "URL")]
     peer: Vec<String>,
     /// Some of tcp-up, tcp-down, tcp-both, udp-up, udp-down, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-up, udp-rtt-loaded-down

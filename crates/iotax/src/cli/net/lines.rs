@@ -14,11 +14,7 @@ pub(super) fn rate(bytes: u64, ns: u64) -> String {
 
 /// A rate in bits a second.
 pub(super) fn bits(per_s: f64) -> String {
-    let text = human::count(per_s);
-    match text.strip_suffix(['k', 'M', 'G']) {
-        Some(number) => format!("{number} {}bit/s", &text[number.len()..]),
-        None => format!("{text} bit/s"),
-    }
+    human::bits(per_s / 8.0)
 }
 
 /// What is asked of a test.
@@ -199,7 +195,7 @@ mod tests {
     #[test]
     fn rates_are_in_bits() {
         assert_eq!(rate(1_250_000_000, 1_000_000_000), "10.0 Gbit/s");
-        assert_eq!((rate(100, 0).as_str(), rate(10, 1_000_000_000).as_str()), ("-", "80 bit/s"));
+        assert_eq!((rate(100, 0).as_str(), rate(10, 1_000_000_000).as_str()), ("-", "80.0 bit/s"));
     }
 
     #[test]

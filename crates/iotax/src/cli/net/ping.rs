@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// Send ICMP echo requests, which the host's kernel answers
     #[arg(long, conflicts_with_all = ["udp", "tcp", "busy_poll"])]
     icmp: bool,
-    /// Send datagrams [default]
+    /// Send datagrams (the default)
     #[arg(long, conflicts_with = "tcp")]
     udp: bool,
     /// Send messages over a TCP connection
