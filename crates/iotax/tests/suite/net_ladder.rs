@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use iotax_model::record::Measurement;
 use iotax_results::store::{Run, Store};
 use serde_json::Value;
 
 use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+use crate::sshd::{PORT, Sshd};
 
 /// Short, and without a question.
 const SHORT: [&str; 10] =
@@ -145,6 +147,24 @@ fn killed_at_a_measurement_it_can_be_cleaned() {
     let clean = lab.run(&["clean"]);
     assert!(clean.status.success(), "{}", text(&clean.stderr));
     assert_eq!(left(), before);
+}
+
+#[test]
+fn another_machine_is_a_far_end_that_asks_for_a_secret() {
+    let Some(sshd) = Sshd::start("") else { return };
+    let peer = format!("ssh://root@127.0.0.1:{PORT}");
+    let ladder = ["net", "ladder", "--rungs", "loopback", "--peer", &peer, "--workloads", "tcp-both,udp-rtt"];
+    let output = sshd.run(&[&ladder[..], &SHORT, &["-"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    let run = stored(&sshd.lab);
+    assert_eq!(run.measurements.len(), 2 * 2 * 2);
+    let remote = || run.measurements.iter().filter(|m| m.target == "remote");
+    assert!(remote().all(|m| m.outcome.tallies.ios() > 0), "{json}");
+    let told = |m: &Measurement| m.outcome.carried.as_ref().is_some_and(|carried| carried.far_cpu.is_some());
+    assert!(remote().filter(|m| m.workload == "tcp-both").all(told), "the far end tells its CPU time");
+    sshd.assert_nothing_left();
 }
 
 #[test]
