@@ -353,7 +353,7 @@ mod tests {
                 let error = for_job(&job(direct, 8192, false), file.path()).expect_err("refused").to_string();
                 assert!(error.contains("use direct = false"), "{error}");
             }
-            _ => eprintln!("skipped: {} is no tmpfs that can be written", shm.display()),
+            _ => iotax_testkit::skip!("{} is no tmpfs that can be written", shm.display()),
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
                 let error = answer.expect_err("refused").to_string();
                 assert!(error.contains("queue/io_poll is 0") && error.contains("hipri = false"), "{error}");
             }
-            (known, _) => eprintln!("skipped: io_poll of the disk here: {known:?}"),
+            (known, _) => iotax_testkit::skip!("io_poll of the disk here: {known:?}"),
         }
     }
 
@@ -398,7 +398,7 @@ mod tests {
         let keys = |bs| WorkloadKeys { direct: Some(true), bs: Some(Bytes(bs)), ..rw(Rw::RandRead) };
         let target = match for_job(&job(keys(1 << 16), 1 << 20, false), file.path()) {
             Ok(target) => target,
-            Err(error) => return eprintln!("skipped: no direct I/O here: {error}"),
+            Err(error) => iotax_testkit::skip!("no direct I/O here: {error}"),
         };
         match target.direct_unit() {
             Some(unit) if unit > 512 => {
@@ -406,7 +406,7 @@ mod tests {
                 assert!(error.to_string().contains(&format!("not a multiple of {}", Bytes(unit))), "{error}");
             }
             Some(unit) => assert_eq!(unit, 512),
-            None => eprintln!("skipped: this kernel does not tell the unit of direct I/O"),
+            None => iotax_testkit::skip!("this kernel does not tell the unit of direct I/O"),
         }
     }
 }

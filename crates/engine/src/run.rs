@@ -199,7 +199,7 @@ mod tests {
     fn io_uring_is_missing() -> bool {
         let note = backend::choose(&job(IoEngine::IoUring, Rw::Read).workload).expect("a backend").note;
         note.is_some_and(|note| {
-            eprintln!("skipped: {note}");
+            iotax_testkit::skipped::<()>(note);
             true
         })
     }

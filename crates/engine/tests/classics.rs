@@ -116,8 +116,7 @@ fn what_is_to_be_read_before_is_in_the_cache_then() {
         last == Ok(512)
     };
     if read_ahead(false) {
-        eprintln!("skipped: no word on what is cached");
-        return;
+        iotax_testkit::skip!("no word on what is cached");
     }
     assert!(read_ahead(true), "the last page too, though only the first 512 bytes were asked for");
 }
@@ -213,10 +212,10 @@ fn write_new_writes_whole_records_of_any_length_and_flushes_as_told() {
 fn takes_direct_io(ground: &Ground) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
     let opened = std::fs::File::options().read(true).custom_flags(0o40000).open(ground.file.path());
-    if let Err(error) = &opened {
-        eprintln!("skipped: no direct I/O here: {error}");
+    match opened {
+        Ok(_) => true,
+        Err(error) => iotax_testkit::skip!("no direct I/O here: {error}"),
     }
-    opened.is_ok()
 }
 
 #[test]
@@ -290,7 +289,7 @@ fn stdio_makes_the_calls_that_glibc_makes() {
     // Of 4 KiB, as the buffer is: the filesystem here may like longer ones.
     let buffer = std::os::unix::fs::MetadataExt::blksize(&ground.file.as_file().metadata().expect("facts"));
     if buffer != 4096 {
-        return eprintln!("skipped: the buffer here is one of {buffer} bytes");
+        iotax_testkit::skip!("the buffer here is one of {buffer} bytes");
     }
     for (bs, writes) in [(1024, SIZE / 4096), (4096, SIZE / 4096), (100, (SIZE / 100 * 100).div_ceil(4096))] {
         let bytes = SIZE / bs * bs;

@@ -22,6 +22,7 @@ struct Loop {
 impl Loop {
     /// `None`, and a word why, where there are no loop devices to be had.
     fn new() -> Option<Self> {
+        iotax_testkit::require!(program "losetup");
         let backing = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         backing.as_file().set_len(SIZE).expect("sized");
         let output = Command::new("losetup")
@@ -33,14 +34,7 @@ impl Loop {
                 let path = String::from_utf8(output.stdout).expect("a path").trim().into();
                 Some(Self { path, backing })
             }
-            Ok(output) => {
-                eprintln!("skipped: no loop device: {}", String::from_utf8_lossy(&output.stderr).trim());
-                None
-            }
-            Err(error) => {
-                eprintln!("skipped: no losetup: {error}");
-                None
-            }
+            failed => iotax_testkit::skip!("no loop device: {failed:?}"),
         }
     }
 
@@ -185,6 +179,7 @@ fn a_trim_gives_the_space_back() {
 
 #[test]
 fn a_device_that_discards_nothing_is_refused() {
+    iotax_testkit::require!(program "unshare", "mount", "truncate", "losetup");
     // Files in ramfs have no holes. The mount is seen by the one process alone; the loop device keeps the file.
     let dir = tempfile::tempdir().expect("directory");
     let attach = "mount -t ramfs none \"$PWD\" && cd \"$PWD\" && truncate -s 8M file && exec losetup --find --show file";
@@ -192,7 +187,7 @@ fn a_device_that_discards_nothing_is_refused() {
         Command::new("unshare").args(["--mount", "sh", "-c", attach]).current_dir(dir.path()).output();
     let output = match attached {
         Ok(output) if output.status.success() => output,
-        failed => return eprintln!("skipped: no loop device over ramfs: {failed:?}"),
+        failed => iotax_testkit::skip!("no loop device over ramfs: {failed:?}"),
     };
     let path = String::from_utf8(output.stdout).expect("a path").trim().into();
     let device = Loop { path, backing: tempfile::NamedTempFile::new().expect("file") };

@@ -212,6 +212,7 @@ fn files_that_are_gone_are_errors_and_the_others_are_counted() {
 /// The same tree, from the page cache, through the tool that everybody has.
 #[test]
 fn packing_takes_about_as_long_as_it_takes_tar() {
+    iotax_testkit::require!(program "tar");
     // In memory: what is compared is what the two spend on it.
     let ground = Ground(tempfile::TempDir::new_in("/dev/shm").expect("directory"));
     let own = ground.0.path().join("0");

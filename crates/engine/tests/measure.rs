@@ -58,8 +58,7 @@ fn content(path: &Path) -> Vec<u8> {
 fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outcome> {
     let outcome = measure(job, path, events).expect("measured");
     if outcome.ioengine != Some(job.workload.ioengine) {
-        eprintln!("skipped: {}", outcome.notes.join("; "));
-        return None;
+        iotax_testkit::skip!("{}", outcome.notes.join("; "));
     }
     Some(outcome)
 }
@@ -190,9 +189,7 @@ fn direct_io_reads_and_writes() {
                 assert!(outcome.tallies.write.is_some_and(|write| write.ios > 0));
                 assert_eq!(outcome.errors, []);
             }
-            Err(error @ EngineError::Target { .. }) => {
-                eprintln!("skipped: {error}");
-            }
+            Err(error @ EngineError::Target { .. }) => iotax_testkit::skipped(error),
             Err(error) => panic!("{error}"),
         }
     }
@@ -308,8 +305,7 @@ fn what_is_read_before_is_in_the_page_cache() {
     };
     iotax_engine::drop_caches(file.path());
     if !matches!(cached(SIZE - 4096), Err(Errno::AGAIN)) {
-        eprintln!("skipped: no word on what is cached");
-        return;
+        iotax_testkit::skip!("no word on what is cached");
     }
     let job = job(&WorkloadKeys {
         pre_read: Some(true),

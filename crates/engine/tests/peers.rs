@@ -50,18 +50,19 @@ fn alike(what: &str, ours: f64, theirs: f64) {
 
 #[test]
 fn bonnie_finds_what_our_bonnie_finds() {
+    iotax_testkit::require!(program "bonnie++");
     let place = here();
     let theirs = Command::new("bonnie++")
         // Without bytes one by one, which take it long where others work beside it.
         .args(["-q", "-f", "-n", "0", "-r", "64", "-s", "128:8k", "-u", "root", "-d"])
         .arg(place.path())
         .stderr(Stdio::null())
-        .output();
-    let Ok(theirs) = theirs else { return eprintln!("skipped: no bonnie++ here") };
+        .output()
+        .expect("bonnie++ starts");
     let line = String::from_utf8_lossy(&theirs.stdout).into_owned();
     let fields: Vec<&str> = line.trim().split(',').collect();
     if !theirs.status.success() || fields.len() < 21 {
-        return eprintln!("skipped: bonnie++ does not run here: {line:?}, {}", theirs.status);
+        iotax_testkit::skip!("bonnie++ does not run here: {line:?}, {}", theirs.status);
     }
     let file = place.path().join("area");
     std::fs::write(&file, vec![7; usize::try_from(SIZE).expect("it fits")]).expect("written");
@@ -85,6 +86,7 @@ fn bonnie_finds_what_our_bonnie_finds() {
 
 #[test]
 fn dd_writes_as_fast_as_write_new() {
+    iotax_testkit::require!(program "dd");
     let place = here();
     let begun = Instant::now();
     let dd = Command::new("dd")
@@ -93,9 +95,7 @@ fn dd_writes_as_fast_as_write_new() {
         .arg(format!("of={}", place.path().join("theirs").display()))
         .status();
     let took = begun.elapsed().as_secs_f64();
-    if !dd.is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: dd does not run here");
-    }
+    assert!(dd.expect("dd starts").success());
     let area = place.path().join("area");
     std::fs::write(&area, "").expect("written");
     let keys = WorkloadKeys {

@@ -63,10 +63,7 @@ fn filled(workload: &Workload) -> NamedTempFile {
 fn outcome(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Option<Outcome> {
     match measure(job, path, events) {
         Ok(outcome) => Some(outcome),
-        Err(error @ EngineError::NoIoUring { .. }) => {
-            eprintln!("skipped: {error}");
-            None
-        }
+        Err(error @ EngineError::NoIoUring { .. }) => iotax_testkit::skip!("{error}"),
         Err(error) => panic!("{error}"),
     }
 }

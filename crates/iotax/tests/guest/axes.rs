@@ -169,9 +169,11 @@ fn virtio_scsi_on_microvm_in_qemus_main_loop() {
 
 #[test]
 fn sata_on_both_pcs() {
+    iotax_testkit::require!(guests);
+    iotax_testkit::require!(kernel "ahci");
     let on = |machine| GuestSpec { bus: Bus::Sata, machine: Some(machine), ..cached() };
     let needed = modules::needed(&on(MachineType::Q35), None);
-    let Some(kernel) = kernel_with(&needed) else { return };
+    let kernel = kernel_with(&needed);
     for machine in [MachineType::Q35, MachineType::Pc] {
         let rig = Rig::build_on(&on(machine), None, &kernel);
         exercise_on(&rig, &format!("sata-{machine}"), on(machine), "/dev/sda");

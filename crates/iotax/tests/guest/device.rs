@@ -8,6 +8,7 @@ use iotax_model::target::{Aio, Format, GuestSpec};
 use iotax_model::workload::Content;
 use iotax_rig::guest::{Guest, GuestConfig, Storage, image};
 use iotax_rig::link::Interrupt;
+use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, SIZE, area, storage};
 
@@ -20,6 +21,7 @@ struct Loop {
 impl Loop {
     /// `None` after saying why, if there are none to be had.
     fn over(file: PathBuf, bytes: u64) -> Option<Self> {
+        require!(program "losetup", "blockdev");
         fs::write(&file, vec![0xA5; usize::try_from(bytes).expect("small")]).expect("written");
         let attached = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
         match attached {
@@ -27,11 +29,7 @@ impl Loop {
                 let node = String::from_utf8(output.stdout).expect("UTF-8").trim().into();
                 Some(Self { node, file })
             }
-            failed => {
-                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{failed:?}");
-                eprintln!("skipped: no loop device: {failed:?}");
-                None
-            }
+            failed => skip!("no loop device: {failed:?}"),
         }
     }
 }

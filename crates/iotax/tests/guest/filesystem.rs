@@ -8,16 +8,17 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_rig::guest::{Guest, Inside, Storage, image, mkfs};
 use iotax_rig::link::Interrupt;
+use iotax_testkit::require;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, storage};
 
 /// Makes it, measures on it, powers off, boots again, and finds what was written.
 fn lives(kind: GuestFs, options: &str) {
-    if let Err(reason) = mkfs::program(kind).find() {
-        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-        eprintln!("skipped: {reason}");
-        return;
-    }
+    let checker = match kind {
+        GuestFs::Ext4 => "e2fsck",
+        GuestFs::Xfs => "xfs_repair",
+    };
+    require!(program mkfs::program(kind).name, checker);
     let spec = GuestSpec {
         filesystem: Some(kind),
         cache: CacheMode::Writeback,
@@ -55,21 +56,16 @@ fn lives(kind: GuestFs, options: &str) {
         guest.shutdown();
         let console = fs::read_to_string(config.run_dir.join("console.log")).expect("a console");
         assert!(!console.contains("iotax init:"), "{console}");
-        checked(kind, &rig, &disk);
+        checked(checker, &rig, &disk);
     }
 }
 
 /// The filesystem's own checker finds it whole and unmounted.
-fn checked(kind: GuestFs, rig: &Rig, disk: &std::path::Path) {
+fn checked(checker: &str, rig: &Rig, disk: &std::path::Path) {
     let raw = rig.dir.path().join("disk.raw");
     let converted = Command::new("qemu-img").args(["convert", "-O", "raw"]).args([disk, &raw]).status();
     assert!(converted.expect("qemu-img runs").success());
-    let mut checker = match kind {
-        GuestFs::Ext4 => Command::new("/usr/sbin/e2fsck"),
-        GuestFs::Xfs => Command::new("/usr/sbin/xfs_repair"),
-    };
-    let arguments: &[&str] = if kind == GuestFs::Ext4 { &["-f", "-n"] } else { &["-n", "-f"] };
-    let output = checker.args(arguments).arg(&raw).output().expect("it comes with mkfs");
+    let output = Command::new(checker).args(["-f", "-n"]).arg(&raw).output().expect("it comes with mkfs");
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && !said.contains("recovering journal"), "{said}");
@@ -88,10 +84,7 @@ fn xfs_is_made_filled_measured_and_found_again() {
 #[test]
 fn a_disk_too_small_for_its_filesystem_is_said_on_the_way_down() {
     let spec = GuestSpec { filesystem: Some(GuestFs::Xfs), ..GuestSpec::default() };
-    if mkfs::program(GuestFs::Xfs).find().is_err() {
-        eprintln!("skipped: mkfs.xfs is not installed");
-        return;
-    }
+    require!(program "mkfs.xfs");
     let Some(rig) = Rig::build_for(&spec) else { return };
     let mut config = rig.config("small");
     config.spec = GuestSpec { cache: CacheMode::Writeback, ..spec };

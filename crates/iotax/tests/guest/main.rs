@@ -1,6 +1,6 @@
 //! Real guests: QEMU under TCG, this very binary as PID 1 and agent.
 //!
-//! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE_GUESTS=1 it fails.
+//! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE=all it fails.
 
 mod axes;
 mod device;

@@ -9,12 +9,12 @@ use iotax_model::target::{Accel, GuestSpec, MachineType, NetPath, NetworkSpec, N
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Rw, WorkloadKeys};
-use iotax_rig::guest::{Guest, GuestConfig, accel, find_qemu, modules};
+use iotax_rig::guest::{Guest, GuestConfig, accel, modules};
 use iotax_rig::ledger::Ledger;
 use iotax_rig::link::{Interrupt, Link};
 use iotax_rig::monitor::{self, Monitor};
 use iotax_rig::network;
-use iotax_rig::program::Program;
+use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, job, kernel_with};
 
@@ -27,9 +27,9 @@ struct Ground {
 impl Ground {
     /// `None` after saying why, if this machine cannot have it.
     fn lay(dir: &Path, name: &str, spec: &NetworkSpec, guest: &GuestSpec) -> Option<Self> {
+        require!(program "ip");
         if let Err(reason) = network::check(spec) {
-            eprintln!("skipped: {reason}");
-            return None;
+            skip!("{reason}");
         }
         let tag = format!("test-{}-{name}", std::process::id());
         let mut ledger = Ledger::create(&dir.join("ledger"), &tag).expect("a ledger");
@@ -47,15 +47,11 @@ impl Drop for Ground {
 
 /// Boots such a guest and asks it for its card, which must be this driver's with as many queues. `reach` has packets go through it.
 fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reach: impl Fn(&Ground)) {
-    if let Err(reason) = find_qemu() {
-        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-        eprintln!("skipped: {reason}");
-        return;
-    }
-    let Some(kernel) = kernel_with(&modules::needed(spec, Some(network))) else { return };
+    require!(guests);
+    require!(kernel driver);
+    let kernel = kernel_with(&modules::needed(spec, Some(network)));
     if let Err(reason) = accel::parameters(spec, Accel::Tcg, Path::new("/")) {
-        println!("skipped: {reason}");
-        return;
+        skip!("{reason}");
     }
     let rig = Rig::build_on(spec, Some(network), &kernel);
     let Some(ground) = Ground::lay(rig.dir.path(), name, network, spec) else { return };
@@ -109,12 +105,9 @@ fn carries(ground: &Ground, guest: &mut Guest) {
 
 /// Has the far end's namespace ask the guest for an echo.
 fn pinged(ground: &Ground) {
-    let busybox = Program { name: "busybox", package: "busybox" };
-    let Ok(busybox) = busybox.path() else {
-        println!("skipped: no busybox, whose ping asks the guest");
-        return;
-    };
-    let mut ping = network::command_in(ground.way.far.namespace.as_deref(), &busybox);
+    require!(program "busybox");
+    let mut ping =
+        network::command_in(ground.way.far.namespace.as_deref(), &iotax_testkit::program("busybox"));
     // As large as the path takes it in one packet: an MTU that is not everywhere the same would lose it.
     let mtu = ground.way.card.as_ref().and_then(|card| card.mtu).unwrap_or(1500);
     ping.args(["ping", "-c", "3", "-W", "10", "-s", &(mtu - 28).to_string()]);

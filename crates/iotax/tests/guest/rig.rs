@@ -9,8 +9,9 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{Guest, GuestConfig, Storage, find_qemu, image, initramfs, modules};
+use iotax_rig::guest::{Guest, GuestConfig, Storage, image, initramfs, modules};
 use iotax_rig::link::Interrupt;
+use iotax_testkit::require;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
 pub(crate) const BOOT: Duration = Duration::from_secs(90);
@@ -35,18 +36,10 @@ impl Rig {
 
     /// The same for such a guest.
     pub(crate) fn build_for(spec: &GuestSpec) -> Option<Self> {
+        require!(guests);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
-        let found = find_qemu().map_err(|error| error.to_string()).and_then(|_| {
-            Kernel::find(Path::new("/"), release.trim(), None, None).map_err(|error| error.to_string())
-        });
-        match found {
-            Ok(kernel) => Some(Self::build_on(spec, None, &kernel)),
-            Err(reason) => {
-                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"), "{reason}");
-                eprintln!("skipped: {reason}");
-                None
-            }
-        }
+        let kernel = Kernel::find(Path::new("/"), release.trim(), None, None).expect("a kernel for guests");
+        Some(Self::build_on(spec, None, &kernel))
     }
 
     /// The same on this kernel.
@@ -94,18 +87,12 @@ pub(crate) fn storage(image: PathBuf, format: Format) -> Storage {
     Storage { image, format, part: None, l2_cache_size: None, filesystem: None }
 }
 
-/// A kernel of this machine that has these modules; `None` after saying that there is none: Debian's kernel for clouds has neither
-/// AHCI nor old network cards.
-pub(crate) fn kernel_with(needed: &[&str]) -> Option<Kernel> {
+/// A kernel of this machine that has these modules: Debian's kernel for clouds has neither AHCI nor old network cards.
+pub(crate) fn kernel_with(needed: &[&str]) -> Kernel {
     let boot = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
     let mut known = boot.filter_map(|image| Kernel::find(Path::new("/"), "", Some(&image), None).ok());
     let found = known.find(|kernel| modules::check(&kernel.modules, needed).is_ok());
-    if found.is_none() {
-        let reason = format!("no kernel in /boot has {needed:?} (Debian: linux-image-amd64)");
-        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-        eprintln!("skipped: {reason}");
-    }
-    found
+    found.unwrap_or_else(|| panic!("no kernel in /boot has {needed:?}"))
 }
 
 /// The text of an error, which must not be a success.

@@ -1,10 +1,11 @@
 //! A run that ends badly: nothing is lost, nothing is left behind.
 
+use iotax_testkit::require;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::lab::{GUESTS, Lab, needs, text};
+use crate::lab::{Lab, text};
 
 /// Starts a small ladder and waits until it says `moment` on stderr.
 fn start_until(lab: &Lab, moment: &str) -> Child {
@@ -76,9 +77,7 @@ fn resume(lab: &Lab, moment: &str) {
 
 #[test]
 fn killed_at_any_moment_it_can_be_cleaned() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     for moment in ["measuring the engine", "creating files", "booting guests", "filled vm-qcow2", "cell 2/"] {
         let lab = Lab::new();
         let child = start_until(&lab, moment);
@@ -88,9 +87,7 @@ fn killed_at_any_moment_it_can_be_cleaned() {
 
 #[test]
 fn killed_at_any_moment_it_can_be_resumed() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     for (moment, at_least) in [("filled host-file", 0), ("cell 8/", 6)] {
         let lab = Lab::new();
         let child = start_until(&lab, moment);
@@ -112,9 +109,7 @@ fn killed_at_any_moment_it_can_be_resumed() {
 
 #[test]
 fn interrupted_it_undoes_everything_and_keeps_what_was_measured() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     for moment in ["booting guests", "cell 4/"] {
         let lab = Lab::new();
         let mut child = start_until(&lab, moment);
@@ -130,9 +125,7 @@ fn interrupted_it_undoes_everything_and_keeps_what_was_measured() {
 
 #[test]
 fn a_guest_that_dies_costs_its_measurement_and_not_the_run() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let mut child = start_until(&lab, "cell 3/");
     for process in std::fs::read_dir("/proc").expect("proc").flatten() {

@@ -1,9 +1,10 @@
 //! The command line as a user meets it: first steps, wrong input, what is written where.
 
+use iotax_testkit::require;
 use std::fs;
 use std::process::Stdio;
 
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 #[test]
 fn a_path_that_does_not_exist_is_created_measured_and_removed() {
@@ -197,9 +198,8 @@ fn the_binary_is_static_and_documents_itself() {
         let output = lab.run(arguments);
         assert!(output.status.success() && text(&output.stdout).contains(word), "{arguments:?}");
     }
-    if needs(&["file"]) {
-        let output =
-            std::process::Command::new("file").arg(env!("CARGO_BIN_EXE_iotax")).output().expect("file runs");
-        assert!(text(&output.stdout).contains("statically linked"), "{}", text(&output.stdout));
-    }
+    require!(program "file");
+    let output =
+        std::process::Command::new("file").arg(env!("CARGO_BIN_EXE_iotax")).output().expect("file runs");
+    assert!(text(&output.stdout).contains("statically linked"), "{}", text(&output.stdout));
 }

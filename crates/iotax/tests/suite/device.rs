@@ -6,10 +6,11 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::disk::{Disk, run, uses_of};
-use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+use crate::lab::{Lab, assert_valid, text};
 
 /// Kinds and names of a document's first target's layers from the loop device on that the test made.
 fn layers(json: &Value, disk: &Disk) -> Vec<String> {
@@ -64,9 +65,7 @@ fn a_device_is_read_as_it_is_and_overwritten_only_if_it_is_named_twice() {
 
 #[test]
 fn every_filesystem_carries_a_file_and_leaves_the_device_without_one() {
-    if !needs(&["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup"]) {
-        return;
-    }
+    require!(program "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup");
     for (keys, bytes, option) in [
         ("type = 'ext4', mount_options = 'data=writeback,noatime'", 32 << 20, "noatime"),
         ("type = 'xfs', mount_options = 'largeio'", 300 << 20, "largeio"),
@@ -139,9 +138,7 @@ fn a_directory_is_measured_by_a_file_in_it() {
 
 #[test]
 fn a_guest_sees_a_loop_device_and_a_device_as_its_disk() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let Some(disk) = Disk::new(32 << 20) else { return };
     let lab = Lab::new();
     lab.plan(&format!(
@@ -208,9 +205,7 @@ fn a_second_iotax_leaves_alone_what_the_first_one_uses() {
 
 #[test]
 fn a_disk_that_fills_up_meanwhile_is_said_and_nothing_is_left() {
-    if !needs(&["fallocate"]) {
-        return;
-    }
+    require!(program "fallocate", "mkfs.ext4", "mount", "umount", "stat");
     let Some(disk) = Disk::new(2 << 30) else { return };
     let lab = Lab::new();
     run("mkfs.ext4", &["-q".as_ref(), "-m".as_ref(), "0".as_ref(), disk.node.as_path()]);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iotax_testkit::{require, skip};
 use tempfile::NamedTempFile;
 
 use crate::lab::text;
@@ -17,6 +18,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// One of so many bytes, all of them holes. `None`, and a word why, where there are none to be had.
     pub(crate) fn new(bytes: u64) -> Option<Self> {
+        require!(program "losetup", "blockdev", "wipefs");
         let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
         file.as_file().set_len(bytes).expect("sized");
         let attached = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
@@ -24,11 +26,7 @@ impl Disk {
             Ok(output) if output.status.success() => {
                 Some(Self { node: text(&output.stdout).trim().into(), file })
             }
-            failed => {
-                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "no loop device: {failed:?}");
-                eprintln!("skipped: no loop device: {failed:?}");
-                None
-            }
+            failed => skip!("no loop device: {failed:?}"),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::process::Output;
 
+use iotax_testkit::skip;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 use serde_json::Value;
 
@@ -78,7 +79,7 @@ fn with_io_uring_the_engine_that_auto_took_is_in_the_json() {
     let document = lab.json(&bench(path.to_str().expect("utf-8"), "auto", "4"));
     let measurement = &document["measurements"][0];
     if measurement["ioengine"] != "io_uring" {
-        return eprintln!("skipped: {}", measurement["notes"]);
+        skip!("{}", measurement["notes"]);
     }
     assert_eq!(
         (&document["workloads"][0]["ioengine"], &measurement["notes"]),

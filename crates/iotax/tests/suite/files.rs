@@ -3,9 +3,10 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{GUESTS, Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const DEFAULTS: &str = "[defaults]\nramp_time = \"0s\"\nruntime = \"20s\"\ndirect = false\n";
 const HOST: &str = "[[target]]\nname = \"host\"\nfile = { dir = \"WORK\" }\n";
@@ -29,9 +30,8 @@ fn operations(json: &Value) -> Vec<(String, u64)> {
 
 #[test]
 fn host_and_guest_do_the_same_to_as_many_files() {
-    if !needs(GUESTS) || !needs(&["mkfs.ext4"]) {
-        return;
-    }
+    require!(guests);
+    require!(program "mkfs.ext4");
     let lab = Lab::new();
     let plan = lab.plan(&format!(
         "repeat = 1\n{DEFAULTS}{HOST}{GUEST}\

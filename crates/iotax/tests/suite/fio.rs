@@ -18,9 +18,10 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use iotax_rig::link::{Interrupt, Link};
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const SIZE: Bytes = Bytes(512 << 20);
 /// Pairs of runs, one right after the other and in turns the one or the other first.
@@ -190,9 +191,7 @@ fn spread(values: &[f64]) -> f64 {
 
 #[test]
 fn the_same_jobs_give_the_same_figures() {
-    if !needs(&["fio"]) {
-        return;
-    }
+    require!(program "fio");
     let lab = Lab::alone();
     let path = lab.work().join("data");
     let mut file = File::create(&path).expect("created");

@@ -6,9 +6,10 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const SIZE: usize = 32 << 20;
 /// What one has and the other has not: fio prints `desc` only where a job has one.
@@ -92,9 +93,7 @@ fn near(ours: &Value, theirs: &Value, pointer: &str) {
 
 #[test]
 fn fios_json_has_the_same_keys_types_and_sizes() {
-    if !needs(&["fio", "fio_jsonplus_clat2csv"]) {
-        return;
-    }
+    require!(program "fio", "fio_jsonplus_clat2csv", "python3");
     let lab = Lab::alone();
     let file = lab.path("data");
     data(&file);
@@ -137,9 +136,7 @@ fn fios_json_has_the_same_keys_types_and_sizes() {
 
 #[test]
 fn fios_lines_have_the_same_shape() {
-    if !needs(&["fio"]) {
-        return;
-    }
+    require!(program "fio");
     let lab = Lab::new();
     let file = lab.path("data");
     data(&file);

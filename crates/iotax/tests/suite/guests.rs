@@ -3,9 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{GUESTS, Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const PLAN: &str = r#"
 name = "presentations"
@@ -50,9 +51,8 @@ fn layers(json: &Value, target: &str) -> Vec<String> {
 
 #[test]
 fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() {
-    if !needs(GUESTS) || !needs(&["mkfs.ext4"]) {
-        return;
-    }
+    require!(guests);
+    require!(program "mkfs.ext4");
     let lab = Lab::new();
     let plan = lab.plan(PLAN);
     let json = lab.json(&[
@@ -103,9 +103,7 @@ fn images_snapshots_buses_and_filesystems_are_measured_as_they_were_described() 
 
 #[test]
 fn guests_that_cannot_be_are_refused_before_anything_is_made() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     for (keys, code, words) in [
         ("bus = 'ide', machine = 'q35'", 2, "needs machine = \"pc\""),
@@ -127,9 +125,7 @@ fn guests_that_cannot_be_are_refused_before_anything_is_made() {
 
 #[test]
 fn a_guest_whose_qemu_crashes_while_it_boots_is_started_again() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let plan = lab.plan(
         "name = \"crash\"\nrepeat = 1\n[defaults]\nsize = \"16m\"\nruntime = \"200ms\"\nramp_time = \"0s\"\n\

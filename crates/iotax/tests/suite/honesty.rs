@@ -8,10 +8,11 @@ use std::fs;
 use std::path::Path;
 
 use iotax_model::units::Bytes;
+use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::disk::Disk;
-use crate::lab::{GUESTS, Lab, assert_valid, needs};
+use crate::lab::{Lab, assert_valid};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// The evidence of every warning of a kind, with the target and workload that it names.
@@ -34,9 +35,7 @@ fn measurements<'a>(json: &'a Value, target: &str) -> Vec<&'a Value> {
 
 #[test]
 fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::alone();
     // Warm: what the fill wrote is still cached where there is a cache. Small: what was dropped is soon there again.
     let plan = lab.plan(
@@ -149,9 +148,7 @@ fn writes_are_followed_by_a_flush_and_what_was_to_be_cached_is_no_lie() {
 
 #[test]
 fn a_filesystem_that_journals_data_is_seen_to_buffer_direct_i_o() {
-    if !needs(&["mkfs.ext4", "losetup"]) {
-        return;
-    }
+    require!(program "mkfs.ext4", "losetup");
     for (options, buffers) in [("data=journal", true), ("data=ordered", false)] {
         let Some(disk) = Disk::new(64 << 20) else { return };
         let lab = Lab::alone();

@@ -4,9 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, assert_valid, needs, text};
+use crate::lab::{Lab, assert_valid, text};
 
 const JOBS: &str = "; Two at the same time, then one.
 [global]
@@ -192,9 +193,7 @@ const NOT_TAKEN: &[&str] = &[
 
 #[test]
 fn fio_takes_what_is_taken_and_refuses_what_is_refused() {
-    if !needs(&["fio"]) {
-        return;
-    }
+    require!(program "fio");
     let lab = Lab::new();
     let (work, takes) = (lab.work().display().to_string(), |path: &PathBuf| {
         let fio = Command::new("fio").arg("--parse-only").arg(path).current_dir(lab.work()).output();
@@ -215,9 +214,7 @@ fn fio_takes_what_is_taken_and_refuses_what_is_refused() {
 
 #[test]
 fn sizes_are_what_fio_makes_of_them() {
-    if !needs(&["fio"]) {
-        return;
-    }
+    require!(program "fio");
     let lab = Lab::new();
     for size in
         ["size=1000k", "size=1000kb", "size=1000ki", "size=1000KiB", "size=1mib", "size=512*$pagesize"]

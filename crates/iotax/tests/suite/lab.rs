@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: a place of their own, the binary, and reasons to skip.
+//! What the end-to-end tests share: a place of their own and the binary.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -127,23 +127,3 @@ pub(crate) fn assert_valid(document: &Value) {
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
-
-/// Whether a program is on the path.
-pub(crate) fn have(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
-}
-
-/// Skips a test that needs a program which is missing, aloud; where CI promised to have it, that is a failure.
-pub(crate) fn needs(programs: &[&str]) -> bool {
-    let missing: Vec<&str> = programs.iter().copied().filter(|program| !have(program)).collect();
-    if missing.is_empty() {
-        return true;
-    }
-    assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "missing: {missing:?}; run scripts/setup");
-    eprintln!("skipped: {missing:?} is not installed; run scripts/setup");
-    false
-}
-
-/// What guests need.
-pub(crate) const GUESTS: &[&str] = &["qemu-system-x86_64", "qemu-img"];

@@ -20,9 +20,10 @@ use iotax_model::workload::WorkloadKeys;
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{command, find_qemu, initramfs, modules};
 use iotax_rig::link::{Interrupt, Link, LinkError};
+use iotax_testkit::require;
 use tempfile::TempDir;
 
-use crate::lab::{Lab, needs};
+use crate::lab::Lab;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
 const BOOT: Duration = Duration::from_mins(2);
@@ -101,18 +102,11 @@ impl LabGuest {
     /// Boots one. `None` after saying why, if this machine has no guests or lacks what goes into this one.
     pub(crate) fn boot_with(extras: &Extras<'_>) -> Option<Self> {
         let programs = [&["busybox", "dmsetup"], extras.programs].concat();
-        if !needs(&["qemu-system-x86_64", "ldd"]) || !needs(&programs) {
-            return None;
-        }
+        require!(guests);
+        require!(program "ldd");
+        require!(programs programs.as_slice());
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
-        let kernel = match Kernel::find(Path::new("/"), release.trim(), None, None) {
-            Ok(kernel) => kernel,
-            Err(reason) => {
-                assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-                eprintln!("skipped: {reason}");
-                return None;
-            }
-        };
+        let kernel = Kernel::find(Path::new("/"), release.trim(), None, None).expect("a kernel for guests");
         let lab = Lab::alone();
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
@@ -295,7 +289,7 @@ fn append_lab(
         programs.iter().flat_map(|name| [name, "\n"]).collect::<String>().as_bytes(),
     )?;
     for name in programs {
-        let program = program(name);
+        let program = iotax_testkit::program(name);
         add(&format!("lab/{name}"), PROGRAM, &fs::read(&program)?)?;
         for library in libraries(&program) {
             let path = library.to_str().expect("utf-8").trim_start_matches('/');
@@ -326,12 +320,6 @@ fn append_lab(
     let padding = file.metadata()?.len().next_multiple_of(4) - file.metadata()?.len();
     file.write_all(&[0; 4][..usize::try_from(padding).expect("below four")])?;
     file.write_all(&archive)
-}
-
-/// Where a program is that [`needs`] has found.
-fn program(name: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").expect("a path");
-    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file()).expect("found before")
 }
 
 /// The libraries of a program and its linker; none if it is static.

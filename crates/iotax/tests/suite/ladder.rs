@@ -1,9 +1,10 @@
 //! The ladder end to end, on real guests.
 
+use iotax_testkit::require;
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+use crate::lab::{Lab, assert_valid, text};
 use serde_json::Value;
 
 /// The measurements' cells in the order in which they were made.
@@ -25,9 +26,7 @@ fn order(json: &Value) -> Vec<String> {
 
 #[test]
 fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let work = lab.work();
     let json = lab.json(&[
@@ -157,9 +156,7 @@ fn without_qemu_the_host_rungs_are_measured_and_the_missing_is_named() {
 
 #[test]
 fn a_plan_is_carried_out() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let plan = lab.plan(
         r#"

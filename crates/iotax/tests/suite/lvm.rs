@@ -2,10 +2,11 @@
 //! guests, which that guest could not boot, on this host.
 
 use iotax_model::units::Bytes;
+use iotax_testkit::require;
 use serde_json::Value;
 
 use crate::disk::Disk;
-use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+use crate::lab::{Lab, assert_valid, text};
 use crate::lab_guest::{Extras, LabGuest};
 
 /// What iotax may overwrite, what holds the user's group, and two more.
@@ -302,9 +303,7 @@ fn what_cannot_be_made_is_refused_before_anything_is_touched() {
 
 #[test]
 fn a_device_has_rungs_in_guests_and_without_lvm() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let Some(disk) = Disk::new(128 << 20) else { return };
     let lab = Lab::new();
     let node = disk.name();

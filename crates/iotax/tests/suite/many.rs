@@ -5,8 +5,9 @@ use std::process::Stdio;
 
 use iotax_model::record::{BlockTally, Measurement, Share};
 use iotax_results::store::{Run, Store};
+use iotax_testkit::require;
 
-use crate::lab::{GUESTS, Lab, needs, text};
+use crate::lab::{Lab, text};
 
 /// The newest run, with everything that was recorded.
 fn run(lab: &Lab) -> Run {
@@ -58,9 +59,7 @@ rw = "randwrite"
 
 #[test]
 fn guests_share_a_window_that_is_seen_from_every_side() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::alone();
     let plan = lab.plan(PLAN);
     let output = lab.run(&["run", plan.to_str().expect("utf-8"), "--yes", "--db", "runs.db"]);
@@ -139,9 +138,7 @@ fn guest_of(lab: &Lab, end: &str) -> rustix::process::Pid {
 
 #[test]
 fn a_guest_that_is_killed_costs_one_measurement() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let plan = lab.plan(
         r#"
@@ -190,9 +187,7 @@ fn a_guest_that_is_killed_costs_one_measurement() {
 
 #[test]
 fn a_ladder_takes_several_guests_on_each_rung_that_has_one() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let work = lab.work();
     let ladder = |guests: &str| {

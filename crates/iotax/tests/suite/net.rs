@@ -6,9 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const LOOPBACK: &str = "127.0.0.1";
 
@@ -126,9 +127,7 @@ fn assert_carried(document: &Value, arguments: &[&str], ways: [bool; 2]) {
 
 #[test]
 fn iperf3_is_served() {
-    if !needs(&["iperf3"]) {
-        return;
-    }
+    require!(program "iperf3");
     let lab = Lab::new();
     let server = Server::ours(&lab, &[]);
     for (arguments, sends, receives) in TESTS {
@@ -138,9 +137,7 @@ fn iperf3_is_served() {
 
 #[test]
 fn iperf3_serves() {
-    if !needs(&["iperf3"]) {
-        return;
-    }
+    require!(program "iperf3");
     let lab = Lab::new();
     let server = Server::iperf3();
     for (arguments, sends, receives) in TESTS {
@@ -180,9 +177,7 @@ fn shape(value: &Value, path: &str, found: &mut Vec<String>) {
 
 #[test]
 fn the_json_is_iperf3s() {
-    if !needs(&["iperf3"]) {
-        return;
-    }
+    require!(program "iperf3");
     let lab = Lab::new();
     let server = Server::iperf3();
     for (arguments, _, _) in &TESTS[..7] {

@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 
 use iotax_model::record::Measurement;
 use iotax_results::store::{Run, Store};
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+use crate::lab::{Lab, assert_valid, text};
 use crate::sshd::{PORT, Sshd};
 
 /// Short, and without a question.
@@ -17,11 +18,9 @@ const SHORT: [&str; 10] =
 
 /// Namespaces can only be made by root.
 fn can_make_namespaces() -> bool {
-    if rustix::process::geteuid().is_root() {
-        return needs(&["ip"]);
-    }
-    eprintln!("skipped: network namespaces need root");
-    false
+    require!(root);
+    require!(program "ip");
+    true
 }
 
 /// The network namespaces and interfaces of this machine that iotax made.
@@ -93,7 +92,8 @@ fn ways_on_the_host_are_measured_and_gone_afterwards() {
 
 #[test]
 fn guests_are_reached_by_every_card_and_way() {
-    if !can_make_namespaces() || !needs(GUESTS) {
+    require!(guests);
+    if !can_make_namespaces() {
         return;
     }
     let lab = Lab::alone();

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use iotax_results::exchange::json::trips::SCHEMA;
+use iotax_testkit::{require, skip};
 use serde_json::Value;
 
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 /// `iotax net serve` on a free port of the loopback, until it is dropped.
 struct FarEnd {
@@ -115,15 +116,13 @@ fn the_kernels_answers_take_what_ping_says_they_take() {
     let arguments = ["net", "ping", "--icmp", "--rate", "50", "-t", "1", "--length", "56", "127.0.0.1"];
     let output = lab.iotax().args(arguments).output().expect("iotax starts");
     if text(&output.stderr).contains("ping_group_range") {
-        return eprintln!("skipped: no socket for ICMP here");
+        skip!("no socket for ICMP here");
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
     let document = ping(&lab, &arguments[2..]);
     let of = &document["measurements"][0];
     assert_eq!((number(of, "sent"), number(of, "lost")), (50.0, 0.0));
-    if !needs(&["ping"]) {
-        return;
-    }
+    require!(program "ping");
     let theirs =
         Command::new("ping").args(["-q", "-i", "0.02", "-c", "50", "127.0.0.1"]).output().expect("ping runs");
     let theirs = text(&theirs.stdout);

@@ -8,9 +8,10 @@ use iotax_model::Plan;
 use iotax_model::target::{Bus, GuestSpec};
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::modules;
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{GUESTS, Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const DOMAIN: &str = include_str!("../../../rig/tests/system/libvirt/windows.xml");
 
@@ -227,9 +228,7 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
 
 #[test]
 fn a_domains_disk_is_measured_beside_what_might_be_done_otherwise() {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let work = lab.work();
     let domain = lab.path("domain.xml");
@@ -252,9 +251,7 @@ fn carried_out(name: &str) {
 }
 
 fn carried_out_with(name: &str, flags: &[&str], edit: impl Fn(String) -> String) {
-    if !needs(GUESTS) {
-        return;
-    }
+    require!(guests);
     let lab = Lab::new();
     let text_of_plan = edit(fs::read_to_string(examples_path(name)).expect("readable"));
     let plan = Plan::from_toml(&text_of_plan).expect("a plan");
@@ -295,21 +292,15 @@ fn cache_modes() {
 #[test]
 fn bus_types() {
     // Debian's kernel for clouds, which guests boot where it is there, has no AHCI.
+    require!(kernel "ahci");
     let sata = GuestSpec { bus: Bus::Sata, ..GuestSpec::default() };
     let has_ahci = |image: &PathBuf| {
         Kernel::find(Path::new("/"), "", Some(image), None)
             .is_ok_and(|kernel| modules::check(&kernel.modules, &modules::needed(&sata, None)).is_ok())
     };
     let images = fs::read_dir("/boot").into_iter().flatten().flatten().map(|entry| entry.path());
-    if let Some(image) = images.into_iter().find(has_ahci) {
-        let image = image.display().to_string();
-        carried_out_with("bus-types.toml", &["--kernel", &image], |text| text);
-        return;
-    }
-    let reason = "no kernel in /boot has AHCI (Debian: linux-image-amd64)";
-    assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-    eprintln!("skipped: the bus sata: {reason}");
-    carried_out_with("bus-types.toml", &[], |text| text.replace(", \"sata\"", ""));
+    let image = images.into_iter().find(has_ahci).expect("a kernel with AHCI").display().to_string();
+    carried_out_with("bus-types.toml", &["--kernel", &image], |text| text);
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use iotax_model::units::Bytes;
+use iotax_testkit::require;
 use serde_json::Value;
 
-use crate::lab::{needs, text};
+use crate::lab::text;
 use crate::lab_guest::{Extras, LabGuest};
 use crate::sshd::{self, PORT, Sshd};
 
@@ -243,9 +244,7 @@ fn the_program_finds_a_place_where_it_can_be_executed() {
 /// As it is with a guest of any hypervisor: nobody but ssh is asked for a way in.
 #[test]
 fn the_disk_of_a_guest_is_measured_over_ssh() {
-    if !needs(&["ssh", "ssh-keygen"]) {
-        return;
-    }
+    require!(program "ssh", "ssh-keygen");
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
     let extras = Extras {

@@ -6,15 +6,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use iotax_testkit::{program, require};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 /// In the namespace nobody else can have it.
 pub(crate) const PORT: u16 = 2222;
 
 /// What it needs.
-const PROGRAMS: &[&str] = &["ssh", "sshd", "ssh-keygen", "ip", "unshare", "nsenter"];
+const PROGRAMS: &[&str] = &["ssh", "sshd", "ssh-keygen", "ip", "unshare", "nsenter", "mount", "sh"];
 
 /// A running sshd; killed, with its sessions, when it is dropped.
 pub(crate) struct Sshd {
@@ -26,14 +27,9 @@ impl Sshd {
     /// Starts one. `None` after saying why, if this machine has none or may make no namespace. `setup` is a line of shell that
     /// is executed first, in a mount namespace that only the other side sees; `LAB` stands for the lab's directory.
     pub(crate) fn start(setup: &str) -> Option<Self> {
-        if !needs(PROGRAMS) {
-            return None;
-        }
-        if !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "only root may make a namespace");
-            eprintln!("skipped: only root may make a network namespace");
-            return None;
-        }
+        require!(programs PROGRAMS);
+        // Namespaces are its own to make.
+        require!(root);
         let lab = Lab::new();
         let place = lab.path("").display().to_string();
         for dir in ["cache", "tmp"] {
@@ -49,7 +45,8 @@ impl Sshd {
         let start = format!(
             "ip link set lo up && mount -t tmpfs tmpfs /run && mkdir -m 755 /run/sshd && {} && exec {} -D -e -f LAB/ssh/sshd_config",
             if setup.is_empty() { ":" } else { setup },
-            find("sshd").display(),
+            // It insists on being started by its full path.
+            program("sshd").display(),
         );
         let mut child = Command::new("unshare")
             .args(["--net", "--mount", "sh", "-c", &start.replace("LAB/", &place)])
@@ -160,7 +157,7 @@ pub(crate) fn make_client(lab: &Lab, port: u16) {
     // ssh finds its configuration by the user's entry in passwd, whatever HOME is.
     write(
         "ssh",
-        &format!("#!/bin/sh\nexec {} -F LAB/ssh/config $SSH_OPTIONS \"$@\"\n", find("ssh").display()),
+        &format!("#!/bin/sh\nexec {} -F LAB/ssh/config $SSH_OPTIONS \"$@\"\n", program("ssh").display()),
     );
     fs::set_permissions(lab.path("ssh/ssh"), fs::Permissions::from_mode(0o755)).expect("a program");
 }
@@ -178,15 +175,6 @@ fn make_key(path: &Path) {
     let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path).output();
     let made = made.expect("ssh-keygen starts");
     assert!(made.status.success(), "{}", text(&made.stderr));
-}
-
-/// sshd insists on being started by its full path.
-fn find(program: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").expect("a path");
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
-        .expect("found before")
 }
 
 /// The processes that a process started and that still run.

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::{Rw, WorkloadKeys};
+use iotax_testkit::skip;
 use rustix::fs::{major, minor};
 use serde_json::Value;
 
@@ -90,7 +91,10 @@ fn hierarchy(disk: &str) -> Result<(PathBuf, &'static str, String), String> {
 /// A lab with a file to read and a throttle on the disk beneath it; `None` after saying why not.
 fn throttled() -> Option<(Lab, PathBuf, Throttle)> {
     let lab = Lab::alone();
-    let throttle = Throttle::of(&lab.work()).map_err(|reason| eprintln!("skipped: {reason}")).ok()?;
+    let throttle = match Throttle::of(&lab.work()) {
+        Ok(throttle) => throttle,
+        Err(reason) => skip!("{reason}"),
+    };
     let path = lab.work().join("data");
     let mut file = fs::File::create(&path).expect("created");
     let chunk: Vec<u8> = (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9E37_79B9).to_le_bytes()).collect();

@@ -1,12 +1,13 @@
 //! A fault at every line of the undo ledger, for every kind of target that a host without device-mapper builds: then
 //! `iotax clean`, and nothing is left and nothing of the user's is touched.
 
+use iotax_testkit::require;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
 use crate::disk::{Disk, run, uses_of};
-use crate::lab::{Lab, needs, text};
+use crate::lab::{Lab, text};
 
 const SIGKILL: i32 = 9;
 
@@ -23,9 +24,7 @@ const NOTE: &str = "the user's";
 impl Scene {
     /// With a plan of one target, in which DEVICE and DIR stand for what it may use.
     fn new(target: &str, device_bytes: u64) -> Option<Self> {
-        if !needs(&["mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "wipefs"]) {
-            return None;
-        }
+        require!(program "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "losetup", "wipefs");
         let (mine, device) = (Disk::new(16 << 20)?, Disk::new(device_bytes)?);
         run("mkfs.ext4", &["-q".as_ref(), mine.node.as_path()]);
         let before = mine.content();

@@ -27,7 +27,7 @@ fn chromium() -> Option<PathBuf> {
         .flat_map(|dir| ["chromium", "chromium-browser", "google-chrome"].map(|name| dir.join(name)))
         .find(|file| file.is_file());
     if found.is_none() {
-        eprintln!("skipped: no chromium, chromium-browser or google-chrome in PATH");
+        iotax_testkit::require!(program "chromium");
     }
     found
 }

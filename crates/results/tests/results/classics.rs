@@ -145,12 +145,10 @@ fn a_run_of_something_else_is_no_bonnie() {
 
 /// What one of bonnie++'s own programs makes of a text; `None` if it is not here.
 fn shown(program: &str, text: &str) -> Option<String> {
+    iotax_testkit::require!(program program);
     let child =
         Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let Ok(mut child) = child else {
-        eprintln!("skipped: no {program} here; it is part of bonnie++");
-        return None;
-    };
+    let mut child = child.expect("started");
     child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
     let output = child.wait_with_output().expect("ended");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -267,11 +267,7 @@ mod tests {
 
     #[test]
     fn the_qemu_of_this_machine_answers() {
-        if let Err(reason) = find_qemu() {
-            assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "{reason}");
-            eprintln!("skipped: {reason}");
-            return;
-        }
+        iotax_testkit::require!(guests);
         let buses = Bus::WORDS.iter().map(|bus| bus.parse().expect("known"));
         let specs: Vec<GuestSpec> = buses.map(|bus| GuestSpec { bus, ..GuestSpec::default() }).collect();
         let user = NetworkSpec::new(NetPath::User);

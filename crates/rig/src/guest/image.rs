@@ -191,15 +191,7 @@ mod tests {
 
     /// A directory, or `None` after saying why images cannot be made here.
     fn workshop() -> Option<tempfile::TempDir> {
-        if Command::new("qemu-img").arg("--version").output().is_err() {
-            assert!(
-                std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none_or(|v| v != "1"),
-                "{}",
-                ImageError::NotFound
-            );
-            eprintln!("skipped: {}", ImageError::NotFound);
-            return None;
-        }
+        iotax_testkit::require!(program "qemu-img");
         Some(tempfile::tempdir().expect("a directory"))
     }
 

@@ -124,7 +124,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("a file");
         file.as_file().set_len(4 << 20).expect("sized");
         let Some(hole) = allocation(file.path(), Format::Raw) else {
-            return eprintln!("skipped: this filesystem has no FIEMAP");
+            iotax_testkit::skip!("this filesystem has no FIEMAP");
         };
         assert_eq!((hole.written, hole.unwritten, hole.holes), (0, 0, 4 << 20));
         fallocate(file.as_file(), FallocateFlags::empty(), 1 << 20, 1 << 20).expect("allocated");
@@ -143,9 +143,7 @@ mod tests {
 
     #[test]
     fn an_images_clusters_are_its_own() {
-        if image::find_qemu_img().is_err() {
-            return eprintln!("skipped: qemu-img is not installed");
-        }
+        iotax_testkit::require!(program "qemu-img");
         let dir = tempfile::tempdir().expect("a directory");
         let (base, top) = (dir.path().join("base"), dir.path().join("top"));
         let qcow2 = FileSpec { format: Format::Qcow2, ..FileSpec::default() };

@@ -66,6 +66,7 @@ impl Loop {
     }
 
     fn over(file: tempfile::NamedTempFile, arguments: &[&str]) -> Option<Self> {
+        iotax_testkit::require!(program "losetup", "wipefs");
         let attached =
             Command::new("losetup").args(["--find", "--show"]).args(arguments).arg(file.path()).output();
         match attached {
@@ -73,10 +74,7 @@ impl Loop {
                 let node = String::from_utf8(output.stdout).expect("a path").trim().into();
                 Some(Self { node, file })
             }
-            failed => {
-                eprintln!("skipped: no loop device: {failed:?}");
-                None
-            }
+            failed => iotax_testkit::skip!("no loop device: {failed:?}"),
         }
     }
 
@@ -157,6 +155,7 @@ fn a_free_device_is_claimed_under_every_name_and_against_everybody() {
 
 #[test]
 fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
+    iotax_testkit::require!(program "mkfs.ext4", "mount", "umount", "mkswap", "swapon", "swapoff");
     let Some(device) = Loop::new(&[]) else { return };
     let temp = tempfile::tempdir().expect("temp dir");
     let point = temp.path().canonicalize().expect("there");
@@ -171,7 +170,7 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
         device.refused(&["in use as swap", "swapoff"]);
         run("swapoff", &[text(&device.node)]);
     } else {
-        eprintln!("skipped: this kernel does not swap on loop devices");
+        iotax_testkit::skipped::<()>("this kernel does not swap on loop devices");
     }
 
     run("wipefs", &["--quiet", "--all", text(&device.node)]);
@@ -184,6 +183,7 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
 
 #[test]
 fn a_disk_with_a_mounted_partition_is_refused() {
+    iotax_testkit::require!(program "sfdisk", "partx", "mkfs.ext4", "mount", "umount");
     let table = tempfile::NamedTempFile::new().expect("file");
     fs::write(table.path(), "label: dos\nsize=16MiB\n").expect("written");
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
@@ -212,6 +212,7 @@ fn a_disk_with_a_mounted_partition_is_refused() {
 
 #[test]
 fn a_signature_is_quoted_and_kept_unless_it_may_go() {
+    iotax_testkit::require!(program "mkfs.ext4");
     let Some(device) = Loop::new(&[]) else { return };
     run("mkfs.ext4", &["-q", "-L", "mine", text(&device.node)]);
     let before = fs::read(device.file.path()).expect("read");
@@ -271,11 +272,11 @@ fn a_device_without_content_and_nodes_without_a_device_are_refused() {
 fn the_disk_beneath_the_running_system_is_refused_first() {
     let stack = iotax_rig::stack::of_path(Path::new("/"), Path::new("/")).expect("readable");
     let Some(disk) = stack.disks.first() else {
-        return eprintln!("skipped: no block device is known beneath / here");
+        iotax_testkit::skip!("no block device is known beneath / here");
     };
     let node = Path::new("/dev").join(disk);
     if !node.exists() {
-        return eprintln!("skipped: {} is not there", node.display());
+        iotax_testkit::skip!("{} is not there", node.display());
     }
     // Nothing is opened for writing by a claim, whatever it allows.
     let refusal = claim(&node, &Permission::new([node.clone()], true)).expect_err("refused");

@@ -386,14 +386,14 @@ fn the_live_machine_is_seen_at_work() {
     assert!(cpu.busy_ns() > 0, "{cpu:?}");
     assert_eq!(activity.disks.keys().collect::<BTreeSet<_>>(), stack.disks.iter().collect());
     if stack.disks.is_empty() {
-        println!("skipped: {} is on no block device here", dir.path().display());
+        iotax_testkit::skipped::<()>(format_args!("{} is on no block device here", dir.path().display()));
     } else {
         let written: u64 = activity.disks.values().map(|disk| disk.write_bytes).sum();
         assert!(written >= WRITTEN as u64, "{written}");
     }
     match fs::read_to_string("/proc/pressure/io") {
         Ok(_) => assert!(activity.pressure.is_some()),
-        Err(error) => println!("skipped: this kernel keeps no pressure ({error})"),
+        Err(error) => iotax_testkit::skipped(format_args!("this kernel keeps no pressure ({error})")),
     }
     println!("one snapshot takes {:?}", cost(&mut monitor));
 }

@@ -8,6 +8,7 @@ use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_rig::ledger::{self, Ledger};
 use iotax_rig::network::{self, Way};
 use iotax_rig::program::Program;
+use iotax_testkit::{require, skip};
 
 const VIA: &str = "IOTAX_TEST_VIA";
 const STATE: &str = "IOTAX_TEST_STATE";
@@ -15,11 +16,11 @@ const TAG: &str = "IOTAX_TEST_TAG";
 
 /// Whether such a way can be built here; says why not.
 fn possible(via: NetPath) -> bool {
-    let refusal = network::check(&NetworkSpec::new(via)).err();
-    if let Some(refusal) = &refusal {
-        eprintln!("skipped: {refusal}");
+    require!(program "ip");
+    match network::check(&NetworkSpec::new(via)) {
+        Ok(()) => true,
+        Err(refusal) => skip!("{refusal}"),
     }
-    refusal.is_none()
 }
 
 fn build(spec: &NetworkSpec, tag: &str, ledger: &mut Ledger) -> Way {
@@ -34,14 +35,11 @@ fn ip(arguments: &[&str]) -> String {
 
 #[test]
 fn packets_pass_between_two_namespaces() {
-    let busybox = Program { name: "busybox", package: "busybox" };
+    require!(program "busybox");
     if !possible(NetPath::Veth) {
         return;
     }
-    let Ok(busybox) = busybox.path() else {
-        eprintln!("skipped: no busybox, whose ping is used");
-        return;
-    };
+    let busybox = iotax_testkit::program("busybox");
     let state = tempfile::tempdir().expect("a directory");
     let tag = format!("test-{}-ping", std::process::id());
     let mut ledger = Ledger::create(state.path(), &tag).expect("a ledger");

@@ -192,7 +192,7 @@ fn the_live_system_tells_what_a_new_file_stands_on() {
                 device.file_name().and_then(|name| name.to_str())
             );
         }
-        Err(error) => println!("skipped: {number} of the temporary directory is not in /sys ({error})"),
+        Err(error) => iotax_testkit::skip!("{number} of the temporary directory is not in /sys ({error})"),
     }
 }
 
@@ -205,8 +205,7 @@ fn a_live_block_device_is_its_own_top() {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .find(|name| std::fs::metadata(Path::new("/dev").join(name)).is_ok())
     }) else {
-        println!("skipped: no block device of /sys/class/block has its name in /dev here");
-        return;
+        iotax_testkit::skip!("no block device of /sys/class/block has its name in /dev here");
     };
     let stack = of_path(Path::new("/"), &Path::new("/dev").join(&disk)).expect("readable");
     assert_eq!(stack.disks.last(), Some(&disk), "{stack:?}");

@@ -57,11 +57,9 @@ mod tests {
 
     #[test]
     fn signatures_are_read_as_the_tool_finds_them() {
+        iotax_testkit::require!(program "wipefs");
         let file = tempfile::NamedTempFile::new().expect("file");
         file.as_file().set_len(1 << 20).expect("sized");
-        if WIPEFS.find().is_err() {
-            return eprintln!("skipped: no wipefs");
-        }
         assert_eq!(read(file.path()).expect("read"), []);
         // A swap area: its mark ends the first page, its label and UUID are before it.
         let mut page = vec![0; 4096];

@@ -1,0 +1,173 @@
+//! What the tests need of a machine: [`require!`] for what can be installed, [`skip!`] for what the machine or its kernel lacks.
+//!
+//! `scripts/setup --tests` installs from the same list, so what a test asks for and is not in it is a panic. Where everything on the
+//! list was promised (`IOTAX_REQUIRE=all`, as `scripts/test` does on Debian) a test that lacks something fails; elsewhere it says
+//! `skipped:`, its name and the reason.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// The list that `scripts/setup` reads too.
+const LIST: &str = include_str!("../../../scripts/requirements");
+
+/// Set to `all` where everything on the list was promised.
+const VARIABLE: &str = "IOTAX_REQUIRE";
+
+/// Returns from a test, or from a function that has a default to return, unless this machine has what is named:
+/// `program "fio", "busybox"`, `programs LIST`, `kernel "ahci"` (one in /boot that has this module), `guests` (what every guest
+/// needs) or `root`.
+#[macro_export]
+macro_rules! require {
+    (program $($name:expr),+) => { $crate::require!(programs &[$($name),+]) };
+    (programs $names:expr) => {
+        if !$crate::has($crate::Kind::Program, $names) {
+            return Default::default();
+        }
+    };
+    (kernel $($module:expr),+) => {
+        if !$crate::has($crate::Kind::Kernel, &[$($module),+]) {
+            return Default::default();
+        }
+    };
+    (guests) => {
+        $crate::require!(program "qemu-system-x86_64", "qemu-img");
+        $crate::require!(kernel "virtio_blk");
+    };
+    (root) => {
+        if !$crate::is_root() {
+            $crate::skip!("this needs root");
+        }
+    };
+}
+
+/// Returns from a test, or from a function that has a default to return, and says why: words as those of `format!`.
+/// For what nobody can install.
+#[macro_export]
+macro_rules! skip {
+    ($($words:tt)+) => {
+        return $crate::skipped(format_args!($($words)+))
+    };
+}
+
+/// Kinds of requirements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A program in PATH.
+    Program,
+    /// A file, by its path.
+    File,
+    /// A module of a kernel in /boot.
+    Kernel,
+}
+
+impl Kind {
+    fn of(word: &str) -> Self {
+        match word {
+            "program" => Self::Program,
+            "file" => Self::File,
+            "kernel" => Self::Kernel,
+            _ => panic!("scripts/requirements: {word}: expected program, file or kernel"),
+        }
+    }
+
+    fn is_there(self, name: &str) -> bool {
+        match self {
+            Self::Program => find(name).is_some(),
+            Self::File => Path::new(name).exists(),
+            Self::Kernel => kernel_has(Path::new("/"), name),
+        }
+    }
+}
+
+/// One line of the list.
+#[derive(Debug)]
+struct Requirement<'a> {
+    kind: Kind,
+    name: &'a str,
+    package: &'a str,
+}
+
+/// The lines of a list that are no comments; those that are not understood are a panic.
+fn requirements(list: &str) -> impl Iterator<Item = Requirement<'_>> {
+    list.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["demo" | "test", kind, name, package] => Requirement { kind: Kind::of(kind), name, package },
+            _ => panic!("scripts/requirements: {line:?}: expected demo or test, a kind, a name, a package"),
+        }
+    })
+}
+
+/// Whether this machine has all of these. Says what is missing, or panics where it was promised.
+pub fn has(kind: Kind, names: &[&str]) -> bool {
+    let missing: Vec<String> = names
+        .iter()
+        .map(|name| {
+            let listed = requirements(LIST).find(|one| one.kind == kind && one.name == *name);
+            listed.unwrap_or_else(|| {
+                panic!("{name} is not in scripts/requirements, which tests ask for nothing beyond")
+            })
+        })
+        .filter(|one| !kind.is_there(one.name))
+        .map(|one| format!("{} (Debian: {})", one.name, one.package))
+        .collect();
+    judge(&missing, std::env::var(VARIABLE).ok().as_deref())
+}
+
+/// Whether nothing is missing; a panic where everything was promised.
+fn judge(missing: &[String], promised: Option<&str>) -> bool {
+    assert!(
+        matches!(promised, None | Some("all")),
+        "{VARIABLE} = {promised:?}: expected \"all\", or nothing"
+    );
+    if missing.is_empty() {
+        return true;
+    }
+    let words = format!("missing: {}; run scripts/setup --tests", missing.join(", "));
+    assert!(promised.is_none(), "{words}");
+    skipped::<()>(words);
+    false
+}
+
+/// Says that the current test, or a part of it, is skipped, and why.
+pub fn skipped<T: Default>(reason: impl Display) -> T {
+    let thread = std::thread::current();
+    // One line: scripts/test looks for them.
+    let reason = reason.to_string().replace('\n', " ");
+    eprintln!("skipped: {}: {reason}", thread.name().unwrap_or("a test"));
+    T::default()
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The file of a program that a test required before.
+pub fn program(name: &str) -> PathBuf {
+    find(name).unwrap_or_else(|| panic!("{name} is not in PATH: require!(program {name:?}) first"))
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+/// Whether a kernel in /boot has a module, in a file or built in.
+fn kernel_has(root: &Path, module: &str) -> bool {
+    let images = std::fs::read_dir(root.join("boot")).into_iter().flatten().flatten();
+    let releases = images.filter_map(|image| {
+        Some(root.join("lib/modules").join(image.file_name().to_str()?.strip_prefix("vmlinuz-")?))
+    });
+    let object = format!("/{module}.ko");
+    releases.flat_map(|modules| ["modules.dep", "modules.builtin"].map(|index| modules.join(index))).any(
+        |index| {
+            let text = std::fs::read_to_string(index).unwrap_or_default();
+            // `kernel/drivers/ata/ahci.ko.xz: kernel/drivers/ata/libahci.ko.xz`: what is before the colon is there.
+            text.lines().filter_map(|line| line.split(':').next()).any(|file| file.contains(&object))
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests;
