@@ -83,7 +83,8 @@ fn sources() -> Vec<(String, String)> {
             if path.is_dir() && !path.ends_with("testkit") {
                 open.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push((path.display().to_string(), std::fs::read_to_string(&path).expect("text")));
+                let name = path.strip_prefix(TOP).expect("below it").display().to_string();
+                found.push((name, std::fs::read_to_string(&path).expect("text")));
             }
         }
     }

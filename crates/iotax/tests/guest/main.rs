@@ -1,6 +1,6 @@
 //! Real guests: QEMU under TCG, this very binary as PID 1 and agent.
 //!
-//! Without QEMU or a kernel for guests each test prints why it is skipped; with IOTAX_REQUIRE=all it fails.
+//! Without QEMU or a kernel for guests each test is skipped, or fails where they were promised.
 
 mod axes;
 mod device;
