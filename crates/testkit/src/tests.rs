@@ -7,7 +7,7 @@ use super::*;
 const TOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What no test starts: the code's alone, or not there by intent.
-const UNTESTED: [&str; 2] = ["virsh", "iotax-no-such-tool"];
+const UNTESTED: [&str; 3] = ["virsh", "passt", "iotax-no-such-tool"];
 
 #[test]
 fn what_is_missing_is_skipped_unless_it_was_promised() {
