@@ -23,6 +23,7 @@ use iotax_model::wire::{self, AgentHello, Description, Event, Job, PROTOCOL, Req
 use iotax_rig::target::preflight;
 use iotax_rig::{facts, interfaces, stack};
 
+use crate::say::say;
 use files::Files;
 use inside::Inside;
 
@@ -41,7 +42,7 @@ pub(crate) fn main(ledger_dir: Option<PathBuf>) -> ExitCode {
     match agent.serve(&requests, io::stdout()) {
         Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
-            eprintln!("iotax agent: {error}");
+            say!("iotax agent: {error}");
             end(&agent.files, Exit::Environment)
         }
     }
@@ -73,7 +74,7 @@ fn listen(mut stream: impl Read + Send + 'static, files: Arc<Mutex<Files>>) -> R
                     }
                 }
                 Err(error) => {
-                    eprintln!("iotax agent: {error}");
+                    say!("iotax agent: {error}");
                     break Exit::Usage;
                 }
             }
@@ -91,7 +92,7 @@ fn await_go(requests: &Receiver<Request>) {
             // A request may hold a secret.
             let said = format!("{other:?}");
             let kind = said.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-            eprintln!("iotax agent: expected go and got {kind}");
+            say!("iotax agent: expected go and got {kind}");
             std::process::exit(Exit::Usage as i32)
         }
         // The listener is about to end the process.

@@ -21,6 +21,7 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::system::RebootCommand;
 
 use crate::agent;
+use crate::say::say;
 
 mod disk;
 mod net;
@@ -35,7 +36,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 pub(crate) fn main() -> ! {
     // A panic has printed itself to the console already.
     if let Ok(Err(error)) = catch_unwind(run) {
-        eprintln!("iotax init: {error:#}");
+        say!("iotax init: {error:#}");
     }
     rustix::fs::sync();
     let refused = rustix::system::reboot(RebootCommand::PowerOff);
@@ -48,7 +49,7 @@ fn run() -> Result<()> {
     let parameters = fs::read_to_string("/proc/cmdline").context("/proc/cmdline")?;
     let said = |wanted| parameters.split_whitespace().any(|word| word == wanted);
     if said(contract::PROBE_PARAMETER) {
-        eprintln!("{}", contract::PROBE_MARKER);
+        say!("{}", contract::PROBE_MARKER);
         return Ok(());
     }
     mount("sysfs", "/sys")?;

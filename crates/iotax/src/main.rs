@@ -7,8 +7,11 @@ mod agent;
 mod cli;
 mod conduct;
 mod init;
+mod say;
 
 use std::process::ExitCode;
+
+use iotax_model::exit::Exit;
 
 /// Version and commit.
 const fn version() -> &'static str {
@@ -19,11 +22,16 @@ fn main() -> ExitCode {
     if std::process::id() == 1 {
         init::main();
     }
-    match cli::main() {
-        Ok(exit) => exit,
-        Err(failure) => {
-            cli::say::say!("iotax: {:#}", failure.error);
-            failure.exit.into()
-        }
-    }
+    let exit = cli::main().unwrap_or_else(|failure| {
+        say::say!("iotax: {:#}", failure.error);
+        failure.exit.into()
+    });
+    // Whatever else there was to tell: who reads stdout did not get it.
+    say::finish().map_or_else(
+        |error| {
+            say::say!("iotax: cannot write to stdout: {error}");
+            Exit::Environment.into()
+        },
+        |()| exit,
+    )
 }

@@ -227,6 +227,25 @@ fn no_allow(source: &Source) -> Vec<String> {
     vec![format!("{}: use #[expect(lint, reason = \"...\")] instead of allow", source.path)]
 }
 
+/// Everything is printed in one place, which lets nothing foreign reach a terminal raw and loses no error of stdout.
+fn printed_in_one_place(source: &Source) -> Vec<String> {
+    const PLACE: &str = "crates/iotax/src/say.rs";
+    // What an agent answers is frames for a conductor.
+    const ANSWERS: &str = "crates/iotax/src/agent.rs";
+    let everywhere: [&[&str]; 2] = [&["print", "!"], &["println", "!"]];
+    let in_the_binary: [&[&str]; 4] =
+        [&["eprint", "!"], &["eprintln", "!"], &["io", ":", ":", "stdout"], &["io", ":", ":", "stderr"]];
+    let path = source.path.as_str();
+    if !path.starts_with("crates/") || !path.contains("/src/") || path == PLACE {
+        return Vec::new();
+    }
+    let is_answer = |sequence: &[&str]| path == ANSWERS && sequence.ends_with(&["stdout"]);
+    let binary =
+        in_the_binary.iter().filter(|sequence| path.starts_with("crates/iotax/") && !is_answer(sequence));
+    let found = everywhere.iter().chain(binary).filter(|sequence| source.has(sequence));
+    found.map(|sequence| format!("{path}: {} belongs to {PLACE} alone", sequence.concat())).collect()
+}
+
 /// What is left to do is an issue, not a comment.
 fn nothing_left_to_do(path: &str, text: &str) -> Vec<String> {
     // In two parts, so that this file does not find itself.
@@ -377,7 +396,9 @@ fn the_house_is_tidy() {
         sources.len() > 20 && paths.iter().any(|path| path == "Cargo.lock"),
         "the wrong place: {paths:?}"
     );
-    for rule in [room_walls, nobody_imports_cli, file_length, unsafe_in_its_place, no_allow] {
+    let rules =
+        [room_walls, nobody_imports_cli, file_length, unsafe_in_its_place, no_allow, printed_in_one_place];
+    for rule in rules {
         wrong.extend(sources.iter().flat_map(rule));
     }
     wrong.extend(no_dead_files(&sources));
@@ -460,6 +481,20 @@ mod each_rule_can_fail {
             check("// #[allow(dead_code)]\n#[expect(dead_code, reason = \"x\")] fn allow() { allow() }"),
             0
         );
+    }
+
+    #[test]
+    fn printing_elsewhere_is_found() {
+        let check = |path: &str, text: &str| printed_in_one_place(&Source::new(path, text)).len();
+        assert_eq!(check("crates/results/src/a.rs", "fn f() { println!(); print!(\"\"); eprintln!() }"), 2);
+        assert_eq!(
+            check("crates/iotax/src/cli/a.rs", "fn f() { eprintln!(); io::stdout(); std::io::stderr() }"),
+            3
+        );
+        assert_eq!(check("crates/iotax/src/agent.rs", "fn f() { io::stdout(); eprintln!() }"), 1);
+        assert_eq!(check("crates/iotax/src/a.rs", "fn f() { command.stdout(x); print_line!() }"), 0);
+        assert_eq!(check("crates/iotax/src/say.rs", "fn f() { io::stdout() }"), 0);
+        assert_eq!(check("crates/results/tests/a.rs", "fn f() { println!() }"), 0);
     }
 
     #[test]

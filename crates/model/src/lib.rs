@@ -15,6 +15,7 @@ pub mod schedule;
 pub mod suite;
 pub mod target;
 pub mod units;
+pub mod visible;
 pub mod warning;
 pub mod wire;
 pub mod workload;

@@ -7,6 +7,8 @@ use iotax_model::units::Bytes;
 use iotax_rig::ledger::{Entry, Ledger};
 use iotax_rig::target::{preflight, raw};
 
+use crate::say::say;
+
 /// What this agent made, in an undo ledger of this machine: should the agent be killed, `iotax clean` here undoes it.
 pub(super) struct Files {
     /// Where ledgers are kept; absent: nobody knows where, and nothing is made.
@@ -75,7 +77,7 @@ impl Files {
         let Some(mut ledger) = self.ledger.take() else { return true };
         let (_, failures) = ledger.undo_all();
         for failure in &failures {
-            eprintln!("iotax agent: not undone: {}: {}", failure.effect, failure.reason);
+            say!("iotax agent: not undone: {}: {}", failure.effect, failure.reason);
         }
         failures.is_empty()
     }

@@ -1,6 +1,6 @@
 //! Shows what will be done, and asks whether to begin.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::sync::atomic::Ordering;
 
 use iotax_model::plan::Plan;
@@ -9,7 +9,7 @@ use iotax_model::units::human;
 use iotax_rig::link::Interrupt;
 
 use super::price;
-use super::say::say;
+use super::say::{self, say};
 use crate::conduct::Guests;
 
 /// Shows the plan with its price in time and space.
@@ -47,7 +47,7 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
 pub(super) fn confirmed(stop: &Interrupt) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-    let _ = write!(io::stderr(), "Begin? [Y/n] ");
+    say::question("Begin? [Y/n] ");
     let stdin = io::stdin();
     while !stop.load(Ordering::Relaxed) {
         let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));

@@ -14,7 +14,7 @@ use iotax_results::judge::Metric;
 use iotax_results::report::page;
 
 use super::output::{Output, load};
-use super::say::{print_line, say};
+use super::say::{self, say};
 use super::screen::Form;
 use super::{Failure, OrExit, usage};
 
@@ -73,7 +73,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let compared = compare(&a, &b, &question).or_exit(Exit::Usage)?;
     args.form.show(&page::compared(&a, &b, &compared, &shown), args.json);
     if args.json {
-        print_line!("{:#}", comparison::document(&a, &b, &compared));
+        say::print_json(&comparison::document(&a, &b, &compared));
     }
     Ok(judged(&compared))
 }

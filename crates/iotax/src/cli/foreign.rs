@@ -6,11 +6,19 @@ use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::workload::WordError;
 use iotax_results::exchange::export::{Document, FORMATS, Format};
+use iotax_results::exchange::mark::{self, Mark};
 use iotax_results::judge::Judgement;
 use iotax_results::store::Run;
 
-use super::say::{print_text, say};
-use super::{Failure, OrExit, output, sheets, usage};
+use super::destination::Destination;
+use super::say::say;
+use super::{Failure, OrExit, sheets, usage};
+
+/// Of several formats in one text none begins where its mark would stand.
+const SEVERAL: Mark = Mark { format: "a text of several formats", place: mark::Place::Nowhere };
+
+/// Stdout, as a place.
+const STDOUT: &str = "-";
 
 /// What fio prints when it is not told how.
 const DEFAULT: &str = "normal";
@@ -28,10 +36,6 @@ pub(super) struct Foreign {
     /// The form of the classic that a suite follows, and where it goes; `-` is stdout.
     #[arg(skip)]
     classic: Option<(&'static Format, PathBuf)>,
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
 }
 
 /// A value of `--output-format`.
@@ -56,23 +60,55 @@ impl Foreign {
         Ok(Self { classic, ..self })
     }
 
-    /// The flags whose texts go to stdout.
-    pub(super) fn on_stdout(&self) -> Vec<&'static str> {
-        let printed = (!self.output_format.is_empty() && self.output.is_none()).then_some("--output-format");
-        let classic = self.classic.as_ref().filter(|(_, path)| is_stdout(path));
-        printed.into_iter().chain(classic.map(|(format, _)| format.name)).collect()
+    /// Looks at the places that the run goes to.
+    pub(super) fn open(&self) -> Result<Opened, Failure> {
+        let formats: Vec<&'static Format> = FORMATS.iter().filter(|format| self.wants(format)).collect();
+        let mark = match formats.as_slice() {
+            [format] => format.mark.clone(),
+            _ => SEVERAL,
+        };
+        let (flag, place) = match &self.output {
+            Some(path) => ("--output", path.as_path()),
+            None => ("--output-format", Path::new(STDOUT)),
+        };
+        let texts = (!formats.is_empty()).then(|| Destination::open(place, mark)).transpose()?;
+        let classic = self
+            .classic
+            .as_ref()
+            .map(|(format, path)| Ok((*format, Destination::open(path, format.mark.clone())?)));
+        Ok(Opened { formats, flag, texts, classic: classic.transpose()? })
     }
 
-    /// The files that it goes to.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        let classic = self.classic.as_ref().map(|(_, path)| path.as_path()).filter(|path| !is_stdout(path));
-        self.output.as_deref().into_iter().chain(classic)
+    fn wants(&self, format: &Format) -> bool {
+        match self.output_format.as_slice() {
+            [] => self.output.is_some() && format.output_format == Some(DEFAULT),
+            wanted => wanted.iter().any(|wanted| wanted.name == format.name),
+        }
+    }
+}
+
+/// The places of a run in formats of other tools.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// In the table's order, whatever the order asked for.
+    formats: Vec<&'static Format>,
+    /// What named the place of their texts.
+    flag: &'static str,
+    texts: Option<Destination>,
+    classic: Option<(&'static Format, Destination)>,
+}
+
+impl Opened {
+    /// Every place with what named it.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &Destination)> {
+        let texts = self.texts.as_ref().map(|place| (self.flag, place));
+        texts.into_iter().chain(self.classic.as_ref().map(|(format, place)| (format.name, place)))
     }
 
-    /// Writes the run where it was asked for, if it was: in the table's order, whatever the order asked for.
+    /// Writes the run where it was asked for, if it was.
     pub(super) fn write(&self, judged: &(Run, Judgement)) -> Result<(), Failure> {
         let mut text = String::new();
-        for format in FORMATS.iter().filter(|format| self.wants(format)) {
+        for format in &self.formats {
             match document(format, judged)? {
                 Document::Text(part) => text.push_str(&part),
                 Document::Bytes(_) | Document::Sheets(_) => {
@@ -80,18 +116,14 @@ impl Foreign {
                 }
             }
         }
-        match &self.output {
-            Some(path) => output::write(path, &text)?,
-            None => print_text(&text),
+        if let Some(place) = &self.texts {
+            place.write(text.as_bytes())?;
         }
-        let Some((format, path)) = &self.classic else { return Ok(()) };
-        export(format, judged, Some(path.as_path()).filter(|path| !is_stdout(path)))
-    }
-
-    fn wants(&self, format: &Format) -> bool {
-        match self.output_format.as_slice() {
-            [] => self.output.is_some() && format.output_format == Some(DEFAULT),
-            wanted => wanted.iter().any(|wanted| wanted.name == format.name),
+        let Some((format, place)) = &self.classic else { return Ok(()) };
+        match document(format, judged)? {
+            Document::Text(text) => put(format, place, text.as_bytes()),
+            Document::Bytes(bytes) => put(format, place, &bytes),
+            Document::Sheets(_) => Err(usage(format!("{} is not one text", format.name))),
         }
     }
 }
@@ -109,29 +141,33 @@ pub(super) fn export(
     judged: &(Run, Judgement),
     place: Option<&Path>,
 ) -> Result<(), Failure> {
-    match (document(format, judged)?, place) {
-        (Document::Text(text), None) => print_text(&text),
-        (Document::Text(text), Some(path)) => {
-            output::write(path, &text)?;
-            say!("{}: {}", format.name, path.display());
-        }
-        (Document::Bytes(bytes), Some(path)) => {
-            output::write(path, &bytes)?;
-            say!("{}: {}", format.name, path.display());
-        }
-        (Document::Bytes(_), None) => {
-            return Err(usage(format!(
-                "--format {} is no text; name a file for it with --output FILE",
-                format.name
-            )));
-        }
-        (Document::Sheets(all), Some(dir)) => sheets::write(dir, &all)?,
-        (Document::Sheets(_), None) => {
+    let place = place.unwrap_or(Path::new(STDOUT));
+    let contents = match document(format, judged)? {
+        Document::Text(text) => text.into_bytes(),
+        Document::Bytes(bytes) => bytes,
+        Document::Sheets(_) if place == Path::new(STDOUT) => {
             return Err(usage(format!(
                 "--format {} makes several files; name a directory for them with --output DIR",
                 format.name
             )));
         }
+        Document::Sheets(all) => return sheets::write(place, &all),
+    };
+    let place = Destination::open(place, format.mark.clone())?;
+    if place.is_stdout() && std::str::from_utf8(&contents).is_err() {
+        return Err(usage(format!(
+            "--format {} is no text; name a file for it with --output FILE",
+            format.name
+        )));
+    }
+    put(format, &place, &contents)
+}
+
+/// Writes it and says where, unless that is plain.
+fn put(format: &Format, place: &Destination, contents: &[u8]) -> Result<(), Failure> {
+    place.write(contents)?;
+    if !place.is_stdout() {
+        say!("{}: {}", format.name, place.name().display());
     }
     Ok(())
 }

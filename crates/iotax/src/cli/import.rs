@@ -8,6 +8,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_results::exchange::import::{self, Found, Imported};
+use iotax_results::exchange::json;
 use iotax_results::store::{NewRun, RunState, Store};
 
 use super::output::Output;
@@ -36,24 +37,23 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    args.output.check()?;
+    let outputs = args.output.open(json::MARK)?;
     let files = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let runs = import::runs(&files);
     if runs.is_empty() {
         return Err(usage(nothing(&files)));
     }
-    let named = args.output.json.is_some() || args.output.html.is_some();
-    if named && runs.len() > 1 {
+    if outputs.are_asked_for() && runs.len() > 1 {
         let tools: Vec<&str> = runs.iter().map(|run| run.source.tool.as_str()).collect();
         return Err(usage(format!(
-            "--json and --html take one run, but there are results of {}; accepted: files of one tool",
+            "--json, --html and --output take one run, but there are results of {}; accepted: files of one tool",
             tools.join(" and ")
         )));
     }
     let mut store = args.output.store()?;
     for run in &runs {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
-        args.output.report(&store, id, args.output.html.as_deref(), args.form)?;
+        outputs.report(&store, id, args.form)?;
         not_understood(run);
         say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
     }

@@ -17,7 +17,7 @@ use iotax_rig::target::lvm;
 use super::args::{Conduct, Design, Guest};
 use super::like::{self, Like};
 use super::output::Output;
-use super::say::{print_line, say};
+use super::say::{self, print_line, say};
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 use crate::conduct;
@@ -295,7 +295,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
         print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
         notes.iter().for_each(|note| print_line!("# {note}"));
-        print_line!("{}", text.trim_end());
+        say::document(&format!("{}\n", text.trim_end()));
         return Ok(Exit::Fine);
     }
     notes.iter().for_each(|note| say!("{note}"));

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
+use iotax_model::visible;
 use iotax_results::report::utc;
 use serde_json::json;
 
 use super::output::Output;
-use super::say::print_line;
+use super::say::{self, print_line};
 use super::{Failure, OrExit};
 
 /// Flags of `iotax list`.
@@ -40,14 +41,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
                 })
             })
             .collect();
-        print_line!("{:#}", serde_json::Value::from(lines));
+        say::print_json(&lines.into());
         return Ok(Exit::Fine);
     }
     print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
     for run in runs {
         let measured = format!("{}/{}", run.measured, run.planned);
         let (started, state) = (utc(run.started_at_ms), run.state.to_string());
-        print_line!("{:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", run.id, run.name);
+        print_line!("{:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", run.id, visible::line(&run.name));
     }
     Ok(Exit::Fine)
 }

@@ -5,6 +5,7 @@ mod ask;
 mod bench;
 mod clean;
 mod compare;
+mod destination;
 mod export;
 mod flags;
 mod foreign;
@@ -19,10 +20,10 @@ mod place;
 mod plan;
 mod price;
 mod progress;
+mod replace;
 mod report;
 mod resume;
 mod run;
-pub(crate) mod say;
 mod screen;
 mod session;
 mod sheets;
@@ -33,6 +34,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use iotax_model::exit::Exit;
+
+use crate::say;
 
 /// Measures what every layer between a program and its disk charges per I/O.
 #[derive(Debug, Parser)]
@@ -110,7 +113,11 @@ fn usage(text: impl std::fmt::Display) -> Failure {
 
 /// Carries out the command line.
 pub(crate) fn main() -> Result<ExitCode, Failure> {
-    let exit = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(told) => return Ok(told_by_clap(&told)),
+    };
+    let exit = match command {
         Command::Ladder(args) => ladder::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Run(args) => run::main(&args),
@@ -126,18 +133,31 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Verify(args) => verify::main(&args),
         Command::Clean(args) => clean::main(&args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "iotax", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "iotax", &mut script);
+            say::document(&String::from_utf8_lossy(&script));
             Ok(Exit::Fine)
         }
         Command::Man => {
-            clap_mangen::Man::new(Cli::command())
-                .render(&mut std::io::stdout())
-                .or_exit(Exit::Environment)?;
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut page).or_exit(Exit::Environment)?;
+            say::document(&String::from_utf8_lossy(&page));
             Ok(Exit::Fine)
         }
         Command::Agent => return Ok(crate::agent::main(args::ledger_dir().ok())),
     };
     exit.map(Into::into)
+}
+
+/// Help, the version, or what is wrong with the command line.
+fn told_by_clap(told: &clap::Error) -> ExitCode {
+    let (stream, exit) = if told.use_stderr() {
+        (say::Stream::Stderr, Exit::Usage)
+    } else {
+        (say::Stream::Stdout, Exit::Fine)
+    };
+    stream.help(&told.render());
+    exit.into()
 }
 
 #[cfg(test)]

@@ -1,31 +1,21 @@
 //! Where results go: tables to the terminal, documents to files.
 
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_results::exchange::export::FORMATS;
+use iotax_results::exchange::mark::Mark;
 use iotax_results::judge::{Judgement, judge};
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 
-use super::foreign::Foreign;
-use super::say::{print_line, say};
+use super::destination::Destination;
+use super::foreign::{self, Foreign};
+use super::say::{self, say};
 use super::screen::Form;
 use super::{Failure, OrExit, args, usage};
-
-/// What documents of ours say of themselves.
-const OURS: [&str; 4] = [
-    exchange::json::SCHEMA,
-    exchange::json::history::SCHEMA,
-    exchange::json::trips::SCHEMA,
-    super::net::SCHEMA,
-];
-/// No result is larger than this; a larger file is somebody else's without a look.
-const LARGEST: u64 = 256 << 20;
 
 /// Where results go.
 #[derive(Debug, Clone, Default, ClapArgs)]
@@ -44,24 +34,6 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Whether stdout carries a document and nothing else.
-    pub(super) fn stdout_is_taken(&self) -> bool {
-        !self.on_stdout().is_empty()
-    }
-
-    /// What goes to stdout.
-    fn on_stdout(&self) -> Vec<&'static str> {
-        self.json_on_stdout().then_some("--json").into_iter().chain(self.foreign.on_stdout()).collect()
-    }
-
-    fn json_on_stdout(&self) -> bool {
-        self.json.as_deref() == Some(Path::new("-"))
-    }
-
-    fn json_file(&self) -> Option<&Path> {
-        self.json.as_deref().filter(|_| !self.json_on_stdout())
-    }
-
     /// Where the store is.
     pub(super) fn store_path(&self) -> Result<PathBuf, Failure> {
         self.db.clone().map_or_else(|| Ok(args::directories()?.data_dir().join("iotax.db")), Ok)
@@ -88,35 +60,95 @@ impl Output {
         self.store()
     }
 
-    /// Refuses files that cannot be written or that hold something else than an earlier result of iotax.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        if let [first, second, ..] = self.on_stdout().as_slice() {
-            return Err(usage(format!(
-                "{first} and {second} both go to stdout, which carries one of them; give the other a file: --json FILE or \
-                 --output FILE"
-            )));
+    /// Looks at every place that a result goes to, before there is one. Refuses those that cannot be written, that hold something
+    /// else than such a result of iotax, and one place for two results. `json` is what the JSON will be.
+    pub(super) fn open(&self, json: Mark) -> Result<Outputs, Failure> {
+        let open = |path: &Option<PathBuf>, mark| {
+            path.as_deref().map(|path| Destination::open(path, mark)).transpose()
+        };
+        let outputs = Outputs {
+            json: open(&self.json, json)?,
+            html: open(&self.html, report::html::MARK)?,
+            foreign: self.foreign.open()?,
+        };
+        let all = outputs.all();
+        for (index, (flag, place)) in all.iter().enumerate() {
+            let name = place.name().display();
+            if self.db.as_deref().is_some_and(|db| place.is_file(db)) {
+                return Err(usage(format!("--db and {flag} are both {name}; give each a file of its own")));
+            }
+            let Some((other, _)) = all[..index].iter().find(|(_, other)| place.is_same(other)) else {
+                continue;
+            };
+            return Err(usage(if place.is_stdout() {
+                format!(
+                    "{other} and {flag} both go to stdout, which carries one of them; give the other a file: --json FILE or \
+                     --output FILE"
+                )
+            } else {
+                format!("{other} and {flag} both go to {name}; give each a file of its own")
+            }));
         }
-        let files = [self.json_file(), self.html.as_deref()];
-        files.into_iter().flatten().chain(self.foreign.files()).try_for_each(check)
+        Ok(outputs)
+    }
+}
+
+/// The places of a command's results.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    json: Option<Destination>,
+    html: Option<Destination>,
+    foreign: foreign::Opened,
+}
+
+impl Outputs {
+    /// Every place with the flag that named it.
+    fn all(&self) -> Vec<(&'static str, &Destination)> {
+        let json = self.json.as_ref().map(|place| ("--json", place));
+        let html = self.html.as_ref().map(|place| ("--html", place));
+        json.into_iter().chain(html).chain(self.foreign.all()).collect()
+    }
+
+    /// Whether any result is asked for by name.
+    pub(super) fn are_asked_for(&self) -> bool {
+        !self.all().is_empty()
+    }
+
+    /// Whether stdout carries a document and nothing else.
+    pub(super) fn stdout_is_taken(&self) -> bool {
+        self.all().iter().any(|(_, place)| place.is_stdout())
+    }
+
+    /// `iotax-RUN.html` here where no other report was asked for, unless something else has that name.
+    pub(super) fn or_default_report(&mut self, run: i64) {
+        if self.html.is_some() {
+            return;
+        }
+        let name = format!("iotax-{run}.html");
+        match Destination::open(Path::new(&name), report::html::MARK) {
+            Ok(place) => self.html = Some(place),
+            Err(failure) => {
+                say!(
+                    "note: no report is written: {:#}; later: iotax report {run} --html FILE",
+                    failure.error
+                );
+            }
+        }
     }
 
     /// Tables, JSON and HTML of a run; and the run with what they rest on.
-    pub(super) fn report(
-        &self,
-        store: &Store,
-        run: i64,
-        html: Option<&Path>,
-        form: Form,
-    ) -> Result<(Run, Judgement), Failure> {
+    pub(super) fn report(&self, store: &Store, run: i64, form: Form) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
         form.show(&report::page::run(&run, &judgement), self.stdout_is_taken());
         if self.json.is_some() {
             self.write_json(&exchange::json::document(&run, &judgement))?;
         }
-        if let Some(path) = html {
-            write(path, report::html::render(&run, &judgement))?;
-            say!("Report: {}", path.display());
+        if let Some(place) = &self.html {
+            place.write(report::html::render(&run, &judgement).as_bytes())?;
+            if !place.is_stdout() {
+                say!("Report: {}", place.name().display());
+            }
         }
         let judged = (run, judgement);
         self.foreign.write(&judged)?;
@@ -125,13 +157,7 @@ impl Output {
 
     /// Writes a document where it is asked for, if it is.
     pub(super) fn write_json(&self, document: &serde_json::Value) -> Result<(), Failure> {
-        if self.json_on_stdout() {
-            print_line!("{document:#}");
-        }
-        match self.json_file() {
-            Some(path) => write(path, format!("{document:#}\n")),
-            None => Ok(()),
-        }
+        self.json.as_ref().map_or(Ok(()), |place| place.write(say::json(document).as_bytes()))
     }
 }
 
@@ -142,88 +168,4 @@ pub(super) fn load(store: &Store, run: i64) -> Result<Run, Failure> {
             if matches!(error, StoreError::UnknownRun { .. }) { Exit::Usage } else { Exit::Environment };
         Failure { exit, error: error.into() }
     })
-}
-
-/// `iotax-RUN.html` here, unless something else has that name.
-pub(super) fn default_report(run: i64) -> Option<PathBuf> {
-    let path = PathBuf::from(format!("iotax-{run}.html"));
-    match check(&path) {
-        Ok(()) => Some(path),
-        Err(failure) => {
-            say!("note: no report is written: {:#}; later: iotax report {run} --html FILE", failure.error);
-            None
-        }
-    }
-}
-
-/// Whether a result may be written there: a new file, or one that iotax wrote. Leaves nothing behind.
-fn check(path: &Path) -> Result<(), Failure> {
-    let place = path.display();
-    match fs::metadata(path) {
-        Ok(metadata) if !metadata.is_file() => {
-            return Err(usage(format!("{place}: not a regular file; results are written to files")));
-        }
-        Ok(metadata) if !is_ours(path, metadata.len()) => {
-            return Err(usage(format!(
-                "{place}: it exists and iotax did not write it, so it is not replaced; remove it or choose another \
-                 name"
-            )));
-        }
-        Ok(_) => File::options().append(true).open(path).map(drop),
-        Err(_) => File::create_new(path).and_then(|_| fs::remove_file(path)),
-    }
-    .with_context(|| format!("cannot write {place}"))
-    .or_exit(Exit::Environment)
-}
-
-fn is_ours(path: &Path, length: u64) -> bool {
-    if length > LARGEST {
-        return false;
-    }
-    let Ok(bytes) = fs::read(path) else { return false };
-    // Marks are text in files that are not, too.
-    let text = String::from_utf8_lossy(&bytes);
-    let mut marks = FORMATS.iter().filter_map(|format| format.mark).chain([report::html::MARK]);
-    marks.any(|mark| text.contains(mark))
-        || serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|document| {
-            // A document in another tool's schema has a section of ours.
-            let told = [&document["schema"], &document["iotax"]["schema"]];
-            OURS.iter().any(|schema| told.iter().any(|told| *told == schema))
-        })
-}
-
-/// Writes a result: to a new file, or over one that iotax wrote.
-pub(super) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Failure> {
-    check(path)?;
-    File::create(path)
-        .and_then(|mut file| file.write_all(contents.as_ref()))
-        .with_context(|| format!("cannot write {}", path.display()))
-        .or_exit(Exit::Environment)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_new_files_and_iotaxs_own_are_written() {
-        let temp = tempfile::tempdir().expect("directory");
-        let path = |name: &str| temp.path().join(name);
-        let refused = |name: &str| {
-            let failure = check(&path(name)).expect_err(name);
-            (failure.exit, format!("{:#}", failure.error))
-        };
-        fs::write(path("mine"), "{ \"precious\": 1 }").expect("written");
-        fs::write(path("empty"), "").expect("written");
-        fs::create_dir(path("dir")).expect("made");
-        for name in ["mine", "empty"] {
-            let (exit, words) = refused(name);
-            assert!(exit == Exit::Usage && words.contains("did not write it"), "{words}");
-        }
-        assert!(refused("dir").1.contains("not a regular file"));
-        assert_eq!(refused("none/new").0, Exit::Environment);
-        assert!(check(&path("new")).is_ok() && !path("new").exists());
-        fs::write(path("ours"), "{\n  \"comparisons\": [],\n  \"schema\": \"iotax/1\"\n}").expect("written");
-        assert!(check(&path("ours")).is_ok());
-    }
 }

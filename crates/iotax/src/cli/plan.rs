@@ -8,6 +8,7 @@ use iotax_model::exit::Exit;
 use iotax_model::plan::{self, Axis, LeftOut, Plan, Reading};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
+use iotax_model::visible;
 use iotax_model::workload::Workload;
 use iotax_rig::ledger::Ledger;
 use iotax_rig::target::device::Permission;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::args::{self, Guest, Instead, Overwrite};
 use super::jobs::{self, JobFlags};
 use super::price;
-use super::say::{print_line, say};
+use super::say::{self, print_line, say};
 use super::session::make_absolute;
 use super::{Failure, OrExit};
 use crate::conduct;
@@ -72,12 +73,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         Command::Show { plan, json, toml, jobs, instead } => {
             let reading = read(plan, jobs, instead, &Permission::default())?;
             if *toml {
-                print_line!("{}", reading.plan.to_toml().or_exit(Exit::Usage)?.trim_end());
+                say::document(&(reading.plan.to_toml().or_exit(Exit::Usage)?.trim_end().to_owned() + "\n"));
             } else {
                 show(&reading, *json)?;
             }
         }
-        Command::Schema => print_line!("{:#}", plan::schema()),
+        Command::Schema => say::print_json(&plan::schema()),
     }
     Ok(Exit::Fine)
 }
@@ -141,11 +142,11 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     let permission = Permission::new(devices(&plan), true);
     let needs = preflight::check(&plan, &permission);
     if as_json {
-        print_line!("{:#}", document(reading, needs.as_ref().map_err(ToString::to_string)));
+        say::print_json(&document(reading, needs.as_ref().map_err(ToString::to_string)));
         return Ok(());
     }
     let Reading { plan, axes, left_out } = reading;
-    print_line!("{}", plan.name);
+    print_line!("{}", visible::line(&plan.name));
     print_line!("{}", price(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
     if let Some(design) = price::design(plan) {
         print_line!("{design}");
@@ -169,7 +170,7 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     }
     print_line!("\nWorkloads");
     for workload in &plan.workloads {
-        print_line!("  {:<24} {}", workload.name, work(workload));
+        print_line!("  {:<24} {}", visible::line(&workload.name), work(workload));
     }
     if !plan.neighbours.is_empty() {
         print_line!("\nNeighbours");

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iotax_model::units::{Bytes, human};
+use iotax_model::visible;
 
 use super::say::say;
 use crate::conduct::{Progress, Step};
@@ -36,9 +37,9 @@ impl Watcher {
         self.bar.finish_and_clear();
     }
 
-    fn show(&self, text: String) {
+    fn show(&self, text: &str) {
         if self.terminal {
-            self.bar.set_message(text);
+            self.bar.set_message(visible::line(text).into_owned());
             self.bar.tick();
         }
     }
@@ -60,14 +61,14 @@ fn eighth(share: f64) -> usize {
 impl Progress for Watcher {
     fn phase(&mut self, what: &str) {
         if self.terminal {
-            self.show(what.to_owned());
+            self.show(what);
         } else {
             say!("{what}");
         }
     }
 
     fn filled(&mut self, target: &str, done: Bytes, total: Bytes) {
-        self.show(format!("filling {target}: {} of {}", human::bytes(done.0), human::bytes(total.0)));
+        self.show(&format!("filling {target}: {} of {}", human::bytes(done.0), human::bytes(total.0)));
         if !self.terminal && done >= total {
             say!("filled {target}: {}", human::bytes(total.0));
         }
@@ -91,7 +92,7 @@ impl Progress for Watcher {
             step.block, step.blocks, step.cell, step.cells, step.target, step.workload
         );
         if self.terminal {
-            self.show(self.cell.clone());
+            self.show(&self.cell);
         } else {
             say!("{}", self.cell);
         }
@@ -103,12 +104,12 @@ impl Progress for Watcher {
             .filter(|age| *age >= LONG_NS)
             .map(|age| format!("  an I/O has been in flight for {}", human::time(age as f64)));
         let waits = waits.unwrap_or_default();
-        self.show(format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&self.iops)));
+        self.show(&format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&self.iops)));
     }
 
     fn note(&mut self, text: &str) {
         if self.terminal {
-            self.bar.println(text);
+            self.bar.println(visible::text(text));
         } else {
             say!("{text}");
         }

@@ -36,7 +36,6 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = args.output.existing_store()?;
-    args.output.check()?;
     match args.runs.as_slice() {
         [] => {
             let newest = store.latest().or_exit(Exit::Environment)?;
@@ -48,9 +47,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
-    let (run, judgement) = args.output.report(store, run, args.output.html.as_deref(), args.form)?;
+    let outputs = args.output.open(json::MARK)?;
+    let (run, judgement) = outputs.report(store, run, args.form)?;
     if args.timing {
-        args.form.show(&page::timing(judgement.timing.as_ref()), args.output.stdout_is_taken());
+        args.form.show(&page::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
     }
     if let Some(dir) = &args.csv {
         sheets::write(dir, &csv::sheets(&[(run, judgement)]))?;
@@ -70,6 +70,7 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     if args.timing {
         return Err(usage("--timing takes one run"));
     }
+    let outputs = args.output.open(json::history::MARK)?;
     let runs = runs
         .iter()
         .map(|run| {
@@ -82,8 +83,8 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     // Plans may differ in it; the widest calls least different.
     let margin = runs.iter().map(|(run, _)| run.plan.margin.share()).fold(0.0, f64::max);
     let history = history(&accounts, margin);
-    args.form.show(&page::history(&accounts, &history), args.output.stdout_is_taken());
-    args.output.write_json(&json::history::document(&accounts, &history))?;
+    args.form.show(&page::history(&accounts, &history), outputs.stdout_is_taken());
+    outputs.write_json(&json::history::document(&accounts, &history))?;
     if let Some(dir) = &args.csv {
         let mut all = csv::sheets(&runs);
         all.push(csv::history(&accounts, &history));

@@ -15,6 +15,7 @@ use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::Remote;
 use iotax_model::{Warning, WarningKind};
+use iotax_results::exchange::json;
 use iotax_results::store::{NewRun, Store};
 use iotax_rig::ledger::{self, Ledger, NotUndone};
 use iotax_rig::link::Interrupt;
@@ -22,7 +23,7 @@ use iotax_rig::target::Refusal;
 use iotax_rig::target::device::Permission;
 use iotax_rig::target::preflight::{self, Needs};
 
-use super::output::{Output, default_report};
+use super::output::{Output, Outputs};
 use super::progress::Watcher;
 use super::say::say;
 use super::screen::Form;
@@ -73,7 +74,7 @@ impl Session<'_> {
         if self.ask && !self.yes && !io::stdin().is_terminal() {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
-        self.output.check()?;
+        let mut outputs = self.output.open(json::MARK)?;
         let stop = watch_signals().or_exit(Exit::Environment)?;
         let ledger_dir = args::ledger_dir()?;
         hint_at_leftovers(&ledger_dir);
@@ -81,7 +82,7 @@ impl Session<'_> {
 
         let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
-        let result = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &stop);
+        let result = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &mut outputs, &stop);
         let (_, failures) = ledger.undo_all();
         failures.iter().for_each(say_not_undone);
         match result {
@@ -101,6 +102,7 @@ impl Session<'_> {
         tag: &str,
         ledger: &mut Ledger,
         store: &mut Store,
+        outputs: &mut Outputs,
         stop: &Interrupt,
     ) -> Result<Exit, Failure> {
         let plan = &self.plan;
@@ -153,11 +155,9 @@ impl Session<'_> {
             Some(claimed) => claimed,
             None => claim(&self.output.store_path()?, run)?,
         };
-        let html = match &self.output.html {
-            Some(path) => Some(path.clone()),
-            None if self.report => default_report(run),
-            None => None,
-        };
+        if self.report {
+            outputs.or_default_report(run);
+        }
         let mut watcher = Watcher::new();
         let permission = &self.permission;
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
@@ -165,7 +165,10 @@ impl Session<'_> {
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
         let ended = conduct::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
-        let reported = self.output.report(store, run, html.as_deref(), Form::default());
+        let reported = outputs.report(store, run, Form::default());
+        if reported.is_err() {
+            say!("Run {run} is kept all the same; its results again: iotax report {run}");
+        }
         let ended = ended.or_exit(Exit::Environment)?;
         let corrupt = reported?.1.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
         Ok(match conclude(ended, run, plan) {

@@ -1,49 +1,29 @@
 //! CSV files in a directory.
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_results::exchange::csv::Sheet;
 
+use super::destination::Destination;
 use super::say::say;
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit};
 
 /// Writes them all, or none where one of their names belongs to a file that iotax did not write.
 pub(super) fn write(dir: &Path, sheets: &[Sheet]) -> Result<(), Failure> {
     fs::create_dir_all(dir)
         .with_context(|| format!("cannot make {}", dir.display()))
         .or_exit(if dir.exists() { Exit::Usage } else { Exit::Environment })?;
-    sheets.iter().try_for_each(|sheet| check(&dir.join(sheet.name), sheet))?;
-    for sheet in sheets {
-        let path = dir.join(sheet.name);
-        fs::write(&path, &sheet.text)
-            .with_context(|| format!("cannot write {}", path.display()))
-            .or_exit(Exit::Environment)?;
+    let opened = sheets.iter().map(|sheet| Destination::open(&dir.join(sheet.name), sheet.mark()));
+    let places = opened.collect::<Result<Vec<_>, _>>()?;
+    for (place, sheet) in places.iter().zip(sheets) {
+        place.write(sheet.text.as_bytes())?;
     }
     let names: Vec<&str> = sheets.iter().map(|sheet| sheet.name).collect();
     say!("CSV: {} in {}", names.join(", "), dir.display());
     Ok(())
-}
-
-/// A file of ours is known by its first line.
-fn check(path: &Path, sheet: &Sheet) -> Result<(), Failure> {
-    let Ok(metadata) = fs::metadata(path) else { return Ok(()) };
-    let mut first = String::new();
-    let ours = metadata.is_file()
-        && File::open(path).and_then(|file| BufReader::new(file).read_line(&mut first)).is_ok()
-        && first.trim_end() == sheet.header;
-    if ours {
-        return Ok(());
-    }
-    Err(usage(format!(
-        "{}: it exists and its first line is not that of iotax's {}, so it is not replaced; remove it or choose another \
-         directory",
-        path.display(),
-        sheet.name
-    )))
 }
 
 #[cfg(test)]
@@ -58,7 +38,7 @@ mod tests {
         write(&dir, &[sheet("a.csv", "run,target\n1,x\n")]).expect("new");
         write(&dir, &[sheet("a.csv", "run,target\n2,x\n")]).expect("ours");
         assert_eq!(fs::read_to_string(dir.join("a.csv")).expect("written"), "run,target\n2,x\n");
-        fs::write(dir.join("b.csv"), "run,precious\n").expect("written");
+        fs::write(dir.join("b.csv"), "run,target,precious\n").expect("written");
         let failure =
             write(&dir, &[sheet("a.csv", "run,target\n3,x\n"), sheet("b.csv", "")]).expect_err("foreign");
         assert_eq!(failure.exit, Exit::Usage);

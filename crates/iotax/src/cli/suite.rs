@@ -15,7 +15,7 @@ use iotax_model::{Suite, TargetSpec};
 use super::args::{Conduct, Design, Guest};
 use super::output::Output;
 use super::place;
-use super::say::{print_line, say};
+use super::say::{self, print_line, say};
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 
@@ -108,7 +108,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         let text = plan.to_toml().context("this suite has no form as a plan").or_exit(Exit::Usage)?;
         print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
-        print_line!("{}", text.trim_end());
+        say::document(&format!("{}\n", text.trim_end()));
         return Ok(Exit::Fine);
     }
     Session {

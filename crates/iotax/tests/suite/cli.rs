@@ -106,7 +106,7 @@ fn bad_input_is_quoted_with_the_accepted_form_before_anything_is_made() {
             vec!["/none/x.html"],
         ),
         (vec!["bench", "/etc/passwd", "--bs", "512", "--json", "/etc/passwd"], 2, vec!["did not write it"]),
-        (vec!["bench", &file, "--json", "/dev/null"], 2, vec!["not a regular file"]),
+        (vec!["bench", &file, "--json", "/proc"], 2, vec!["not a regular file"]),
         (vec!["bench", &file, "--json", "/none/out.json"], 4, vec!["/none/out.json"]),
         (vec!["lader"], 2, vec!["ladder"]),
     ] {

@@ -9,6 +9,7 @@ use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
 use iotax_model::units::{Bytes, Nanos};
 
+use super::mark::{Mark, Place};
 use crate::store::Run;
 
 /// A version of the format.
@@ -35,8 +36,9 @@ pub enum Why {
     },
 }
 
-/// Stands in every line that [`csv()`] makes, and in none of bonnie++'s own: where the program's version is.
-pub const MARK: &str = ",iotax-";
+/// Where bonnie++ has its own version.
+pub(super) const MARK: Mark =
+    Mark { format: "bonnie-csv", place: Place::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
 
 /// Its parts on one large file, in its order.
 const ON_A_FILE: [&str; 6] = ["putc", "put_block", "rewrite", "getc", "get_block", "seeks"];

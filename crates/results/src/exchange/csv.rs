@@ -2,6 +2,7 @@
 
 use iotax_model::record::{Measurement, Tallies};
 
+use super::mark::{Mark, Place};
 use super::rows::{self, Value};
 use crate::compare::{Account, Change, History};
 use crate::judge::figures::percentile;
@@ -20,6 +21,14 @@ pub struct Sheet {
     pub header: String,
     /// All of it.
     pub text: String,
+}
+
+impl Sheet {
+    /// The whole first line: no other sheet has the same.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { format: self.name, place: Place::Start(format!("{}\n", self.header).into()) }
+    }
 }
 
 /// One row per comparison with the baseline and per step of the ladder, which has a name.

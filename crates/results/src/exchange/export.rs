@@ -1,5 +1,6 @@
 //! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
 
+use super::mark::{Mark, Place};
 use super::{bonnie, csv, fio, iozone, parquet, prometheus, vdbench};
 use crate::judge::Judgement;
 use crate::store::Run;
@@ -21,7 +22,7 @@ pub enum Document {
 }
 
 /// A format.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Format {
     /// Its name in `iotax export --format`.
     pub name: &'static str,
@@ -31,9 +32,8 @@ pub struct Format {
     pub help: &'static str,
     /// The run in it; an error where it has no form in it.
     pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
-    /// What each text in it has near its start, by which a file is known as one of ours; absent for [`Document::Sheets`], which
-    /// are known by their headers.
-    pub mark: Option<&'static str>,
+    /// By what a file in it is known as one of ours; of [`Document::Sheets`] each has a mark of its own.
+    pub mark: Mark,
 }
 
 /// All of them. Of several at once, texts come in this order: fio's.
@@ -43,70 +43,70 @@ pub const FORMATS: &[Format] = &[
         output_format: Some("terse"),
         help: "fio's line of figures, version 3",
         write: |(run, _)| fio::terse(run).map(Document::Text),
-        mark: Some(fio::MARK),
+        mark: fio::TERSE_MARK,
     },
     Format {
         name: "fio-json",
         output_format: Some("json"),
         help: "fio's JSON",
         write: |(run, _)| fio::json(run).map(Document::Text),
-        mark: Some(fio::MARK),
+        mark: fio::JSON_MARK,
     },
     Format {
         name: "fio-json+",
         output_format: Some("json+"),
         help: "fio's JSON with its histograms",
         write: |(run, _)| fio::json_plus(run).map(Document::Text),
-        mark: Some(fio::MARK),
+        mark: fio::JSON_MARK,
     },
     Format {
         name: "fio-normal",
         output_format: Some("normal"),
         help: "what fio prints for people",
         write: |(run, _)| fio::normal(run).map(Document::Text),
-        mark: Some(fio::MARK),
+        mark: Mark { format: "fio-normal", place: Place::Nowhere },
     },
     Format {
         name: "vdbench",
         output_format: Some("vdbench"),
         help: "vdbench's lines, one for each interval",
         write: |(run, _)| vdbench::text(run).map(Document::Text),
-        mark: Some(vdbench::MARK),
+        mark: vdbench::MARK,
     },
     Format {
         name: "bonnie-csv",
         output_format: None,
         help: "bonnie++'s CSV, of a run of suite bonnie",
         write: |(run, _)| told(bonnie::csv(run, bonnie::Version::V1_98)),
-        mark: Some(bonnie::MARK),
+        mark: bonnie::MARK,
     },
     Format {
         name: "iozone-excel",
         output_format: None,
         help: "the tables of iozone -R, of a run of suite records on one target",
         write: |(run, _)| told(iozone::excel(run)),
-        mark: Some(iozone::MARK),
+        mark: iozone::MARK,
     },
     Format {
         name: "prometheus",
         output_format: None,
         help: "gauges of every measurement in Prometheus' text format",
         write: |judged| Ok(Document::Text(prometheus::measurements(std::slice::from_ref(judged)))),
-        mark: Some(prometheus::MARK),
+        mark: prometheus::MARK,
     },
     Format {
         name: "parquet",
         output_format: None,
         help: "the table of measurements for data frames, as a Parquet file",
         write: |judged| Ok(Document::Bytes(parquet::measurements(std::slice::from_ref(judged)))),
-        mark: Some(parquet::MARK),
+        mark: parquet::MARK,
     },
     Format {
         name: "csv",
         output_format: None,
         help: "tables of measurements, comparisons, cells, samples, disks, network interfaces and streams, as CSV files in a directory",
         write: |judged| Ok(Document::Sheets(csv::sheets(std::slice::from_ref(judged)))),
-        mark: None,
+        mark: Mark { format: "csv", place: Place::Nowhere },
     },
 ];
 

@@ -7,11 +7,14 @@ use std::fmt::Write as _;
 
 use iotax_model::suite::Shape;
 
+use super::mark::Mark;
 use crate::store::Run;
 use crate::suite::{Course, Point, tests};
 
 /// The line before the tables: iozone too has a few of its own there, which readers pass over.
-pub const MARK: &str = "iotax suite records, KiB/s by file and record size in KiB";
+const FIRST: &str = "\tiotax suite records, KiB/s by file and record size in KiB\n";
+
+pub(super) const MARK: Mark = Mark::start("iozone-excel", FIRST);
 
 /// iozone's titles, in its order, and the test of the suite that each is.
 const TITLES: [(&str, &str); 12] = [
@@ -54,7 +57,7 @@ pub fn excel(run: &Run) -> Result<String, Why> {
     if run.plan.targets.len() > 1 {
         return Err(Why::Targets(run.plan.targets.iter().map(|target| target.name.clone()).collect()));
     }
-    let mut text = format!("\t{MARK}\n\nExcel output is below:\n");
+    let mut text = format!("{FIRST}\nExcel output is below:\n");
     for (title, name) in TITLES {
         let course = tests.iter().find(|test| test.name == name).and_then(|test| test.courses.first());
         if let Some(course) = course {

@@ -8,6 +8,7 @@ pub mod fio;
 pub mod import;
 pub mod iozone;
 pub mod json;
+pub mod mark;
 pub mod parquet;
 pub mod prometheus;
 mod rows;

@@ -8,12 +8,15 @@ use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
 
+use super::mark::{Mark, Place};
 use super::rows::{Kind, MEASUREMENTS, Value, measurements as rows};
 use crate::judge::Judgement;
 use crate::store::Run;
 
 /// What each file says of its maker.
-pub(super) const MARK: &str = "iotax, a row for each measurement";
+const AUTHOR: &str = "iotax, a row for each measurement";
+
+pub(super) const MARK: Mark = Mark { format: "parquet", place: Place::ParquetAuthor(AUTHOR) };
 
 /// One row per measurement of these runs, in their order, as the bytes of a file. What is not known is null. Times of day are
 /// timestamps in milliseconds UTC, counts 64-bit integers.
@@ -27,7 +30,7 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> Vec<u8> {
 
 fn write(rows: &[Vec<Value>], file: &mut Vec<u8>) -> Result<(), ParquetError> {
     let schema = Arc::new(parse_message_type(&schema())?);
-    let properties = WriterProperties::builder().set_created_by(MARK.to_owned()).build();
+    let properties = WriterProperties::builder().set_created_by(AUTHOR.to_owned()).build();
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     let mut group = writer.next_row_group()?;
     let mut columns = MEASUREMENTS.iter().enumerate();

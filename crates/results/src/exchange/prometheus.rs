@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use iotax_model::record::Measurement;
 
+use super::mark::{Mark, Place};
 use super::rows::emulated;
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::figures::lasted;
@@ -13,8 +14,14 @@ use crate::judge::network::Packets;
 use crate::judge::{Judgement, Metric};
 use crate::store::Run;
 
-/// How each text begins.
-pub(super) const MARK: &str = "# HELP iotax_";
+/// The first line, a comment to every reader.
+const FIRST: &str = "# Written by iotax: the measurements of its runs";
+
+/// Every line: what is about others' metrics too is not ours alone.
+pub(super) const MARK: Mark = Mark {
+    format: "prometheus",
+    place: Place::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
+};
 
 /// One family of gauges.
 struct Family {
@@ -65,7 +72,7 @@ pub fn measurements(runs: &[(Run, Judgement)]) -> String {
             add(INFO, &about.map(|(name, value)| format!(",{name}=\"{}\"", escaped(value))).concat(), 1.0);
         }
     }
-    let mut text = String::new();
+    let mut text = format!("{FIRST}\n");
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
         let Family { name, help, samples } = family;
         write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{samples}")

@@ -9,11 +9,14 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
 use super::export::Unfit;
+use super::mark::Mark;
 use crate::report::{month, utc};
 use crate::store::Run;
 
-/// What every text of ours begins with.
-pub const MARK: &str = "iotax in the form of vdbench 5.04.06";
+/// The first line, which vdbench does not have.
+const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";
+
+pub(super) const MARK: Mark = Mark::start("vdbench", FIRST);
 
 /// The run, one run definition for each measurement.
 ///
@@ -23,7 +26,7 @@ pub fn text(run: &Run) -> Result<String, Unfit> {
     if run.measurements.is_empty() {
         return Err(Unfit(format!("run {} has no measurement yet", run.id)));
     }
-    let mut text = format!("{MARK}\n\n");
+    let mut text = format!("{FIRST}\n");
     for m in &run.measurements {
         refuse(run, m)?;
         definition(&mut text, run, m).expect("a text takes everything");

@@ -205,7 +205,7 @@ fn shows_the_index(run: &Run) {
     let judgement = judge(run);
     let page = report::page::run(run, &judgement);
     for text in [
-        report::terminal::set(&page, 100, false),
+        report::terminal::set(&page, 100, false).to_string(),
         report::markdown::set(&page),
         report::html::render(run, &judgement),
     ] {

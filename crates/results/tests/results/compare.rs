@@ -451,7 +451,7 @@ fn text_of(a: &Run, b: &Run, question: &Question) -> String {
     let compared = compare(&a, &b, question).expect("comparable");
     let text = terminal::set(&page::compared(&a, &b, &compared, &page::SHOWN), 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    text
+    text.to_string()
 }
 
 #[test]

@@ -103,7 +103,9 @@ fn the_prometheus_text_follows_its_grammar_and_says_nothing_of_what_is_not_known
     let mut all = BTreeSet::new();
     let mut current = String::new();
     assert!(text.ends_with('\n'));
-    for line in text.lines() {
+    let (first, rest) = text.split_once('\n').expect("lines");
+    assert!(first.starts_with("# Written by iotax"), "a comment: {first}");
+    for line in rest.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, words) = help.split_once(' ').expect(line);
             assert!(families.insert(name.to_owned()) && !words.contains('\\'), "{line}");

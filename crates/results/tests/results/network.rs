@@ -336,7 +336,7 @@ fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
 }
 
 pub(crate) fn shown(run: &Run) -> String {
-    set(&page::run(run, &judge(run)), 80, false)
+    set(&page::run(run, &judge(run)), 80, false).to_string()
 }
 
 #[test]

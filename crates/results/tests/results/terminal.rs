@@ -8,7 +8,7 @@ use crate::observed::{both_ladders, crowd};
 use crate::synthetic::{HOST, Truth, bench, ladder, run};
 
 fn rendered(run: &Run, width: usize) -> String {
-    set(&page::run(run, &judge(run)), width, false)
+    set(&page::run(run, &judge(run)), width, false).to_string()
 }
 
 fn shown(run: &Run) -> String {
@@ -111,7 +111,7 @@ fn several_guests_and_a_neighbour() {
 }
 
 fn timing(run: &Run) -> String {
-    set(&page::timing(judge(run).timing.as_ref()), 80, false)
+    set(&page::timing(judge(run).timing.as_ref()), 80, false).to_string()
 }
 
 #[test]

@@ -3,13 +3,17 @@
 //! Where iperf3 writes 0 for what it does not know, 0 stands in its part; in our section what is unknown is absent.
 
 use iotax_engine::net::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
+use iotax_results::exchange::mark::Mark;
 use iotax_results::report::utc;
 use serde_json::{Map, Value, json};
 
 use super::lines::sum;
 
 /// What our section says of itself.
-pub(in crate::cli) const SCHEMA: &str = "iotax-net/1";
+pub(super) const SCHEMA: &str = "iotax-net/1";
+
+/// By what a file is known as such a document.
+pub(super) const MARK: Mark = Mark::schema(SCHEMA, &["iotax", "schema"]);
 
 /// Which end a document is of.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ use iotax_rig::target::device::Permission;
 
 use crate::cli::args::{Design, Guest, Remote};
 use crate::cli::output::Output;
-use crate::cli::say::{print_line, say};
+use crate::cli::say::{self, print_line, say};
 use crate::cli::session::Session;
 use crate::cli::{Failure, OrExit, usage};
 use crate::conduct;
@@ -261,7 +261,7 @@ pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print_plan {
         let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
         print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
-        print_line!("{}", text.trim_end());
+        say::document(&format!("{}\n", text.trim_end()));
         return Ok(Exit::Fine);
     }
     Session {

@@ -14,8 +14,6 @@ use iotax_model::exit::Exit;
 
 use super::Failure;
 
-pub(super) use json::SCHEMA;
-
 /// Flags of `iotax net`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {

@@ -11,7 +11,7 @@ use iotax_model::record::Sample;
 use iotax_model::units::{Bytes, Nanos, human};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::WorkloadKeys;
-use iotax_results::exchange::json::trips::document;
+use iotax_results::exchange::json::trips::{MARK, document};
 use iotax_results::report::page::{Trips, trips};
 
 use super::super::Failure;
@@ -156,8 +156,7 @@ impl Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let output = Output { json: args.json.clone(), ..Output::default() };
-    output.check()?;
+    let outputs = Output { json: args.json.clone(), ..Output::default() }.open(MARK)?;
     let rounds = args.rounds(args.auth.token()?.as_deref());
     let mut left: f64 = rounds.iter().map(Round::seconds).sum();
     let mut all = Vec::with_capacity(rounds.len());
@@ -165,8 +164,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         all.push(measure(round, left)?);
         left -= round.seconds();
     }
-    args.form.show(&trips(&args.head(), &all), args.json.as_deref() == Some(Path::new("-")));
-    output.write_json(&document(&args.host, &args.traffic(), args.length.0, &all))?;
+    args.form.show(&trips(&args.head(), &all), outputs.stdout_is_taken());
+    outputs.write_json(&document(&args.host, &args.traffic(), args.length.0, &all))?;
     let came = all.iter().any(|trips| trips.tally().is_some_and(|tally| tally.ios > 0));
     Ok(if came { Exit::Fine } else { Exit::Measurement })
 }

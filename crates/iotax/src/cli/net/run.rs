@@ -1,6 +1,6 @@
 //! `iotax net run`: streams to a far end.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args as ClapArgs;
@@ -10,7 +10,7 @@ use iotax_model::net::{Direction, NetTest, PORT, Peer, Traffic};
 use iotax_model::units::{BitRate, Bytes, Nanos};
 
 use super::auth::Auth;
-use super::json::{Side, document};
+use super::json::{MARK, Side, document};
 use super::lines;
 use super::neighbours::{self, Common};
 use crate::cli::output::Output;
@@ -162,17 +162,16 @@ fn split(text: &str, port: u16) -> Result<(String, u16), Failure> {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let tests = args.tests()?;
-    let output = args.output();
-    output.check()?;
+    let outputs = args.output().open(MARK)?;
     let stop = watch_signals().or_exit(Exit::Environment)?;
-    let silent = args.json.as_deref() == Some(Path::new("-"));
+    let silent = outputs.stdout_is_taken();
     let [test] = &tests[..] else {
         let neighbours = neighbours::run(&tests, &stop, silent).or_exit(Exit::Measurement)?;
         let common = Common::of(&neighbours);
         if !silent {
             common.show(&neighbours);
         }
-        output.write_json(&common.document(&neighbours))?;
+        outputs.write_json(&common.document(&neighbours))?;
         return Ok(ended(&stop));
     };
     let mut intervals: Vec<Interval> = Vec::new();
@@ -198,7 +197,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         lines::summary(&report).iter().for_each(|line| print_line!("{line}"));
     }
     let connecting = Side::Client { host: &test.peer.host, port: test.peer.port };
-    output.write_json(&document(&report, &intervals, connecting))?;
+    outputs.write_json(&document(&report, &intervals, connecting))?;
     Ok(ended(&stop))
 }
 

@@ -14,7 +14,7 @@ use iotax_model::net::PORT;
 use super::auth::Auth;
 use super::json::{Side, document};
 use super::lines;
-use crate::cli::say::{print_line, say};
+use crate::cli::say::{self, say};
 use crate::cli::session::watch_signals;
 use crate::cli::{Failure, OrExit};
 
@@ -80,7 +80,7 @@ fn tell(told: Told, tests: &Tests, json: bool) {
         Told::Ended(report) => {
             let intervals = tests.remove(&report.start.cookie).map(|(_, intervals)| intervals);
             if json {
-                print_line!("{:#}", document(&report, &intervals.unwrap_or_default(), Side::Server));
+                say::print_json(&document(&report, &intervals.unwrap_or_default(), Side::Server));
             } else {
                 say!("{}: {}", report.start.peer.ip(), lines::brief(&report));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::Histogram;
+use iotax_model::{Histogram, visible};
 use serde::{Serialize, Serializer};
 
 use super::job::{Direction, Disk, Job, Series};
@@ -284,5 +284,5 @@ pub(super) fn text(run: &Run, plus: bool) -> Result<String, Unfit> {
         disk_util: Disk::all(run).into_iter().map(disk).collect(),
     };
     let text = serde_json::to_string_pretty(&document).expect("keys are texts and figures are finite");
-    Ok(text + "\n")
+    Ok(visible::json(&text).into_owned() + "\n")
 }

@@ -10,14 +10,20 @@ mod normal;
 mod terse;
 
 use super::export::Unfit;
+use super::mark::{Mark, Place, Value};
 use crate::report::{month, utc};
 use crate::store::Run;
 
 /// What stands for fio's version: readers take the figures before the second dash for the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
 
-/// What every text of ours has in it.
-pub const MARK: &str = "fio-3.33-iotax-";
+/// The document's version says that it was not fio.
+pub(super) const JSON_MARK: Mark =
+    Mark { format: "fio-json", place: Place::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")) };
+
+/// So does each line's.
+pub(super) const TERSE_MARK: Mark =
+    Mark { format: "fio-terse", place: Place::EveryLine(&["3;fio-3.33-iotax-"]) };
 
 /// fio's classes of queue depths.
 const LEVELS: [&str; 7] = ["1", "2", "4", "8", "16", "32", ">=64"];

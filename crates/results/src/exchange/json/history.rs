@@ -5,9 +5,13 @@ use serde_json::Value;
 use super::comparison::differences;
 use super::{number, object};
 use crate::compare::{Account, Change, Compared, History, Point, Track};
+use crate::exchange::mark::Mark;
 
 /// The value of `schema`; its number rises as that of `iotax/1` does.
 pub const SCHEMA: &str = "iotax-history/1";
+
+/// By what a file is known as such a document.
+pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Several runs side by side. A point's `run` is the index of the run in `runs`; its mean and band are in the metric's unit: I/Os or
 /// bytes per second, else nanoseconds.

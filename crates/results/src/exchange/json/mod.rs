@@ -16,6 +16,7 @@ use iotax_model::{Nanos, Plan};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::mark::Mark;
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
@@ -28,6 +29,9 @@ use crate::store::Run;
 /// The value of `schema`. Its number rises when a key changes its meaning or goes; new keys come with a new edition of
 /// the schema's file.
 pub const SCHEMA: &str = "iotax/1";
+
+/// By what a file is known as such a document.
+pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// A run and what is said of it.
 ///

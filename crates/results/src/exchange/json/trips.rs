@@ -6,11 +6,15 @@ use iotax_model::record::ErrorCount;
 use serde_json::{Value, json};
 
 use super::{filled, number, object};
+use crate::exchange::mark::Mark;
 use crate::report::page::Trips;
 use crate::report::page::trips::QUANTILES;
 
 /// The value of `schema`; its number rises as that of `iotax/1` does.
 pub const SCHEMA: &str = "iotax-ping/1";
+
+/// By what a file is known as such a document.
+pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 
 /// Round trips with a host. Times are nanoseconds; of each there are `min`, `mean`, `p50`, `p90`, `p99`, `p99_9`, `max`, `mdev` (the
 /// standard deviation; of `round_trip_ns` only), and the `histogram` as [lowest value, width, count] of each bucket that holds any.

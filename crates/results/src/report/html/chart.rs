@@ -6,8 +6,10 @@
 
 use std::fmt;
 
+use iotax_model::visible;
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
+use serde_json::Value;
 
 /// Digits of a figure in a table.
 const DIGITS: i32 = 5;
@@ -270,7 +272,9 @@ impl Chart {
         }
         let spec = Spec { plot: &self.plot, colours: &self.colours };
         // Numbers and strings in structures always have a JSON form.
-        serde_json::to_string(&spec).unwrap_or_default().replace('<', "\\u003c")
+        let mut spec = serde_json::to_value(&spec).unwrap_or_default();
+        show(&mut spec);
+        spec.to_string().replace('<', "\\u003c")
     }
 
     /// Where colours are not explained by words beside them.
@@ -293,6 +297,16 @@ impl Chart {
             Plot::Map { .. } => MAP_HEIGHT,
             Plot::Heat { .. } => self.colours.len() * 126 + 36,
         }
+    }
+}
+
+/// Makes texts what they are on the page, where the script looks for them.
+fn show(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = visible::text(text).into_owned(),
+        Value::Array(values) => values.iter_mut().for_each(show),
+        Value::Object(members) => members.values_mut().for_each(show),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

@@ -19,6 +19,7 @@ mod workload;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::units::human;
+use iotax_model::visible;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use chart::{Cell, Place};
@@ -28,6 +29,7 @@ use super::page::checks;
 use super::remarks::{engine, notes, remarks};
 use super::words::margin;
 use super::{plan_toml, utc};
+use crate::exchange::mark::Mark;
 use crate::judge::Judgement;
 use crate::judge::grade::Grade;
 use crate::store::Run;
@@ -36,55 +38,63 @@ use crate::suite::Test;
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
 
-const GENERATOR: &str = "iotax";
-
-/// Stands in every page that [`render`] makes, near its beginning: by it a report is told from other pages.
-pub const MARK: &str = "<meta name=\"generator\" content=\"iotax\">";
+/// By how a page begins it is told from other pages, those that quote it included.
+pub const MARK: Mark = Mark::start(
+    "HTML",
+    "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"iotax\">",
+);
 
 /// The whole file.
 #[must_use]
 pub fn render(run: &Run, judgement: &Judgement) -> String {
-    let tests = crate::suite::tests(run);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta name="generator" content=(GENERATOR);
+                meta name="generator" content="iotax";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 // Nothing is loaded, so nothing may be: a browser then asks not even for an icon.
                 meta http-equiv="Content-Security-Policy" content=(script::policy());
                 link rel="icon" href="data:,";
-                title { (run.plan.name) " - iotax run " (run.id) }
+                title { (visible::line(&run.plan.name)) " - iotax run " (run.id) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
             body {
                 a.skip href="#main" { "To the report" }
-                main id="main" tabindex="-1" {
-                    (head(run))
-                    (contents(run, judgement, &tests))
-                    (meaning(run, judgement))
-                    @if tests.is_empty() {
-                        (taxes::section(run, judgement))
-                        (layers::section(run, judgement))
-                        @for workload in &run.plan.workloads {
-                            (workload::section(run, judgement, workload))
-                        }
-                    } @else {
-                        (suite::sections(run, judgement, &tests))
-                    }
-                    (suite::indexes(run))
-                    (remark_list(run, judgement))
-                    (targets(run))
-                    (timing(judgement))
-                    @if run.source.is_none() { (environment(run)) }
-                    @if run.source.is_none() { (reproduce(run)) }
-                }
+                (PreEscaped(visible::text(&report(run, judgement).into_string())))
                 (script::scripts())
             }
         }
     };
     page.into_string()
+}
+
+/// What is read. Its own words have nothing hidden in them: whatever is, is part of somebody's name or words.
+fn report(run: &Run, judgement: &Judgement) -> Markup {
+    let tests = crate::suite::tests(run);
+    html! {
+        main id="main" tabindex="-1" {
+            (head(run))
+            (contents(run, judgement, &tests))
+            (meaning(run, judgement))
+            @if tests.is_empty() {
+                (taxes::section(run, judgement))
+                (layers::section(run, judgement))
+                @for workload in &run.plan.workloads {
+                    (workload::section(run, judgement, workload))
+                }
+            } @else {
+                (suite::sections(run, judgement, &tests))
+            }
+            (suite::indexes(run))
+            (remark_list(run, judgement))
+            (targets(run))
+            (timing(judgement))
+            @if run.source.is_none() { (environment(run)) }
+            @if run.source.is_none() { (reproduce(run)) }
+        }
+    }
 }
 
 /// The class of a target's colour, the same everywhere in the file.

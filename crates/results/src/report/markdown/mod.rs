@@ -7,6 +7,7 @@ use super::page::{Field, Grid, Page, Part};
 /// The page: headings of the third level, tables as pipe tables, sentences as lists.
 #[must_use]
 pub fn set(page: &Page) -> String {
+    let page = page.visible();
     let mut text = String::new();
     for part in &page.parts {
         let _ = match part {

@@ -19,6 +19,8 @@ pub use run::run;
 pub use timing::timing;
 pub use trips::{Trips, trips};
 
+use iotax_model::visible;
+
 use crate::stats::verdict::Verdict;
 
 /// A text of several parts, one after another.
@@ -91,7 +93,36 @@ impl Grid {
     }
 }
 
+impl Field {
+    fn visible(&mut self) {
+        show(&mut self.text);
+        self.short.iter_mut().for_each(show);
+    }
+}
+
+/// Makes what a terminal would obey readable.
+fn show(text: &mut String) {
+    if text.contains(visible::is_hidden) {
+        *text = visible::line(text).into_owned();
+    }
+}
+
 impl Page {
+    /// Itself with nothing in it that a terminal obeys or that cannot be seen. Names and words of others stand in any part.
+    pub(super) fn visible(&self) -> Self {
+        let mut page = self.clone();
+        for part in &mut page.parts {
+            match part {
+                Part::Head(text) | Part::Sentence(text) => show(text),
+                Part::Lines(lines) | Part::List(_, lines) => lines.iter_mut().for_each(show),
+                Part::Table(Grid { head, rows }) => {
+                    head.iter_mut().chain(rows.iter_mut().flatten()).for_each(Field::visible);
+                }
+            }
+        }
+        page
+    }
+
     fn add(&mut self, part: Part) {
         self.parts.push(part);
     }

@@ -2,17 +2,37 @@
 
 mod table;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::ops::Deref;
 
 use super::page::{Page, Part};
 
 /// Narrower than this, sentences are not broken further.
 const NARROWEST: usize = 40;
 
+/// A text for a terminal: what of it a terminal obeys is iotax's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Styled(String);
+
+impl Deref for Styled {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Styled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
 /// The page at most `width` columns wide, where names and figures leave it so: sentences are broken between words, tables set
 /// tighter, and names and words in them broken over several lines. With `colour`, ANSI colours.
 #[must_use]
-pub fn set(page: &Page, width: usize, colour: bool) -> String {
+pub fn set(page: &Page, width: usize, colour: bool) -> Styled {
+    let page = page.visible();
     let width = width.max(NARROWEST);
     let mut text = String::new();
     for part in &page.parts {
@@ -35,7 +55,7 @@ pub fn set(page: &Page, width: usize, colour: bool) -> String {
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
-    text
+    Styled(text)
 }
 
 fn add(text: &mut String, before: &str, line: &str) {

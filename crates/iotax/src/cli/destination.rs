@@ -1,0 +1,205 @@
+//! Where one result goes: opened before anything is measured, written as a whole.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use iotax_model::exit::Exit;
+use iotax_results::exchange::mark::Mark;
+use rustix::fs::OFlags;
+
+use super::replace::Draft;
+use super::{Failure, OrExit, say, usage};
+
+/// No result is larger than this; a larger file is somebody else's without a look.
+const LARGEST: u64 = 256 << 20;
+
+/// Links that lead to links, as many as the kernel follows.
+const MOST_LINKS: u32 = 40;
+
+/// A place for one result in one format.
+#[derive(Debug)]
+pub(super) struct Destination {
+    /// As the user named it.
+    name: PathBuf,
+    mark: Mark,
+    place: Place,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Stdout,
+    /// A pipe, a terminal, a descriptor that the shell opened: written as it is.
+    Stream,
+    /// A file that is there or not, by its only name: links are followed once, here.
+    File(PathBuf),
+}
+
+impl Destination {
+    /// Looks at the place, and refuses one that cannot be written or that holds something else than such a result of iotax. Leaves
+    /// nothing behind.
+    pub(super) fn open(name: &Path, mark: Mark) -> Result<Self, Failure> {
+        let place = Place::named(name)?;
+        let this = Self { name: name.to_path_buf(), mark, place };
+        if let Place::File(path) = &this.place {
+            if this.existing(path)?.is_some() {
+                // Who made a result read-only wants to keep it, though its directory would let it be replaced.
+                OpenOptions::new().append(true).open(path).map(drop).map_err(|error| this.failed(error))?;
+            }
+            Draft::new(directory(path)).map_err(|error| this.failed(error))?;
+        }
+        Ok(this)
+    }
+
+    pub(super) fn is_stdout(&self) -> bool {
+        self.place == Place::Stdout
+    }
+
+    pub(super) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Whether what is written to one is written to the other.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Place::File(one), Place::File(other)) => one == other || is_same_file(one, other),
+            (Place::Stream, Place::Stream) => is_same_file(&self.name, &other.name),
+            (one, other) => one == other,
+        }
+    }
+
+    /// Whether it is the file of this name.
+    pub(super) fn is_file(&self, name: &Path) -> bool {
+        let Place::File(path) = &self.place else { return false };
+        resolved(name, MOST_LINKS).is_ok_and(|other| *path == other) || is_same_file(path, name)
+    }
+
+    /// Writes the result. A file is replaced by one that is whole and on its disk: whatever happens meanwhile, the old one or the
+    /// new one is there.
+    pub(super) fn write(&self, contents: &[u8]) -> Result<(), Failure> {
+        match &self.place {
+            Place::Stdout => {
+                say::document(&String::from_utf8_lossy(contents));
+                Ok(())
+            }
+            Place::Stream => {
+                match open_stream(&self.name).and_then(|mut stream| stream.write_all(contents)) {
+                    // As of stdout: whoever reads has read enough.
+                    Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+                    written => written.map_err(|error| self.failed(error)),
+                }
+            }
+            Place::File(path) => {
+                // Whatever came there since it was looked at.
+                let old = self.existing(path)?;
+                replace(path, old.as_ref(), contents).map_err(|error| self.failed(error))
+            }
+        }
+    }
+
+    /// The file of that name, if there is one, which is known to be such a result of iotax.
+    fn existing(&self, path: &Path) -> Result<Option<File>, Failure> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| self.failed(error))?,
+        };
+        let length = file.metadata().map_err(|error| self.failed(error))?.len();
+        let mut contents = Vec::new();
+        if self.mark.exists() && length <= LARGEST {
+            (&file).take(LARGEST).read_to_end(&mut contents).map_err(|error| self.failed(error))?;
+        }
+        if self.mark.stands_in(&contents) {
+            return Ok(Some(file));
+        }
+        let (name, format) = (self.name.display(), self.mark.format);
+        Err(usage(if self.mark.exists() {
+            format!(
+                "{name}: it exists and iotax did not write it as {format}, so it is not replaced; remove it or choose another name"
+            )
+        } else {
+            format!(
+                "{name}: it exists, and {format} has no place for a mark by which one of iotax's is known, so it is not replaced; \
+                 remove it or choose another name"
+            )
+        }))
+    }
+
+    fn failed(&self, error: io::Error) -> Failure {
+        let error = anyhow::Error::from(error).context(format!("cannot write {}", self.name.display()));
+        Failure { exit: Exit::Environment, error }
+    }
+}
+
+impl Place {
+    fn named(name: &Path) -> Result<Self, Failure> {
+        let text = name.to_string_lossy();
+        if matches!(&*text, "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") {
+            return Ok(Self::Stdout);
+        }
+        if text == "/dev/stderr" || text.starts_with("/dev/fd/") || text.starts_with("/proc/self/fd/") {
+            return Ok(Self::Stream);
+        }
+        match fs::metadata(name) {
+            Ok(metadata) if is_stream(&metadata) => Ok(Self::Stream),
+            Ok(metadata) if !metadata.is_file() => Err(usage(format!(
+                "{}: not a regular file; results are written to files, pipes and terminals",
+                name.display()
+            ))),
+            _ => resolved(name, MOST_LINKS)
+                .map(Self::File)
+                .with_context(|| format!("cannot write {}", name.display()))
+                .or_exit(Exit::Environment),
+        }
+    }
+}
+
+fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
+    let mut draft = Draft::new(directory(path))?;
+    draft.fill(contents)?;
+    if let Some(old) = old {
+        draft.take_after(old)?;
+    }
+    draft.publish(path, old.is_some())
+}
+
+/// Pipes, terminals and what takes everything or nothing. Other devices may take bytes for orders.
+fn is_stream(metadata: &Metadata) -> bool {
+    let kind = metadata.file_type();
+    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    let is_harmless = matches!((major, minor), (1, 3 | 5 | 7) | (4 | 5 | 136..=143, _));
+    kind.is_fifo() || kind.is_char_device() && is_harmless
+}
+
+/// What is in a file that the shell opened stays: what is written comes behind it.
+fn open_stream(name: &Path) -> io::Result<File> {
+    let no_terminal = OFlags::NOCTTY.bits().cast_signed();
+    OpenOptions::new().append(true).custom_flags(no_terminal).open(name)
+}
+
+/// A file's only name: without links, also where the file itself is not there yet.
+fn resolved(name: &Path, links: u32) -> io::Result<PathBuf> {
+    match fs::canonicalize(name) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        found => return found,
+    }
+    let dir = directory(name);
+    match fs::read_link(name) {
+        Ok(target) if links > 0 => resolved(&dir.join(target), links - 1),
+        Ok(_) => Err(rustix::io::Errno::LOOP.into()),
+        Err(_) => match name.file_name() {
+            Some(last) => Ok(fs::canonicalize(dir)?.join(last)),
+            None => Err(ErrorKind::NotFound.into()),
+        },
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()));
+    matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
+}

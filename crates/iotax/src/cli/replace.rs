@@ -1,0 +1,134 @@
+//! Files that appear as a whole or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::io::Errno;
+
+/// Who may do what beyond the mode.
+const ACCESS_LIST: &str = "system.posix_acl_access";
+/// Longer than any access list.
+const ACCESS_LIST_BYTES: usize = 64 << 10;
+
+/// A file that is written in a directory and does not show there before it is whole. Dropped, it is gone.
+pub(super) struct Draft {
+    file: File,
+    dir: PathBuf,
+    /// Its name for now. Without one, where the filesystem can do that, even a kill leaves nothing.
+    name: Option<PathBuf>,
+}
+
+impl Draft {
+    pub(super) fn new(dir: &Path) -> io::Result<Self> {
+        let nameless = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        match rustix::fs::open(dir, nameless, Mode::from_raw_mode(0o666)) {
+            Ok(file) => Ok(Self { file: file.into(), dir: dir.to_path_buf(), name: None }),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::named(dir),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn named(dir: &Path) -> io::Result<Self> {
+        let create = |name: &Path| OpenOptions::new().write(true).create_new(true).open(name);
+        let (file, name) = under_a_new_name(dir, create)?;
+        Ok(Self { file, dir: dir.to_path_buf(), name: Some(name) })
+    }
+
+    /// Owner, mode and access list of the file that it is to replace. The owner only as far as this user may give files away.
+    pub(super) fn take_after(&self, old: &File) -> io::Result<()> {
+        let metadata = old.metadata()?;
+        if fchown(&self.file, Some(metadata.uid()), Some(metadata.gid())).is_err() {
+            let _ = fchown(&self.file, None, Some(metadata.gid()));
+        }
+        let mut list = vec![0; ACCESS_LIST_BYTES];
+        match rustix::fs::fgetxattr(old, ACCESS_LIST, &mut list[..]) {
+            Ok(length) => {
+                rustix::fs::fsetxattr(&self.file, ACCESS_LIST, &list[..length], XattrFlags::empty())?;
+            }
+            // The directory may have given it one.
+            Err(_) => drop(rustix::fs::fremovexattr(&self.file, ACCESS_LIST)),
+        }
+        self.file.set_permissions(metadata.permissions())
+    }
+
+    /// Writes it, to the disk.
+    pub(super) fn fill(&mut self, contents: &[u8]) -> io::Result<()> {
+        self.file.write_all(contents)?;
+        self.file.sync_all()
+    }
+
+    /// Has it take the place of the file of that name in its directory, or if there is to be none, the name.
+    pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
+        if self.name.is_none() {
+            let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
+            self.name = Some(under_a_new_name(&self.dir, link)?.1);
+        }
+        let Some(name) = &self.name else { unreachable!("it has one by now") };
+        if replaces {
+            std::fs::rename(name, to)?;
+        } else {
+            match rustix::fs::renameat_with(CWD, name, CWD, to, RenameFlags::NOREPLACE) {
+                // A link is not made over a file either; the other name goes when this is dropped.
+                Err(Errno::INVAL | Errno::NOSYS) => std::fs::hard_link(name, to)?,
+                renamed => renamed?,
+            }
+        }
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}
+
+/// Does it under a name that nothing has in a directory.
+fn under_a_new_name<T>(dir: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+    let mut number = 0;
+    loop {
+        let name = dir.join(format!(".iotax-{}-{number}", std::process::id()));
+        match make(&name) {
+            Ok(made) => return Ok((made, name)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_a_name_or_without_one_it_is_there_as_a_whole_or_not_at_all() {
+        for new in [Draft::new, Draft::named] {
+            let temp = tempfile::tempdir().expect("directory");
+            let (dir, to) = (temp.path(), temp.path().join("result"));
+            let draft = |contents: &str| {
+                let mut draft = new(dir).expect("made");
+                draft.fill(contents.as_bytes()).expect("written");
+                draft
+            };
+            let there = || {
+                let names = std::fs::read_dir(dir).expect("listed").count();
+                (names, std::fs::read_to_string(&to).unwrap_or_default())
+            };
+            drop(draft("dropped"));
+            assert_eq!(there(), (0, String::new()));
+            draft("first").publish(&to, false).expect("new");
+            assert_eq!(there(), (1, "first".into()));
+            let taken = draft("second").publish(&to, false).expect_err("somebody was faster");
+            assert_eq!((taken.kind(), there()), (io::ErrorKind::AlreadyExists, (1, "first".into())));
+            draft("third").publish(&to, true).expect("replaced");
+            assert_eq!(there(), (1, "third".into()));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Files that results go to: only what iotax wrote in that very format is replaced, and never by halves.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::lab::{Lab, text};
+
+const HTML_MARK: &str = "<meta name=\"generator\" content=\"iotax\">";
+
+/// A lab whose store has one run, which nothing had to be measured for.
+fn with_a_run() -> Lab {
+    let lab = Lab::new();
+    let log = "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 2.5 s, 429 MB/s\n";
+    fs::write(lab.path("dd.txt"), log).expect("written");
+    let imported = lab.run(&["import", "dd.txt"]);
+    assert!(imported.status.success(), "{}", text(&imported.stderr));
+    lab
+}
+
+/// Every file at the top of the lab but the store, by its name.
+fn files(lab: &Lab) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(lab.path("")).expect("a directory").map(|entry| entry.expect("an entry"));
+    let files = entries.filter(|entry| entry.path().is_file());
+    files.map(|e| (text(e.file_name().as_encoded_bytes()), fs::read(e.path()).expect("read"))).collect()
+}
+
+fn refused(lab: &Lab, arguments: &[&str], words: &str) {
+    let before = files(lab);
+    let output = lab.run(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert!(said.contains(words), "{arguments:?}: {words:?} is not in: {said}");
+    assert!(files(lab) == before, "{arguments:?} changed a file: {:?}", files(lab).keys());
+}
+
+fn written(lab: &Lab, arguments: &[&str]) {
+    let output = lab.run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+}
+
+#[test]
+fn what_merely_contains_a_mark_is_not_replaced() {
+    let lab = with_a_run();
+    let json = |schema: &str| format!("{{ \"kept\": {{ \"schema\": \"{schema}\" }}, \"iotax\": {{}} }}");
+    for (contents, arguments) in [
+        ("id,iotax-0.1,precious\n", &["report", "1", "--json"][..]),
+        ("all: # HELP iotax_\n# HELP iotax_iops x\n", &["export", "1", "--format", "prometheus", "--output"]),
+        ("# HELP iotax_iops x\nnode_load1 0.5\n", &["export", "1", "--format", "prometheus", "--output"]),
+        (&format!("note to self: {HTML_MARK}\n"), &["report", "1", "--html"]),
+        (&format!("<!DOCTYPE html>\n<html><head>{HTML_MARK}</head></html>"), &["report", "1", "--html"]),
+        (&json("iotax/1"), &["report", "1", "--json"]),
+        ("[\"iotax/1\"]", &["report", "1", "--json"]),
+        ("{ \"schema\": \"iotax/1\" } and notes of mine", &["report", "1", "--json"]),
+        ("{ \"schema\": \"iotax/10\" }", &["report", "1", "--json"]),
+        ("PAR1 iotax, a row for each measurement PAR1", &["export", "1", "--format", "parquet", "--output"]),
+        ("", &["report", "1", "--json"]),
+    ] {
+        fs::write(lab.path("mine"), contents).expect("written");
+        refused(&lab, &[arguments, &["mine"]].concat(), "mine: it exists and iotax did not write it");
+    }
+}
+
+#[test]
+fn a_format_replaces_its_own_files_and_no_other_formats() {
+    let lab = with_a_run();
+    let target = lab.work().join("new");
+    let target = target.to_str().expect("utf-8");
+    written(&lab, &["bench", target, "--size=8m", "--runtime=500ms", "--ramp-time=0s"]);
+    let formats: [(&str, &[&str]); 8] = [
+        ("json", &["report", "2", "--json"]),
+        ("html", &["report", "2", "--html"]),
+        ("history", &["report", "1", "2", "--json"]),
+        ("fio-json", &["export", "2", "--format", "fio-json", "--output"]),
+        ("fio-terse", &["export", "2", "--format", "fio-terse", "--output"]),
+        ("vdbench", &["export", "2", "--format", "vdbench", "--output"]),
+        ("prometheus", &["export", "2", "--format", "prometheus", "--output"]),
+        ("parquet", &["export", "2", "--format", "parquet", "--output"]),
+    ];
+    for (name, arguments) in formats {
+        let arguments = [arguments, &[name]].concat();
+        written(&lab, &arguments);
+        let first = fs::metadata(lab.path(name)).expect("written").ino();
+        written(&lab, &arguments);
+        assert_ne!(fs::metadata(lab.path(name)).expect("there").ino(), first, "{name}: a new file");
+    }
+    for (name, arguments) in formats {
+        for (other, _) in formats.iter().filter(|(other, _)| *other != name) {
+            refused(&lab, &[arguments, &[other]].concat(), "did not write it");
+        }
+    }
+    // There is no place in it where a mark could stand.
+    let normal = ["export", "2", "--format", "fio-normal", "--output", "normal"];
+    written(&lab, &normal);
+    refused(&lab, &normal, "fio-normal has no place for a mark");
+}
+
+#[test]
+fn csv_files_are_known_by_their_whole_first_line() {
+    let lab = with_a_run();
+    let export = ["export", "1", "--format", "csv", "--output", "sheets"];
+    written(&lab, &export);
+    written(&lab, &export);
+    let cells = fs::read_to_string(lab.path("sheets/cells.csv")).expect("written");
+    fs::write(lab.path("sheets/streams.csv"), cells).expect("written");
+    fs::remove_file(lab.path("sheets/cells.csv")).expect("removed");
+    refused(&lab, &export, "streams.csv: it exists and iotax did not write it");
+    assert!(!lab.path("sheets/cells.csv").exists(), "all or none");
+}
+
+/// Runs it with files that cannot grow beyond 256 KiB, which a report in HTML does; `before` is for the shell.
+fn cut_short(lab: &Lab, before: &str, arguments: &str) -> Output {
+    let iotax = lab.iotax();
+    let mut shell = Command::new("sh");
+    shell.current_dir(lab.path("")).args(["-c", &format!("{before} ulimit -f 512; exec \"$0\" {arguments}")]);
+    shell.arg(iotax.get_program());
+    for (name, value) in iotax.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.output().expect("a shell")
+}
+
+#[test]
+fn a_report_that_is_cut_short_leaves_the_old_one_and_no_stump() {
+    const SIGXFSZ: i32 = 25;
+    let lab = with_a_run();
+    written(&lab, &["report", "1", "--html", "old.html"]);
+    let before = files(&lab);
+    for name in ["old.html", "new.html"] {
+        let arguments = format!("report 1 --html {name}");
+        let killed = cut_short(&lab, "", &arguments);
+        assert_eq!(killed.status.signal(), Some(SIGXFSZ), "{}", text(&killed.stderr));
+        assert!(files(&lab) == before, "killed: {:?}", files(&lab).keys());
+        let full = cut_short(&lab, "trap '' XFSZ;", &arguments);
+        assert_eq!(full.status.code(), Some(4), "{}", text(&full.stderr));
+        assert!(text(&full.stderr).contains(name), "{}", text(&full.stderr));
+        assert!(files(&lab) == before, "full: {:?}", files(&lab).keys());
+    }
+}
+
+#[test]
+fn a_link_stays_one_and_the_file_keeps_its_permissions() {
+    let lab = with_a_run();
+    fs::create_dir(lab.path("elsewhere")).expect("made");
+    written(&lab, &["report", "1", "--json", "elsewhere/real.json"]);
+    let real = lab.path("elsewhere/real.json");
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o604)).expect("set");
+    symlink("elsewhere/real.json", lab.path("link")).expect("made");
+    symlink("elsewhere/later.json", lab.path("dangling")).expect("made");
+    let first = fs::metadata(&real).expect("there").ino();
+    for link in ["link", "dangling"] {
+        written(&lab, &["report", "1", "--json", link]);
+        assert!(fs::symlink_metadata(lab.path(link)).expect("there").is_symlink(), "{link}");
+    }
+    let after = fs::metadata(&real).expect("there");
+    assert!(after.ino() != first && after.mode() & 0o7777 == 0o604, "{:o}", after.mode());
+    assert!(lab.path("elsewhere/later.json").is_file());
+    let left: Vec<_> = fs::read_dir(lab.path("elsewhere")).expect("listed").collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn two_results_do_not_go_to_one_file() {
+    let lab = with_a_run();
+    symlink("x", lab.path("link")).expect("made");
+    for other in ["x", "./x", "link", "home/../x"] {
+        refused(&lab, &["report", "1", "--json", "x", "--html", other], "--json and --html");
+        refused(&lab, &["report", "1", "--output", other, "--json", "x"], "--json and --output");
+    }
+    refused(&lab, &["report", "1", "--json", "-", "--html", "/dev/stdout"], "both go to stdout");
+    let target = lab.work().join("new");
+    let bench = ["bench", target.to_str().expect("utf-8"), "--db", "x", "--json", "link"];
+    refused(&lab, &bench, "--db and --json");
+}
+
+#[test]
+fn what_is_no_file_is_written_straight() {
+    let lab = with_a_run();
+    let on_stdout = lab.run(&["report", "1", "--json", "/dev/stdout"]);
+    let document: Value = serde_json::from_slice(&on_stdout.stdout).expect("JSON and nothing else");
+    assert_eq!(document["schema"], "iotax/1");
+    let full = lab.run(&["report", "1", "--json", "/dev/full"]);
+    assert_eq!(full.status.code(), Some(4), "{}", text(&full.stderr));
+    assert!(text(&full.stderr).contains("/dev/full"), "{}", text(&full.stderr));
+    written(&lab, &["report", "1", "--json", "/dev/null"]);
+    assert!(Command::new("mkfifo").arg(lab.path("fifo")).status().expect("mkfifo runs").success());
+    let reader = Command::new("cat").arg(lab.path("fifo")).stdout(Stdio::piped()).spawn().expect("cat runs");
+    written(&lab, &["report", "1", "--json", "fifo"]);
+    let read = reader.wait_with_output().expect("read").stdout;
+    assert!(serde_json::from_slice::<Value>(&read).is_ok(), "{}", text(&read));
+    // The shell opened a log to add to: nothing of it is written over.
+    fs::write(lab.path("log"), "mine\n").expect("written");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "\"$0\" report 1 --db \"$1\" --json /dev/fd/3 3>> log"]).current_dir(lab.path(""));
+    shell.arg(lab.iotax().get_program()).arg(lab.path("home/.local/share/iotax/iotax.db"));
+    let logged = shell.output().expect("a shell");
+    assert!(logged.status.success(), "{}", text(&logged.stderr));
+    assert!(fs::read_to_string(lab.path("log")).expect("there").starts_with("mine\n{"));
+    for place in ["work", "/dev/rtc", "/dev/loop0"] {
+        if lab.path("").join(place).exists() {
+            refused(&lab, &["report", "1", "--json", place], "results are written to files");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! How a file is known as one that iotax wrote in a format: by a mark at a place where others have nothing of the kind.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+/// A format's mark. Nothing is taken for a file of the format that does not have it.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    /// The format's name.
+    pub format: &'static str,
+    /// Where the mark stands.
+    pub place: Place,
+}
+
+/// Where a mark stands.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// Nowhere: the format belongs to another tool, and all that can be in it may also come from there.
+    Nowhere,
+    /// The file begins so.
+    Start(Cow<'static, str>),
+    /// Every line begins in one of these ways.
+    EveryLine(&'static [&'static str]),
+    /// In a JSON document, the text that is reached by these keys begins so.
+    Member(&'static [&'static str], Value),
+    /// A Parquet file names this as its author.
+    ParquetAuthor(&'static str),
+}
+
+/// The text that is a mark.
+#[derive(Debug, Clone, Copy)]
+pub enum Value {
+    /// The whole text.
+    Is(&'static str),
+    /// Its beginning; the rest is a version.
+    Begins(&'static str),
+}
+
+impl Mark {
+    /// Of a format that begins so.
+    #[must_use]
+    pub const fn start(format: &'static str, start: &'static str) -> Self {
+        Self { format, place: Place::Start(Cow::Borrowed(start)) }
+    }
+
+    /// Of a JSON document that names its schema under these keys.
+    #[must_use]
+    pub const fn schema(schema: &'static str, way: &'static [&'static str]) -> Self {
+        Self { format: schema, place: Place::Member(way, Value::Is(schema)) }
+    }
+
+    /// Whether some file could have it.
+    #[must_use]
+    pub const fn exists(&self) -> bool {
+        !matches!(self.place, Place::Nowhere)
+    }
+
+    /// Whether a file with these contents has it.
+    #[must_use]
+    pub fn stands_in(&self, contents: &[u8]) -> bool {
+        match &self.place {
+            Place::Nowhere => false,
+            Place::Start(start) => contents.starts_with(start.as_bytes()),
+            Place::EveryLine(starts) => every_line(contents, starts),
+            Place::Member(way, value) => member(contents, way).is_some_and(|found| match value {
+                Value::Is(text) => found == *text,
+                Value::Begins(text) => found.starts_with(text),
+            }),
+            Place::ParquetAuthor(author) => parquet_author(contents).as_deref() == Some(author),
+        }
+    }
+}
+
+fn every_line(contents: &[u8], starts: &[&str]) -> bool {
+    let Some(lines) = contents.strip_suffix(b"\n") else { return false };
+    let ours = |line: &[u8]| starts.iter().any(|start| line.starts_with(start.as_bytes()));
+    lines.split(|byte| *byte == b'\n').all(ours)
+}
+
+fn parquet_author(contents: &[u8]) -> Option<String> {
+    let file = SerializedFileReader::new(Bytes::copy_from_slice(contents)).ok()?;
+    file.metadata().file_metadata().created_by().map(str::to_owned)
+}
+
+/// The text that is reached by some keys in a JSON document, which is passed through and not kept.
+fn member(contents: &[u8], way: &[&str]) -> Option<String> {
+    let mut reader = serde_json::Deserializer::from_slice(contents);
+    let found = Way(way).deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    found
+}
+
+struct Way<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for Way<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        if self.0.is_empty() {
+            deserializer.deserialize_str(self)
+        } else {
+            deserializer.deserialize_map(self)
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Way<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document with a mark")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            match self.0 {
+                [wanted, rest @ ..] if *wanted == key => found = map.next_value_seed(Way(rest))?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_stands_at_its_own_place_in_a_whole_document() {
+        let ours = Mark::schema("iotax/1", &["schema"]);
+        assert!(ours.stands_in(b"{ \"cells\": [{ \"schema\": 3 }], \"schema\": \"iotax/1\" }\n"));
+        for other in [
+            "{ \"schema\": \"iotax/10\" }",
+            "{ \"schema\": [\"iotax/1\"] }",
+            "{ \"kept\": { \"schema\": \"iotax/1\" } }",
+            "{ \"schema\": \"iotax/1\" } and more",
+            "{ \"schema\": \"iotax/1\"",
+            "\"iotax/1\"",
+            "[\"schema\", \"iotax/1\"]",
+            "",
+        ] {
+            assert!(!ours.stands_in(other.as_bytes()), "{other}");
+        }
+        let within = Mark::schema("iotax-net/1", &["iotax", "schema"]);
+        assert!(within.stands_in(b"{ \"end\": {}, \"iotax\": { \"schema\": \"iotax-net/1\" } }"));
+        assert!(!within.stands_in(b"{ \"schema\": \"iotax-net/1\", \"iotax\": \"schema\" }"));
+    }
+
+    #[test]
+    fn every_line_has_the_mark_or_none() {
+        let lines = Mark { format: "lines", place: Place::EveryLine(&["1.98,iotax-", "1.97,iotax-"]) };
+        assert!(lines.stands_in(b"1.98,iotax-1,a\n1.97,iotax-1,b\n"));
+        for other in ["", "\n", "1.98,iotax-1,a\n\n", "1.98,iotax-1,a", "1.98,iotax-1\nmine\n"] {
+            assert!(!lines.stands_in(other.as_bytes()), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_parquet_file_has_no_author() {
+        let mark = Mark { format: "parquet", place: Place::ParquetAuthor("iotax") };
+        for other in [&b"PAR1 iotax PAR1"[..], b"PAR1\xff\xff\xff\x7fPAR1", b"", b"iotax"] {
+            assert!(!mark.stands_in(other));
+        }
+    }
+}
