@@ -78,14 +78,14 @@ impl Output {
         Store::open(&path).or_exit(Exit::Environment)
     }
 
-    /// Opens a store that must be there.
+    /// Opens a store that must be there, to read it.
     pub(super) fn existing_store(&self) -> Result<Store, Failure> {
         let path = self.store_path()?;
-        if !path.is_file() {
+        if fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0 {
             let path = path.display();
             return Err(usage(format!("{path}: no run is stored there yet; the first: iotax ladder DIR")));
         }
-        self.store()
+        Store::open_to_read(&path).or_exit(Exit::Environment)
     }
 
     /// Refuses files that cannot be written or that hold something else than an earlier result of iotax.

@@ -27,6 +27,7 @@ mod net_truth;
 mod plan;
 mod ssh;
 mod sshd;
+mod store;
 mod suites;
 mod throttle;
 mod undo;
