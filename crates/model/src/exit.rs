@@ -10,7 +10,7 @@ pub enum Exit {
     Gate = 1,
     /// The command line, a plan or another input was refused.
     Usage = 2,
-    /// A measurement failed.
+    /// A measurement failed, or the journal that verifying rests on is damaged.
     Measurement = 3,
     /// The environment refused: permissions, space, a missing program.
     Environment = 4,

@@ -108,8 +108,66 @@ impl Findings {
     }
 }
 
-/// Bytes 8 to 15 of a journal of acknowledged writes.
-pub const JOURNAL_MAGIC: [u8; 8] = *b"iotaxjl1";
+/// How the header of a journal of acknowledged writes begins, which stands before each of its batches.
+pub const JOURNAL_MAGIC: [u8; 8] = *b"iojHnal1";
+
+/// The most bytes of a journal from one header to the next.
+pub const JOURNAL_BATCH: usize = (4 << 20) + 160;
+
+/// Where a journal is not what was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalDamage {
+    /// Places where bytes are wrong or missing.
+    pub places: u64,
+    /// Byte offsets of the first of them in the journal, ascending, at most 4.
+    pub first_offsets: Vec<u64>,
+    /// Bytes that make no sense.
+    pub bytes: u64,
+    /// Records that are missing, as far as later ones tell.
+    pub records: u64,
+}
+
+impl JournalDamage {
+    /// Counts a place.
+    pub fn add(&mut self, offset: u64, bytes: u64, records: u64) {
+        self.places += 1;
+        self.bytes += bytes;
+        self.records = self.records.saturating_add(records);
+        if self.first_offsets.len() < LOWEST {
+            self.first_offsets.push(offset);
+        }
+    }
+}
+
+/// `1 place, at its byte 4040: 40 bytes make no sense and 1 record is lost`
+impl fmt::Display for JournalDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { places, bytes, records, .. } = self;
+        let offsets: Vec<String> = self.first_offsets.iter().map(u64::to_string).collect();
+        let more = if *places > offsets.len() as u64 { " ..." } else { "" };
+        let s = |count: u64| if count == 1 { "" } else { "s" };
+        write!(f, "{places} place{}, at its byte{} {}{more}: ", s(*places), s(*places), offsets.join(", "))?;
+        write!(
+            f,
+            "{bytes} byte{} make no sense and {records} record{} lost",
+            s(*bytes),
+            if *records == 1 { " is" } else { "s are" }
+        )
+    }
+}
+
+/// What can be relied on in a journal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalState {
+    /// It was closed in order, and tells how many records there are.
+    pub closed: bool,
+    /// Bytes at its end that were being written when the machine stopped: they tell nothing.
+    pub torn_tail: Bytes,
+    /// What a crash does not explain.
+    pub damage: JournalDamage,
+}
 
 /// What a target still holds of what it acknowledged, by the journal of its writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,8 +177,8 @@ pub struct Recovery {
     pub writes: u64,
     /// Those of them that a later flush, acknowledged too, made durable.
     pub durable_writes: u64,
-    /// Bytes at the journal's end that were being written when the machine stopped: they tell nothing.
-    pub torn_tail: Bytes,
+    /// How much of the journal is there.
+    pub journal: JournalState,
     /// The blocks of all those writes, judged by the last acknowledged write of each.
     pub findings: Findings,
     /// The blocks that hold durable writes, judged by the last durable write of each: what is missing here was promised.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::findings::{FaultKind, Recovery};
-use iotax_model::units::Bytes;
 use iotax_model::workload::SyncMode;
 
 use super::journal::{self, Record};
@@ -28,32 +27,31 @@ pub(crate) fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError
     let unread =
         |error| EngineError::System { doing: format!("reading the journal {}", journal.display()), error };
     // Twice: a flush comes after the writes that it covers.
-    let (mut writes, mut durable_writes) = (0, 0);
-    let (header, torn_tail) = journal::read(journal, &mut |record| match record {
-        Record::Write { .. } => writes += 1,
-        Record::Flush { writes } => durable_writes = writes.max(durable_writes),
-    })
-    .map_err(unread)?;
-    let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
-    let mut number = 0;
-    journal::read(journal, &mut |record| {
-        let Record::Write { offset, length, generation } = record else { return };
-        number += 1;
-        let end = offset + u64::from(length);
-        let mut block = offset;
-        while block < end {
-            let last = blocks.entry(block).or_default();
-            last.acknowledged = generation;
-            if number <= durable_writes {
-                last.durable = generation;
-            }
-            block += header.block;
+    let mut durable_records = 0;
+    let (header, _) = journal::read(journal, &mut |_, record| {
+        if let Record::Flush { records } = record {
+            durable_records = records.max(durable_records);
         }
     })
     .map_err(unread)?;
-
-    let mut recovery =
-        Recovery { writes, durable_writes, torn_tail: Bytes(torn_tail), ..Recovery::default() };
+    let step = usize::try_from(header.block).unwrap_or(usize::MAX);
+    let mut recovery = Recovery::default();
+    let mut blocks: BTreeMap<u64, Last> = BTreeMap::new();
+    let (_, state) = journal::read(journal, &mut |number, record| {
+        let Record::Write { offset, length, generation } = record else { return };
+        let is_durable = number < durable_records;
+        recovery.writes += 1;
+        recovery.durable_writes += u64::from(is_durable);
+        for block in (offset..offset + u64::from(length)).step_by(step) {
+            let last = blocks.entry(block).or_default();
+            last.acknowledged = generation;
+            if is_durable {
+                last.durable = generation;
+            }
+        }
+    })
+    .map_err(unread)?;
+    recovery.journal = state;
     let read_only =
         Access { write: false, direct: false, sync: SyncMode::None, shared: false, identity: None };
     let mut target = open::directly_if_possible(path, read_only)?;

@@ -63,7 +63,7 @@ impl Witness {
             }
             Direction::Sync | Direction::DataSync => {
                 if let Some(journal) = &self.proof.journal {
-                    noted[0] = journal.writes();
+                    noted[0] = journal.records();
                 }
             }
         }
@@ -87,7 +87,7 @@ impl Witness {
                     // Before the next write of the block can begin: the journal has the writes of a block in order.
                     journal.write(io, noted);
                     if self.proof.safe {
-                        journal.flush(journal.writes());
+                        journal.flush(journal.records());
                     }
                 }
                 table.release(io, Some(noted));

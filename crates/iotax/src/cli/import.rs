@@ -99,9 +99,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     let started_at_ms = run.started_at_ms.unwrap_or_else(conduct::now_ms);
     let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms })?;
     store.set_source(id, &run.source)?;
-    for measurement in &run.measurements {
-        store.put_measurement(id, measurement)?;
-    }
+    store.put_measurements(id, &run.measurements)?;
     store.set_state(id, RunState::Complete)?;
     Ok(id)
 }

@@ -6,10 +6,11 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
 use iotax_results::report::utc;
+use iotax_results::store::{RunSummary, StoreError};
 use serde_json::json;
 
 use super::output::Output;
-use super::say::{self, print_line};
+use super::say::{self, print_line, say};
 use super::{Failure, OrExit};
 
 /// Flags of `iotax list`.
@@ -23,32 +24,46 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// The state of a run whose row cannot be read.
+const DAMAGED: &str = "damaged";
+
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = Output { db: args.db.clone(), ..Output::default() }.existing_store()?;
     let runs = store.runs().or_exit(Exit::Environment)?;
     if args.json {
-        let lines: Vec<serde_json::Value> = runs
-            .iter()
-            .map(|run| {
-                json!({
-                    "id": run.id,
-                    "name": run.name,
-                    "state": run.state.to_string(),
-                    "started_at": utc(run.started_at_ms),
-                    "targets": run.targets,
-                    "measured": run.measured,
-                    "planned": run.planned,
-                })
-            })
-            .collect();
+        let lines: Vec<serde_json::Value> = runs.iter().map(|(id, run)| document(*id, run)).collect();
         say::print_json(&lines.into());
-        return Ok(Exit::Fine);
+    } else {
+        print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
+        runs.iter().for_each(|(id, run)| print_run(*id, run));
     }
-    print_line!("{:>5}  {:<20}  {:<11}  {:>9}  NAME", "RUN", "STARTED", "STATE", "MEASURED");
-    for run in runs {
-        let measured = format!("{}/{}", run.measured, run.planned);
-        let (started, state) = (utc(run.started_at_ms), run.state.to_string());
-        print_line!("{:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", run.id, visible::line(&run.name));
+    let damaged: Vec<&StoreError> = runs.iter().filter_map(|(_, run)| run.as_ref().err()).collect();
+    damaged.iter().for_each(|error| say!("{error}"));
+    Ok(if damaged.is_empty() { Exit::Fine } else { Exit::Environment })
+}
+
+fn document(id: i64, run: &Result<RunSummary, StoreError>) -> serde_json::Value {
+    match run {
+        Ok(run) => json!({
+            "id": id,
+            "name": run.name,
+            "state": run.state.to_string(),
+            "started_at": utc(run.started_at_ms),
+            "targets": run.targets,
+            "measured": run.measured,
+            "planned": run.planned,
+        }),
+        Err(error) => json!({ "id": id, "state": DAMAGED, "error": error.to_string() }),
     }
-    Ok(Exit::Fine)
+}
+
+fn print_run(id: i64, run: &Result<RunSummary, StoreError>) {
+    match run {
+        Ok(run) => {
+            let measured = format!("{}/{}", run.measured, run.planned);
+            let (started, state) = (utc(run.started_at_ms), run.state.to_string());
+            print_line!("{id:>5}  {started:<20}  {state:<11}  {measured:>9}  {}", visible::line(&run.name));
+        }
+        Err(_) => print_line!("{id:>5}  {:<20}  {DAMAGED:<11}  {:>9}", "", ""),
+    }
 }

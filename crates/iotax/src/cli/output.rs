@@ -50,14 +50,14 @@ impl Output {
         Store::open(&path).or_exit(Exit::Environment)
     }
 
-    /// Opens a store that must be there.
+    /// Opens a store that must be there, to read it.
     pub(super) fn existing_store(&self) -> Result<Store, Failure> {
         let path = self.store_path()?;
-        if !path.is_file() {
+        if fs::metadata(&path).map_or(0, |metadata| metadata.len()) == 0 {
             let path = path.display();
             return Err(usage(format!("{path}: no run is stored there yet; the first: iotax ladder DIR")));
         }
-        self.store()
+        Store::open_to_read(&path).or_exit(Exit::Environment)
     }
 
     /// Looks at every place that a result goes to, before there is one. Refuses those that cannot be written, that hold something

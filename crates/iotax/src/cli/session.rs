@@ -2,9 +2,6 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,8 +104,8 @@ impl Session<'_> {
     ) -> Result<Exit, Failure> {
         let plan = &self.plan;
         // Before anything is done for a run that may be under way elsewhere.
-        let earlier = self.earlier.as_ref().map(|earlier| claim(&self.output.store_path()?, earlier.run));
-        let claimed = earlier.transpose()?;
+        let earlier = self.earlier.as_ref().map(|earlier| store.claim(earlier.run));
+        let claimed = earlier.transpose().or_exit(Exit::Environment)?;
         let guests = plan
             .everything()
             .any(|target| target.guest.is_some())
@@ -153,7 +150,7 @@ impl Session<'_> {
         };
         let _claimed = match claimed {
             Some(claimed) => claimed,
-            None => claim(&self.output.store_path()?, run)?,
+            None => store.claim(run).or_exit(Exit::Environment)?,
         };
         if self.report {
             outputs.or_default_report(run);
@@ -206,17 +203,6 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes sure that no other process works on this run: two would measure each other. The claim is a socket without a
-/// file, which the kernel removes when its process ends, however it ends.
-fn claim(store: &Path, run: i64) -> Result<UnixListener, Failure> {
-    let store = std::fs::metadata(store).or_exit(Exit::Environment)?;
-    let name = format!("iotax-run-{}-{}-{run}", store.dev(), store.ino());
-    let address = SocketAddr::from_abstract_name(name).or_exit(Exit::Environment)?;
-    UnixListener::bind_addr(&address)
-        .with_context(|| format!("run {run} is still going on in another process"))
-        .or_exit(Exit::Environment)
 }
 
 /// Blocks of one run are compared with one another, so they must be measured by the same tool on the same machine.

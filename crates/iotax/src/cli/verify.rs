@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::findings::{Findings, JOURNAL_MAGIC, Recovery};
+use iotax_model::findings::{Findings, JOURNAL_BATCH, JOURNAL_MAGIC, JournalState, Recovery};
 
 use super::say::{print_line, say};
 use super::{Failure, OrExit, session, usage};
@@ -45,27 +45,49 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         recovery => recovery.or_exit(Exit::Environment)?,
     };
     tell(&recovery);
-    Ok(if recovery.findings.faulty() == 0 { Exit::Fine } else { Exit::Gate })
+    Ok(if recovery.findings.faulty() > 0 {
+        Exit::Gate
+    } else if recovery.journal.damage.places > 0 {
+        Exit::Measurement
+    } else {
+        Exit::Fine
+    })
 }
 
-/// By its first bytes. A file that is too short for them is none.
+/// By a header in its first bytes: that of the first batch may be damaged.
 fn is_journal(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
-    File::open(path)?.take(16).read_to_end(&mut head)?;
-    Ok(head.ends_with(&JOURNAL_MAGIC))
+    File::open(path)?.take(2 * JOURNAL_BATCH as u64).read_to_end(&mut head)?;
+    Ok(head.windows(JOURNAL_MAGIC.len()).any(|bytes| bytes == JOURNAL_MAGIC))
 }
 
 fn tell(recovery: &Recovery) {
-    let Recovery { writes, durable_writes, torn_tail, findings, durable } = recovery;
+    let Recovery { writes, durable_writes, journal, findings, durable } = recovery;
     print_line!("{writes} writes were acknowledged, {durable_writes} of them durable by a flush after them");
     tell_of("blocks hold their last acknowledged write, or a later one", findings);
     if durable.checked > 0 {
         tell_of("blocks hold their last durable write, or a later one", durable);
     }
+    tell_of_journal(journal);
+}
+
+/// What the journal does not tell.
+fn tell_of_journal(JournalState { closed, torn_tail, damage }: &JournalState) {
+    if damage.places > 0 {
+        print_line!("the journal is damaged in {damage}");
+        print_line!(
+            "  what its other records tell was verified; a write that only a lost record tells of may be missing"
+        );
+    }
     if torn_tail.0 > 0 {
         let bytes = torn_tail.0;
         print_line!(
             "the last {bytes} bytes of the journal were not safe when the machine stopped, and tell nothing"
+        );
+    }
+    if !closed {
+        print_line!(
+            "the journal was not closed: what was acknowledged right before the end may not be on record"
         );
     }
 }

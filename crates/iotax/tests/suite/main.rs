@@ -30,6 +30,7 @@ mod results;
 mod ssh;
 mod sshd;
 mod stdout;
+mod store;
 mod suites;
 mod throttle;
 mod undo;

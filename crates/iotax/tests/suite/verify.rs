@@ -57,38 +57,126 @@ fn verify(lab: &Lab, target: &Path, journal: &Path) -> (Option<i32>, String) {
     (output.status.code(), format!("{}{}", text(&output.stdout), text(&output.stderr)))
 }
 
-#[test]
-fn after_a_kill_the_journal_tells_what_was_acknowledged_and_lost() {
-    let lab = Lab::new();
-    let (target, journal) = (lab.work().join("kept.dat"), lab.path("journal"));
+/// Has a target written until some thousands of writes are on record in the journal, and kills the run.
+fn killed_while_writing(lab: &Lab, target: &Path, journal: &Path) {
     let mut bench = lab
         .iotax()
-        .args(["bench", utf8(&target), "--rw", "randwrite", "--verify", "crc32c", "--size", "4m", "--keep"])
-        .args(["--runtime", "60s", "--iodepth", "4", "--write-journal", utf8(&journal)])
+        .args(["bench", utf8(target), "--rw", "randwrite", "--verify", "crc32c", "--size", "4m", "--keep"])
+        .args(["--runtime", "60s", "--iodepth", "4", "--write-journal", utf8(journal)])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("iotax starts");
-    // Some thousands of records.
+    let length = || fs::metadata(journal).map_or(0, |metadata| metadata.len());
     let patience = Instant::now() + Duration::from_secs(30);
-    while fs::metadata(&journal).map_or(0, |metadata| metadata.len()) < 200_000 {
+    while length() < 200_000 {
         assert!(Instant::now() < patience, "nothing was acknowledged");
         std::thread::sleep(Duration::from_millis(20));
     }
     // The agent ends with it.
     bench.kill().expect("killed");
     bench.wait().expect("ended");
-    let settled = || fs::metadata(&journal).expect("there").len();
     let mut last = 0;
-    while settled() != last {
-        last = settled();
+    while length() != last {
+        last = length();
         std::thread::sleep(Duration::from_millis(300));
     }
+}
+
+/// Takes a write's block from the target, as storage does that lost it: the byte offset stands at byte 16 of the record.
+fn lose(target: &Path, record: &[u8]) {
+    let offset = u64::from_le_bytes(record[16..24].try_into().expect("8 bytes"));
+    let file = File::options().write(true).open(target).expect("opened");
+    file.write_all_at(&[0; 4096], offset).expect("lost");
+}
+
+#[test]
+fn a_flipped_bit_of_the_journal_hides_no_lost_write() {
+    let lab = Lab::new();
+    let (target, journal, flipped) = (lab.work().join("kept.dat"), lab.path("journal"), lab.path("flipped"));
+    killed_while_writing(&lab, &target, &journal);
+    let mut whole = fs::read(&journal).expect("read");
+    whole.truncate(whole.len() / 40 * 40);
+    // By turns a sound target and one that lost the last writes.
+    let lossy = lab.work().join("lossy.dat");
+    fs::copy(&target, &lossy).expect("copied");
+    for record in whole.rchunks(40).filter(|record| record.starts_with(b"iojW")).take(20) {
+        lose(&lossy, record);
+    }
+    let step = whole.len() * 8 / 40;
+    for number in 0..40 {
+        let bit = (number * step + (number * 7919) % step).min((whole.len() - 40) * 8 - 1);
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&flipped, bytes).expect("written");
+        let (target, expected) = if number % 2 == 0 { (&lossy, 1) } else { (&target, 3) };
+        let (code, said) = verify(&lab, target, &flipped);
+        assert_eq!(code, Some(expected), "bit {bit} of {}: {said}", whole.len() * 8);
+        assert!(said.contains("the journal is damaged in 1 place, at its byte "), "bit {bit}: {said}");
+        assert!(said.contains("blocks hold their last acknowledged write"), "bit {bit}: {said}");
+    }
+    // Bits of the last record look like a record that was being written: that is told too.
+    for bit in ((whole.len() - 40) * 8..whole.len() * 8).step_by(19) {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&flipped, bytes).expect("written");
+        let (code, said) = verify(&lab, &lossy, &flipped);
+        assert!(code == Some(1) && said.contains("the last 40 bytes of the journal"), "bit {bit}: {said}");
+    }
+    lab.run(&["clean"]);
+}
+
+#[test]
+fn a_journal_that_was_closed_is_known_to_be_whole() {
+    let lab = Lab::new();
+    let (target, journal) = (lab.work().join("kept.dat"), lab.path("journal"));
+    let written = lab.run(&[
+        "bench",
+        utf8(&target),
+        "--rw",
+        "randwrite",
+        "--verify",
+        "xxh3",
+        "--size",
+        "4m",
+        "--keep",
+        "--runtime",
+        "300ms",
+        "--fsync",
+        "16",
+        "--write-journal",
+        utf8(&journal),
+    ]);
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let (code, said) = verify(&lab, &target, &journal);
+    assert!(code == Some(0) && !said.contains("journal"), "{said}");
+    let whole = fs::read(&journal).expect("read");
+    // Without its end it may be one of a machine that stopped, and with other bytes in its place it is not.
+    fs::write(&journal, &whole[..whole.len() - 80]).expect("cut");
+    let (code, said) = verify(&lab, &target, &journal);
+    assert!(code == Some(0) && said.contains("the journal was not closed"), "{said}");
+    for end in [whole.len() - 70, whole.len() - 30] {
+        let mut bytes = whole.clone();
+        bytes[end] ^= 0x10;
+        fs::write(&journal, bytes).expect("damaged");
+        let (code, said) = verify(&lab, &target, &journal);
+        assert!(code == Some(3) && said.contains("the journal is damaged in 1 place"), "{said}");
+    }
+}
+
+#[test]
+fn after_a_kill_the_journal_tells_what_was_acknowledged_and_lost() {
+    let lab = Lab::new();
+    let (target, journal) = (lab.work().join("kept.dat"), lab.path("journal"));
+    killed_while_writing(&lab, &target, &journal);
+    let length = || fs::metadata(&journal).expect("there").len();
+    let last = length();
 
     let (code, said) = verify(&lab, &target, &journal);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("writes were acknowledged, 0 of them durable"), "{said}");
     assert!(said.contains("blocks hold their last acknowledged write"), "{said}");
+    assert!(said.contains("the journal was not closed"), "{said}");
 
     // A journal that was cut within a record tells as much as it can.
     let cut = lab.path("cut");
@@ -120,7 +208,7 @@ fn after_a_kill_the_journal_tells_what_was_acknowledged_and_lost() {
         "{}",
         text(&refused.stderr)
     );
-    assert_eq!(settled(), last, "what exists is not written over");
+    assert_eq!(length(), last, "what exists is not written over");
     lab.run(&["clean"]);
 }
 

@@ -159,11 +159,15 @@ impl<'i> Product<'i> {
         self.found[axis].values[value].span()
     }
 
-    /// A name's form has each axis, and nothing else, in braces.
+    /// A name's form has each axis, and nothing else, in braces. Without lists there is no form: the name is what it is, as those
+    /// of jobs are and as plans are printed.
     fn check_form(&self) -> Result<(), Wrong> {
         let Some(name) = self.name.as_ref().filter(|name| name.get_ref().contains(['{', '}'])) else {
             return Ok(());
         };
+        if !self.has_axes() {
+            return Ok(());
+        }
         let mut rest = name.get_ref().clone();
         let known: Vec<String> = self.found.iter().map(|axis| axis.placeholder(&self.found)).collect();
         for placeholder in &known {
@@ -173,20 +177,12 @@ impl<'i> Product<'i> {
             }
             rest = rest.replace(placeholder, "");
         }
-        // Without lists there is no form, and a brace is only suspicious around a key: names of jobs are what they are.
-        let suspicious = match known.as_slice() {
-            [] => self.table.keys().any(|key| rest.contains(&format!("{{{}}}", key.get_ref()))),
-            _ => rest.contains(['{', '}']),
-        };
-        if !suspicious {
+        if !rest.contains(['{', '}']) {
             return Ok(());
         }
-        let accepted = if known.is_empty() {
-            "no braces, since no key of the table has a list".to_owned()
-        } else {
-            format!("{} in braces", known.join(", "))
-        };
-        wrong(name.span(), format!("{:?} is not the form of a name; accepted: {accepted}", name.get_ref()))
+        let (name, span) = (name.get_ref(), name.span());
+        let accepted = known.join(", ");
+        wrong(span, format!("{name:?} is not the form of a name; accepted: {accepted} in braces"))
     }
 }
 

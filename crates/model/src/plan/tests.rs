@@ -57,6 +57,27 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Whatever a workload is called, its plan is printed as a plan that says the same.
+    #[test]
+    fn a_printed_plan_keeps_every_name(
+        names in prop::array::uniform4("[a-z{}\"'\\\\ .#=\n-]{1,12}|.{1,12}|[a-z]{0,3}\\{(bs|rw|iodepth|name|size)\\}[{}]{0,2}")
+    ) {
+        let mut plan = Plan::from_toml(GOOD).expect("valid");
+        let [whole, name, beside, noise] = names;
+        plan.name = whole;
+        let neighbour = TargetSpec { name: "noise".into(), path: Some("/n".into()), ..TargetSpec::default() };
+        plan.neighbours = vec![Neighbour { target: neighbour, workload: plan.workloads[0].clone() }];
+        plan.neighbours[0].workload.name = noise;
+        let job = Workload { name: beside, ..plan.workloads[0].clone() };
+        plan.workloads[0].beside = vec![job];
+        plan.workloads[0].name = name;
+        prop_assume!(plan.check().is_ok());
+        let text = plan.to_toml().expect("a plan has the form of a file");
+        prop_assert_eq!(Plan::from_toml(&text).expect(&text), plan);
+    }
+}
+
 /// What is changed in the good plan, and how what is said about it begins.
 #[test]
 fn errors_name_line_and_key_and_the_accepted_form() {

@@ -1,22 +1,24 @@
 //! The store: every run, kept in one SQLite file.
 //!
-//! The journal is a write-ahead log with `synchronous = FULL`: a call that returned is on the disk, whoever kills the
-//! process or the power afterwards, and a report can be read while a run is being written.
+//! With a rollback journal and `synchronous = EXTRA`: a call that returned is on the disk, whoever kills the process or the power
+//! afterwards, and a report can be read while a run is being written. What is read is what was written, bit for bit, or an error.
 
-mod read;
-mod schema;
-mod write;
+mod claim;
+mod file;
+mod sealed;
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use iotax_model::record::{Environment, Measurement, Phase, Source, TargetRecord};
-use iotax_model::{Plan, Warning};
-use rusqlite::{Connection, OpenFlags};
+use iotax_model::{Plan, Warning, WarningKind};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use serde::{Deserialize, Serialize};
 
-/// How long to wait for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub use self::claim::Claim;
+use self::file::located;
+use self::sealed::{Head, Measured, Sealed};
 
 /// Why the store could not do it.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +29,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file is something else. It was not changed.
     #[error("{} is not an iotax store and was left untouched; name another file with --db", path.display())]
@@ -35,26 +37,67 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file was written by a newer iotax. It was not changed.
+    /// The file was written by another version of iotax. It was not changed.
     #[error(
-        "the store {} has version {found}, this iotax knows up to {known}, so it was left untouched; use a newer \
-         iotax or name another file with --db", path.display()
+        "the store {} has version {found}, this iotax reads version {known}, so it was left untouched; use the iotax \
+         that wrote it or name another file with --db", path.display()
     )]
-    Newer {
+    Version {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest version known here.
+        /// The version known here.
         known: u32,
     },
+    /// The file or its directory cannot be written.
+    #[error("the store {} cannot be written: {source}; name another file with --db", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A process ended while it wrote, and what it left cannot be put right where nothing can be written.
+    #[error(
+        "the store {} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
+         written; copy both files to a place that can be written and name the copy with --db", path.display()
+    )]
+    HalfWritten {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Bits of the file have changed since they were written.
+    #[error(
+        "{}the store {} is damaged ({table}): {reason}; put back an earlier copy of the file, or go on with \
+         another one: --db FILE{}",
+        run.map_or(String::new(), |run| format!("run {run} cannot be shown: ")),
+        path.display(),
+        run.map_or("", |_| ". `iotax list` has the other runs")
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The run, if it is about one.
+        run: Option<i64>,
+        /// A table of it, or its structure.
+        table: &'static str,
+        /// What was found.
+        reason: String,
+    },
+    /// Another process works on the run.
+    #[error("run {run} is still going on in another process")]
+    Claimed {
+        /// The run.
+        run: i64,
+    },
     /// There is no such run.
-    #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.known))]
+    #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
     UnknownRun {
         /// What was asked for.
         run: i64,
-        /// First and last run of the store, if it has any.
-        known: Option<(i64, i64)>,
+        /// The newest run of the store, 0 if it has none.
+        last: i64,
     },
     /// SQLite refused.
     #[error("the store {}: {source}", path.display())]
@@ -64,15 +107,7 @@ pub enum StoreError {
         /// Why.
         source: rusqlite::Error,
     },
-    /// The schema could not be brought up to date.
-    #[error("the store {} cannot be brought up to date: {source}", path.display())]
-    Migration {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: rusqlite_migration::Error,
-    },
-    /// A value in the store cannot be read, or one given cannot be stored.
+    /// A value given cannot be stored.
     #[error("the store {}: {what}: {reason}", path.display())]
     Value {
         /// The file.
@@ -84,18 +119,30 @@ pub enum StoreError {
     },
 }
 
-fn known_runs(known: Option<(i64, i64)>) -> String {
-    match known {
-        None => "the store is empty".into(),
-        Some((first, last)) if first == last => format!("the store holds only run {first}"),
-        Some((first, last)) => format!("the store holds runs {first} to {last}"),
+/// Whether a measurement is what an earlier attempt failed at.
+fn is_made_up_for(warning: &Warning, by: &Measurement) -> bool {
+    warning.kind == WarningKind::Incomplete
+        && warning.target.as_ref() == Some(&by.target)
+        && warning.workload.as_ref() == Some(&by.workload)
+        && warning.block == Some(by.block)
+}
+
+fn known_runs(last: i64) -> String {
+    match last {
+        0 => "the store is empty".into(),
+        1 => "the store holds only run 1".into(),
+        last => format!("the store holds runs 1 to {last}"),
     }
 }
 
 /// What goes wrong inside, before the file's path is added to it.
 enum Fault {
     Sql(rusqlite::Error),
+    /// Which table, and what of it is not as it was written.
+    Damaged(&'static str, String),
     Value(&'static str, String),
+    /// There is no such run.
+    Unknown,
 }
 
 impl From<rusqlite::Error> for Fault {
@@ -111,21 +158,20 @@ impl Fault {
 }
 
 /// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Being measured; also that of a run whose process was killed.
+    /// A process works on it.
     Running,
     /// Every block of its plan is there.
     Complete,
-    /// Stopped by the user; it can be resumed.
+    /// Stopped by the user, or its process was killed; it can be resumed.
     Interrupted,
     /// Stopped by an error; it can be resumed.
     Failed,
 }
 
 impl RunState {
-    const ALL: [Self; 4] = [Self::Running, Self::Complete, Self::Interrupted, Self::Failed];
-
     /// The word for it.
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -229,128 +275,220 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store, or makes one where there is no file or an empty one. The directory must exist.
+    /// Opens the store to write it, or makes one where there is no file or an empty one. The directory must exist.
     ///
-    /// A file that is not an iotax store, or one of a newer version, is refused and left as it is.
+    /// A file that is not an iotax store, is of another version or is damaged, is refused and left as it is.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let is_new = schema::check_file(path)?;
-        let in_file = |source| StoreError::Sql { path: path.to_owned(), source };
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(path, flags).map_err(in_file)?;
-        connection.busy_timeout(PATIENCE).map_err(in_file)?;
-        schema::prepare(path, &mut connection, is_new)?;
-        Ok(Self { path: path.to_owned(), connection })
+        Ok(Self { path: path.to_owned(), connection: file::to_write(path)? })
+    }
+
+    /// Opens a store that is there to read it, also where nothing can be written. Of a damaged one what is sound can be read.
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { path: path.to_owned(), connection: file::to_read(path)? })
     }
 
     /// Starts a run and gives its id.
     pub fn create_run(&mut self, run: &NewRun<'_>) -> Result<i64, StoreError> {
-        write::create_run(&self.connection, run).map_err(|fault| self.located(fault))
+        let head = Head {
+            plan: run.plan.clone(),
+            seed: run.seed,
+            started_at_ms: run.started_at_ms,
+            state: RunState::Running,
+            environment: Environment::default(),
+            targets: Vec::new(),
+            warnings: Vec::new(),
+            phases: Vec::new(),
+            source: None,
+            measured: Measured::default(),
+        };
+        let created = self.transaction().and_then(|transaction| {
+            let id = sealed::add_head(&transaction, &head)?;
+            transaction.commit()?;
+            Ok(id)
+        });
+        created.map_err(|fault| located(&self.path, None, fault))
+    }
+
+    /// Has the run belong to this process until the claim is dropped: two that work on it would measure each other.
+    pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
+        claim::claim(&self.path, run).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => StoreError::Claimed { run },
+            _ => StoreError::Open { path: self.path.clone(), source },
+        })
     }
 
     /// Keeps the machine that the run is made on.
     pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
-        let changed = write::set_environment(&self.connection, run, environment);
-        self.one(run, changed)
+        self.change(run, |_, head| {
+            head.environment = environment.clone();
+            Ok(())
+        })
     }
 
     /// Keeps that another tool measured the run, and which.
     pub fn set_source(&mut self, run: i64, source: &Source) -> Result<(), StoreError> {
-        let changed = write::set_source(&self.connection, run, source);
-        self.one(run, changed)
+        self.change(run, |_, head| {
+            head.source = Some(source.clone());
+            Ok(())
+        })
     }
 
     /// Adds stretches of wall time to those that the run has.
     pub fn add_phases(&mut self, run: i64, phases: &[Phase]) -> Result<(), StoreError> {
-        let changed = write::add_phases(&mut self.connection, run, phases);
-        self.one(run, changed)
+        self.change(run, |_, head| {
+            for phase in phases {
+                match head.phases.iter_mut().find(|known| known.name == phase.name) {
+                    Some(known) => known.duration_ns += phase.duration_ns,
+                    None => head.phases.push(phase.clone()),
+                }
+            }
+            Ok(())
+        })
     }
 
     /// Keeps a target as it was built; one of the same name, from before a resume, is replaced.
     pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
-        self.must_know(run)?;
-        write::put_target(&self.connection, run, target).map_err(|fault| self.located(fault))
+        self.change(run, |_, head| {
+            match head.targets.iter_mut().find(|known| known.name == target.name) {
+                Some(known) => known.clone_from(target),
+                None => head.targets.push(target.clone()),
+            }
+            let planned = &head.plan.targets;
+            head.targets.sort_by_key(|record| planned.iter().position(|spec| spec.name == record.name));
+            Ok(())
+        })
     }
 
-    /// Keeps a measurement, whole or not at all; it is on the disk when this returns. A second one of the same cell
-    /// and block is an error. The warning that an earlier attempt at it failed goes.
+    /// Keeps a measurement; see [`Self::put_measurements`].
     pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
-        self.must_know(run)?;
-        write::put_measurement(&mut self.connection, run, measurement)
-            .map_err(|fault| located(&self.path, fault))
+        self.put_measurements(run, std::slice::from_ref(measurement))
+    }
+
+    /// Keeps measurements, all of them whole or none at all; they are on the disk when this returns. A second one of the same cell
+    /// and block is an error. The warning that an earlier attempt at one failed goes.
+    pub fn put_measurements(&mut self, run: i64, measurements: &[Measurement]) -> Result<(), StoreError> {
+        self.change(run, |transaction, head| {
+            for m in measurements {
+                head.warnings.retain(|warning| !is_made_up_for(warning, m));
+                sealed::add_measurement(transaction, run, head, m)?;
+            }
+            Ok(())
+        })
     }
 
     /// Keeps a warning; the same one twice is kept once.
     pub fn put_warning(&mut self, run: i64, warning: &Warning) -> Result<(), StoreError> {
-        self.must_know(run)?;
-        write::put_warning(&self.connection, run, warning).map_err(|fault| self.located(fault))
+        self.change(run, |_, head| {
+            if !head.warnings.contains(warning) {
+                head.warnings.push(warning.clone());
+            }
+            Ok(())
+        })
     }
 
     /// Says how far the run is.
     pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
-        let changed = write::set_state(&self.connection, run, state);
-        self.one(run, changed)
+        self.change(run, |_, head| {
+            head.state = state;
+            Ok(())
+        })
     }
 
     /// Changes the number of blocks that the run's plan asks for.
     pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
-        let changed = write::set_repeat(&mut self.connection, run, repeat);
-        self.one(run, changed)
+        self.change(run, |_, head| {
+            head.plan.repeat = repeat;
+            head.plan.check().map_err(|error| Fault::value("plan", &error))
+        })
     }
 
     /// The whole run.
     pub fn load(&self, run: i64) -> Result<Run, StoreError> {
-        match read::run(&self.connection, run) {
-            Ok(Some(found)) => Ok(found),
-            Ok(None) => Err(self.unknown(run)),
-            Err(fault) => Err(self.located(fault)),
-        }
+        let sealed = Sealed::read(&self.connection, run);
+        let read = sealed.and_then(|sealed| sealed.ok_or(Fault::Unknown)?.open());
+        let (head, measurements) = read.map_err(|fault| self.of_run(run, fault))?;
+        Ok(Run {
+            id: run,
+            state: self.state(run, &head),
+            seed: head.seed,
+            started_at_ms: head.started_at_ms,
+            plan: head.plan,
+            environment: head.environment,
+            targets: head.targets,
+            measurements,
+            warnings: head.warnings,
+            phases: head.phases,
+            source: head.source,
+        })
     }
 
-    /// All runs, the oldest first.
-    pub fn runs(&self) -> Result<Vec<RunSummary>, StoreError> {
-        read::summaries(&self.connection).map_err(|fault| self.located(fault))
+    /// All runs, the oldest first; of one that cannot be read its number and why.
+    pub fn runs(&self) -> Result<Vec<(i64, Result<RunSummary, StoreError>)>, StoreError> {
+        let summary = |run| {
+            let head = sealed::head(&self.connection, run).and_then(|head| head.ok_or(Fault::Unknown));
+            head.map(|head| self.summary(run, &head)).map_err(|fault| self.of_run(run, fault))
+        };
+        Ok((1..=self.last()?).map(|run| (run, summary(run))).collect())
     }
 
     /// The newest run, if there is any.
     pub fn latest(&self) -> Result<Option<i64>, StoreError> {
-        Ok(self.known()?.map(|(_, last)| last))
+        Ok(Some(self.last()?).filter(|last| *last > 0))
     }
 
-    fn known(&self) -> Result<Option<(i64, i64)>, StoreError> {
-        read::first_and_last(&self.connection).map_err(|fault| self.located(fault))
-    }
-
-    fn unknown(&self, run: i64) -> StoreError {
-        match self.known() {
-            Ok(known) => StoreError::UnknownRun { run, known },
-            Err(error) => error,
+    fn summary(&self, run: i64, head: &Head) -> RunSummary {
+        let (plan, state, measured) = (&head.plan, self.state(run, head), head.measured.count);
+        // What is complete and adds blocks until all is decided has all that it was to have, and so has what was imported.
+        let is_open = plan.until_decided.is_some() || head.source.is_some();
+        let all = u64::from(plan.most_blocks()) * plan.cells() as u64;
+        RunSummary {
+            id: run,
+            name: plan.name.clone(),
+            state,
+            started_at_ms: head.started_at_ms,
+            targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
+            measured,
+            planned: if is_open && state == RunState::Complete { measured } else { all },
         }
     }
 
-    fn must_know(&self, run: i64) -> Result<(), StoreError> {
-        let exists = read::exists(&self.connection, run).map_err(|fault| self.located(fault))?;
-        if exists { Ok(()) } else { Err(self.unknown(run)) }
-    }
-
-    fn one(&self, run: i64, changed: Result<usize, Fault>) -> Result<(), StoreError> {
-        match changed {
-            Ok(0) => Err(self.unknown(run)),
-            Ok(_) => Ok(()),
-            Err(fault) => Err(self.located(fault)),
+    /// A run is running while a process has claimed it. One that was killed, before a reboot even, did not say that it stopped.
+    fn state(&self, run: i64, head: &Head) -> RunState {
+        match head.state {
+            RunState::Running if !claim::is_claimed(&self.path, run) => RunState::Interrupted,
+            state => state,
         }
     }
 
-    fn located(&self, fault: Fault) -> StoreError {
-        located(&self.path, fault)
+    fn last(&self) -> Result<i64, StoreError> {
+        let bytes = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        sealed::last(&self.connection, bytes).map_err(|fault| located(&self.path, None, fault))
     }
-}
 
-fn located(path: &Path, fault: Fault) -> StoreError {
-    let path = path.to_owned();
-    match fault {
-        Fault::Sql(source) => StoreError::Sql { path, source },
-        Fault::Value(what, reason) => StoreError::Value { path, what, reason },
+    fn transaction(&mut self) -> Result<Transaction<'_>, Fault> {
+        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+
+    /// Changes a run, wholly or not at all.
+    fn change(
+        &mut self,
+        run: i64,
+        change: impl FnOnce(&Transaction<'_>, &mut Head) -> Result<(), Fault>,
+    ) -> Result<(), StoreError> {
+        let changed = self.transaction().and_then(|transaction| {
+            let mut head = sealed::head(&transaction, run)?.ok_or(Fault::Unknown)?;
+            change(&transaction, &mut head)?;
+            sealed::put_head(&transaction, run, &head)?;
+            Ok(transaction.commit()?)
+        });
+        changed.map_err(|fault| self.of_run(run, fault))
+    }
+
+    /// Adds the run to what went wrong. Runs are never removed: one that is missing was lost.
+    fn of_run(&self, run: i64, fault: Fault) -> StoreError {
+        match (fault, self.last()) {
+            (Fault::Unknown, Ok(last)) if !(1..=last).contains(&run) => StoreError::UnknownRun { run, last },
+            (fault, _) => located(&self.path, Some(run), fault),
+        }
     }
 }

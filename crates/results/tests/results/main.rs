@@ -5,6 +5,7 @@ mod classics;
 mod compare;
 mod conclusions;
 mod crossing;
+mod damage;
 mod edges;
 mod exports;
 mod fio;

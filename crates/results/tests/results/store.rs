@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use iotax_model::record::{Environment, ErrorCount, Pressure};
 use iotax_model::{Warning, WarningKind};
+use iotax_results::Run;
 use iotax_results::store::{NewRun, RunState, Store, StoreError};
-use iotax_results::{Run, store};
 use tempfile::TempDir;
 
 use crate::synthetic::{self, HOST, ladder};
 
-fn fill(store: &mut Store, run: &Run) -> i64 {
+pub(crate) fn fill(store: &mut Store, run: &Run) -> i64 {
     let new = NewRun { plan: &run.plan, seed: run.seed, started_at_ms: run.started_at_ms };
     let id = store.create_run(&new).expect("created");
     store.set_environment(id, &run.environment).expect("known");
@@ -49,7 +49,7 @@ fn a_measurement_that_was_made_up_for_is_no_longer_incomplete() {
     assert_eq!(store.load(id).expect("loaded").warnings, [failed(late.block + 100)]);
 }
 
-fn rich() -> Run {
+pub(crate) fn rich() -> Run {
     let mut run = ladder(true);
     run.seed = u64::MAX;
     run.warnings.push(Warning {
@@ -94,12 +94,12 @@ fn a_run_reads_back_as_it_was_written() {
 fn runs_are_listed_in_order() {
     let dir = TempDir::new().expect("temporary directory");
     let mut store = Store::open(&dir.path().join("iotax.db")).expect("new");
-    assert_eq!((store.runs().expect("empty"), store.latest().expect("empty")), (vec![], None));
+    assert_eq!((store.runs().expect("empty").len(), store.latest().expect("empty")), (0, None));
     let first = fill(&mut store, &synthetic::bench());
     let second = fill(&mut store, &ladder(false));
     store.set_state(second, RunState::Interrupted).expect("known");
     store.set_repeat(second, 9).expect("known");
-    let runs = store.runs().expect("two");
+    let runs: Vec<_> = store.runs().expect("two").into_iter().map(|(_, run)| run.expect("sound")).collect();
     assert_eq!(runs.iter().map(|r| r.id).collect::<Vec<_>>(), [first, second]);
     assert_eq!((runs[0].measured, runs[0].planned, runs[0].state), (1, 1, RunState::Complete));
     assert_eq!((runs[1].measured, runs[1].planned, runs[1].state), (60, 9 * 12, RunState::Interrupted));
@@ -110,13 +110,40 @@ fn runs_are_listed_in_order() {
 }
 
 #[test]
+fn a_run_is_running_as_long_as_a_process_has_it() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let mut store = Store::open(&path).expect("new");
+    let mut run = synthetic::bench();
+    run.state = RunState::Running;
+    let (id, other) = (fill(&mut store, &run), fill(&mut store, &run));
+    let states = || {
+        let runs = Store::open_to_read(&path).expect("there").runs().expect("two");
+        [id, other].map(|id| {
+            runs.iter().find(|(run, _)| *run == id).expect("listed").1.as_ref().expect("sound").state
+        })
+    };
+    assert_eq!(states(), [RunState::Interrupted; 2]);
+    let claim = store.claim(other).expect("free");
+    // However often somebody asks.
+    for _ in 0..1000 {
+        assert_eq!(store.load(other).expect("known").state, RunState::Running);
+    }
+    assert_eq!(states(), [RunState::Interrupted, RunState::Running]);
+    let refused = store.claim(other).expect_err("taken").to_string();
+    assert!(refused.contains("run 2 is still going on in another process"), "{refused}");
+    drop(claim);
+    assert_eq!(states(), [RunState::Interrupted; 2]);
+}
+
+#[test]
 fn a_run_can_be_read_while_it_is_written() {
     let dir = TempDir::new().expect("temporary directory");
     let path = dir.path().join("iotax.db");
     let mut writer = Store::open(&path).expect("new");
     let run = ladder(false);
     let id = fill(&mut writer, &Run { measurements: run.measurements[..5].to_vec(), ..run.clone() });
-    let reader = Store::open(&path).expect("open beside the writer");
+    let reader = Store::open_to_read(&path).expect("open beside the writer");
     for measurement in &run.measurements[5..8] {
         writer.put_measurement(id, measurement).expect("not in the reader's way");
     }
@@ -244,7 +271,7 @@ fn what_was_stored_survives_sigkill() {
     child.wait().expect("ended");
     let store = Store::open(&path).expect("sound");
     let run = store.load(1).expect("stored");
-    assert_eq!(run.state, store::RunState::Running);
+    assert_eq!(run.state, RunState::Interrupted, "its process is gone");
     let blocks: Vec<u32> = run.measurements.iter().map(|m| m.block).collect();
     let last = u32::try_from(blocks.len()).expect("a few");
     assert!(last >= told, "told of {told}, found {last}");

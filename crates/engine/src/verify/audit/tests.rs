@@ -3,7 +3,7 @@ use crate::backend::Io;
 use crate::pattern::Direction;
 use crate::verify::journal::{Header, Journal};
 use crate::verify::stamp::seal;
-use iotax_model::findings::{Fault, Findings};
+use iotax_model::findings::{Fault, Findings, JournalState};
 use iotax_model::workload::Verify;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -66,7 +66,7 @@ fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
         scene.acknowledged(block, 1, block + 1);
     }
     scene.acknowledged(40, 8, 33);
-    scene.journal.flush(scene.journal.writes());
+    scene.journal.flush(scene.journal.records());
     scene.acknowledged(0, 1, 34);
     // Never acknowledged: a later write, and half of one.
     scene.write(1, 1, 35);
@@ -80,7 +80,7 @@ fn what_is_there_is_fine_and_so_is_what_was_in_flight() {
         Recovery {
             writes: 34,
             durable_writes: 33,
-            torn_tail: Bytes(0),
+            journal: JournalState { closed: true, ..JournalState::default() },
             findings: clean(40),
             durable: clean(40),
         }
@@ -93,7 +93,7 @@ fn lost_writes_are_named_and_those_that_were_durable_apart() {
     for block in 0..8 {
         scene.acknowledged(block, 1, block + 1);
     }
-    scene.journal.flush(scene.journal.writes());
+    scene.journal.flush(scene.journal.records());
     for block in 4..12 {
         scene.acknowledged(block, 1, block + 100);
     }
@@ -137,4 +137,27 @@ fn a_target_that_lost_its_end_is_unreadable_there() {
     let recovery = scene.audit();
     assert_eq!(recovery.findings.checked, 4);
     assert_eq!(recovery.findings.faults, [fault(FaultKind::Unreadable, &[63])]);
+}
+
+/// Later writes must not count as durable because records before them are lost.
+#[test]
+fn a_lost_record_makes_no_write_durable() {
+    let scene = Scene::new();
+    for block in 0..4 {
+        scene.acknowledged(block, 1, block + 1);
+    }
+    scene.journal.flush(scene.journal.records());
+    scene.acknowledged(4, 1, 5);
+    scene.target.write_all_at(&[0; 4096], 4 * BLOCK).expect("erased");
+    scene.journal.finish().expect("on disk");
+    let path = scene.dir.path().join("journal");
+    let mut bytes = std::fs::read(&path).expect("read");
+    let second = bytes.windows(4).position(|window| window == b"iojW").expect("a write") + 40;
+    bytes[second + 20] ^= 4;
+    std::fs::write(&path, bytes).expect("damaged");
+    let recovery = scene.audit();
+    assert_eq!(recovery.journal.damage.records, 1);
+    assert_eq!((recovery.writes, recovery.durable_writes), (4, 3));
+    assert_eq!(recovery.findings.faults, [fault(FaultKind::LostWrite, &[4])]);
+    assert_eq!((recovery.durable.checked, recovery.durable.faulty()), (3, 0));
 }

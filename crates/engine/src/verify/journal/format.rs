@@ -1,24 +1,27 @@
-//! A journal's bytes: a header, then records, all of 40 bytes and little-endian.
+//! A journal's bytes: frames of 40 bytes, little-endian.
 //!
-//! | byte | header | write | flush |
-//! |---|---|---|---|
-//! | 0 | checksum (XXH3) of the rest | the same | the same |
-//! | 8 | `iotaxjl1` | number of the record, from 0 | the same |
-//! | 16 | the measurement | byte offset | writes that it covers |
-//! | 24 | bytes of a block | generation | 0 |
-//! | 32 | 0 | bytes | 0 |
-
-use std::fs::File;
-use std::io::{self, BufReader, Read};
-use std::path::Path;
+//! | byte | header | write | flush | end |
+//! |---|---|---|---|---|
+//! | 0 | `iojH` | `iojW` | `iojF` | `iojE` |
+//! | 4 | `nal1` | bytes of the write | 0 | 0 |
+//! | 8 | number of the next record, from 0 | number of the record | the same | number of records |
+//! | 16 | the measurement | byte offset | records that it covers | 0 |
+//! | 24 | bytes of a block | generation | 0 | 0 |
+//! | 32 | checksum (XXH3) of the rest, seeded with the measurement; a header's with 0 | the same | the same | the same |
+//!
+//! A journal begins with a header, and so does each batch of records that is synced. It is closed by two ends.
 
 use iotax_model::findings::JOURNAL_MAGIC;
 
-/// Bytes of the header and of each record.
-const LENGTH: usize = 40;
+use crate::verify::stamp::SECTOR;
+
+/// Bytes of a frame.
+pub(super) const LENGTH: usize = 40;
+/// How a frame begins, by which reading finds its way behind bad bytes.
+pub(super) const MARKER: [u8; 3] = *b"ioj";
 
 /// What the records are about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The measurement, as the stamps on the target give it.
     pub(crate) run: u64,
@@ -34,81 +37,84 @@ pub(crate) enum Record {
         length: u32,
         generation: u64,
     },
-    /// Everything up to this number of writes is durable.
+    /// Every write whose record has a lower number than this is durable.
     Flush {
-        writes: u64,
+        records: u64,
     },
 }
 
-impl Header {
-    pub(super) fn encode(self) -> [u8; LENGTH] {
-        encode([u64::from_le_bytes(JOURNAL_MAGIC), self.run, self.block, 0])
-    }
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    Header(Header),
+    Record(Record),
+    End,
 }
 
-impl Record {
-    pub(super) fn encode(self, number: u64) -> [u8; LENGTH] {
-        encode(match self {
-            Self::Write { offset, length, generation } => [number, offset, generation, length.into()],
-            Self::Flush { writes } => [number, writes, 0, 0],
-        })
-    }
+/// A piece of a journal that vouches for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Records before it.
+    pub(super) number: u64,
+    pub(super) content: Content,
 }
 
-fn encode(words: [u64; 4]) -> [u8; LENGTH] {
-    let mut bytes = [0; LENGTH];
-    for (place, word) in bytes[8..].chunks_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    let checksum = xxhash_rust::xxh3::xxh3_64(&bytes[8..]);
-    bytes[..8].copy_from_slice(&checksum.to_le_bytes());
-    bytes
-}
+pub(super) type Bytes = [u8; LENGTH];
 
-/// The words after a checksum that is right.
-fn decode(bytes: &[u8]) -> Option<[u64; 4]> {
-    let (words, []) = bytes.as_chunks::<8>() else { return None };
-    let &[checksum, rest @ ..] = &<[[u8; 8]; 5]>::try_from(words).ok()?;
-    (u64::from_le_bytes(checksum) == xxhash_rust::xxh3::xxh3_64(&bytes[8..]))
-        .then(|| rest.map(u64::from_le_bytes))
-}
-
-/// Reads a journal, giving each record to `each`. Returns its header and how many bytes at its end are no record: the last
-/// ones were being written when the machine stopped, and nothing that comes after a gap was ever synced.
-///
-/// # Errors
-/// What is no journal.
-pub(crate) fn read(path: &Path, each: &mut dyn FnMut(Record)) -> io::Result<(Header, u64)> {
-    let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut file = BufReader::with_capacity(1 << 20, file);
-    let mut bytes = [0; LENGTH];
-    let foreign =
-        || io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal");
-    file.read_exact(&mut bytes).map_err(|_| foreign())?;
-    let header = match decode(&bytes) {
-        Some([magic, run, block, _]) if magic == u64::from_le_bytes(JOURNAL_MAGIC) && block > 0 => {
-            Header { run, block }
-        }
-        _ => return Err(foreign()),
-    };
-    let mut understood = LENGTH as u64;
-    for number in 0.. {
-        let record = match file.read_exact(&mut bytes) {
-            Ok(()) => decode(&bytes).filter(|words| words[0] == number).and_then(record),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
-            Err(error) => return Err(error),
+impl Frame {
+    /// The frame's bytes, in the journal of a measurement.
+    pub(super) fn encode(self, run: u64) -> Bytes {
+        let (kind, length, first, second) = match self.content {
+            Content::Header(Header { run, block }) => (b'H', VERSION, run, block),
+            Content::Record(Record::Write { offset, length, generation }) => {
+                (b'W', length, offset, generation)
+            }
+            Content::Record(Record::Flush { records }) => (b'F', 0, records, 0),
+            Content::End => (b'E', 0, 0, 0),
         };
-        let Some(record) = record else { break };
-        each(record);
-        understood += LENGTH as u64;
+        let mut bytes = [0; LENGTH];
+        bytes[..3].copy_from_slice(&MARKER);
+        bytes[3] = kind;
+        bytes[4..8].copy_from_slice(&length.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..24].copy_from_slice(&first.to_le_bytes());
+        bytes[24..32].copy_from_slice(&second.to_le_bytes());
+        let checksum = checksum(&bytes, run);
+        bytes[32..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
     }
-    Ok((header, length.saturating_sub(understood)))
+
+    /// The frame that bytes are, in the journal of a measurement; none if a bit of them is wrong. A header tells the measurement
+    /// itself.
+    pub(super) fn decode(bytes: &Bytes, run: u64) -> Option<Self> {
+        let word = |at: usize| bytes[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
+        let length = bytes[4..].first_chunk().map(|word| u32::from_le_bytes(*word))?;
+        let (number, first, second) = (word(8)?, word(16)?, word(24)?);
+        if bytes[..3] != MARKER || word(32)? != checksum(bytes, run) {
+            return None;
+        }
+        let content = match (bytes[3], length, second) {
+            (b'H', VERSION, block @ 1..) if block.is_multiple_of(SECTOR as u64) => {
+                Content::Header(Header { run: first, block })
+            }
+            (b'W', 1.., generation @ 1..) if first.checked_add(length.into()).is_some() => {
+                Content::Record(Record::Write { offset: first, length, generation })
+            }
+            (b'F', 0, 0) => Content::Record(Record::Flush { records: first }),
+            (b'E', 0, 0) => Content::End,
+            _ => return None,
+        };
+        Some(Self { number, content })
+    }
 }
 
-fn record([_, first, second, third]: [u64; 4]) -> Option<Record> {
-    Some(match (second, u32::try_from(third).ok()?) {
-        (0, 0) => Record::Flush { writes: first },
-        (generation, length) => Record::Write { offset: first, length, generation },
-    })
+const VERSION: u32 = {
+    let [.., a, b, c, d] = JOURNAL_MAGIC;
+    u32::from_le_bytes([a, b, c, d])
+};
+
+/// A record of another journal, which the disk may still hold beneath this one, is none of this journal's.
+fn checksum(bytes: &Bytes, run: u64) -> u64 {
+    let seed = if bytes[3] == b'H' { 0 } else { run };
+    xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..32], seed)
 }

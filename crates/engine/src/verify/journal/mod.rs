@@ -5,12 +5,13 @@
 //! written as soon as the last ones are synced, all that have come meanwhile together; so the journal lags behind by about
 //! two syncs of its own storage.
 //!
-//! A flush that was acknowledged is on record too, with the number of writes that had been acknowledged, and recorded, before
-//! it began: those are durable if the target keeps its word.
+//! A flush that was acknowledged is on record too, with the number of records that there were before it began: their writes
+//! are durable if the target keeps its word.
 //!
 //! The records of one block are in the order in which its writes were acknowledged.
 
 mod format;
+mod read;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,11 +20,15 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-pub(super) use self::format::{Header, Record, read};
+use iotax_model::findings::JOURNAL_BATCH;
+
+use self::format::{Content, Frame, LENGTH};
+pub(super) use self::format::{Header, Record};
+pub(super) use self::read::read;
 use crate::backend::Io;
 
-/// So many bytes may wait to be written; then workers wait too.
-const MOST_PENDING: usize = 4 << 20;
+/// So many bytes may wait to be written; then workers wait too. A batch has one record more, a header and two ends.
+const MOST_PENDING: usize = JOURNAL_BATCH - 4 * LENGTH;
 
 /// A journal that is being written.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ pub(crate) struct Journal {
 
 #[derive(Debug)]
 struct Shared {
+    /// The measurement.
+    run: u64,
     state: Mutex<State>,
     /// There is something to write, or the end has come.
     filled: Condvar,
@@ -48,8 +55,6 @@ struct State {
     pending: Vec<u8>,
     /// Records so far.
     records: u64,
-    /// Records of writes so far.
-    writes: u64,
     /// A flush has failed.
     distrusted: bool,
     /// Nothing more comes, or nothing more can be written.
@@ -63,17 +68,21 @@ impl Journal {
     /// A file that exists already, and whatever keeps it from being made.
     pub(crate) fn create(path: &Path, header: Header) -> io::Result<Self> {
         let mut file = File::create_new(path)?;
-        file.write_all(&header.encode())?;
+        file.write_all(&header.frame(0))?;
         file.sync_all()?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
         let device = file.metadata()?.dev();
-        let shared =
-            Arc::new(Shared { state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() });
+        let shared = Arc::new(Shared {
+            run: header.run,
+            state: Mutex::default(),
+            filled: Condvar::new(),
+            drained: Condvar::new(),
+        });
         let writer = std::thread::Builder::new().name("journal".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                let written = shared.write_all(&mut file);
+                let written = shared.write_all(&mut file, header);
                 shared.lock().closed = true;
                 shared.drained.notify_all();
                 written
@@ -94,15 +103,15 @@ impl Journal {
         self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
     }
 
-    /// How many writes are on record: those that a flush which begins now makes durable.
-    pub(super) fn writes(&self) -> u64 {
-        self.shared.lock().writes
+    /// How many records there are: a flush which begins now makes their writes durable.
+    pub(super) fn records(&self) -> u64 {
+        self.shared.lock().records
     }
 
-    /// Puts an acknowledged flush on record that began when there were so many writes.
-    pub(super) fn flush(&self, writes: u64) {
+    /// Puts an acknowledged flush on record that began when there were so many records.
+    pub(super) fn flush(&self, records: u64) {
         if !self.shared.lock().distrusted {
-            self.shared.add(Record::Flush { writes });
+            self.shared.add(Record::Flush { records });
         }
     }
 
@@ -112,7 +121,7 @@ impl Journal {
         self.shared.lock().distrusted = true;
     }
 
-    /// Waits until every record so far is on disk; later ones are left out.
+    /// Closes it: waits until every record so far is on disk, and that they are all; later ones are left out.
     pub(super) fn finish(&self) -> io::Result<()> {
         self.shared.lock().closed = true;
         self.shared.filled.notify_all();
@@ -145,32 +154,45 @@ impl Shared {
         if state.closed {
             return;
         }
-        let bytes = record.encode(state.records);
-        state.pending.extend_from_slice(&bytes);
+        let frame = Frame { number: state.records, content: Content::Record(record) };
+        state.pending.extend_from_slice(&frame.encode(self.run));
         state.records += 1;
-        state.writes += u64::from(matches!(record, Record::Write { .. }));
         drop(state);
         self.filled.notify_one();
     }
 
-    /// Writes and syncs what comes until nothing more does.
-    fn write_all(&self, file: &mut File) -> io::Result<()> {
-        let mut batch = Vec::new();
+    /// Writes and syncs what comes until nothing more does, each batch behind a header.
+    fn write_all(&self, file: &mut File, header: Header) -> io::Result<()> {
+        let (mut batch, mut synced) = (Vec::new(), 0);
         loop {
             let mut state = self.lock();
             while state.pending.is_empty() && !state.closed {
                 state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
-            if state.pending.is_empty() {
-                return Ok(());
-            }
             std::mem::swap(&mut batch, &mut state.pending);
+            let (records, last) = (state.records, state.closed);
             drop(state);
             self.drained.notify_all();
-            file.write_all(&batch)?;
+            let mut frames = header.frame(synced).to_vec();
+            frames.append(&mut batch);
+            if last {
+                // Twice, so that one that is damaged is not taken for the end of a machine that stopped.
+                frames.extend(Frame { number: records, content: Content::End }.encode(self.run).repeat(2));
+            }
+            file.write_all(&frames)?;
             file.sync_data()?;
-            batch.clear();
+            if last {
+                return Ok(());
+            }
+            synced = records;
         }
+    }
+}
+
+impl Header {
+    /// Its bytes before the record of this number.
+    fn frame(self, number: u64) -> format::Bytes {
+        Frame { number, content: Content::Header(self) }.encode(self.run)
     }
 }
 

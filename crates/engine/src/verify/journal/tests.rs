@@ -1,6 +1,12 @@
+use super::format::MARKER;
 use super::*;
 use crate::pattern::Direction;
+use iotax_model::findings::{JournalDamage, JournalState};
+use iotax_model::units::Bytes;
+use proptest::prelude::*;
 use std::fs;
+use std::io::Cursor;
+use std::time::{Duration, Instant};
 
 const HEADER: Header = Header { run: 9, block: 4096 };
 
@@ -12,10 +18,52 @@ fn expected(generation: u64) -> Record {
     Record::Write { offset: generation * 4096, length: 4096, generation }
 }
 
-fn all(path: &Path) -> (Header, u64, Vec<Record>) {
-    let mut records = Vec::new();
-    let (header, tail) = read(path, &mut |record| records.push(record)).expect("read");
-    (header, tail, records)
+fn all(path: &Path) -> (Header, JournalState, Vec<Record>) {
+    parsed(&fs::read(path).expect("read")).expect("a journal")
+}
+
+/// The state that bytes are in and the records that they hold, in the order of their numbers.
+fn parsed(bytes: &[u8]) -> io::Result<(Header, JournalState, Vec<Record>)> {
+    let (mut records, mut last) = (Vec::new(), None);
+    let (header, state) = read::survey(&mut Cursor::new(bytes), &mut |number, record| {
+        assert!(last < Some(number), "{number} after {last:?}");
+        last = Some(number);
+        records.push(record);
+    })?;
+    Ok((header, state, records))
+}
+
+fn torn(bytes: u64) -> JournalState {
+    JournalState { torn_tail: Bytes(bytes), ..JournalState::default() }
+}
+
+fn damaged(state: JournalState, offset: u64, bytes: u64, records: u64) -> JournalState {
+    let damage = JournalDamage { places: 1, first_offsets: vec![offset], bytes, records };
+    JournalState { damage, ..state }
+}
+
+fn closed() -> JournalState {
+    JournalState { closed: true, ..JournalState::default() }
+}
+
+/// Batches of so many records, as the writer writes them: closed if the last is followed by ends.
+fn batches(lengths: &[u64], ended: bool) -> (Vec<u8>, Vec<Record>) {
+    let (mut bytes, mut records) = (HEADER.frame(0).to_vec(), Vec::new());
+    for length in lengths {
+        bytes.extend(HEADER.frame(records.len() as u64));
+        for _ in 0..*length {
+            let number = records.len() as u64;
+            let record =
+                if number % 5 == 4 { Record::Flush { records: number } } else { expected(number + 1) };
+            bytes.extend(Frame { number, content: Content::Record(record) }.encode(HEADER.run));
+            records.push(record);
+        }
+    }
+    if ended {
+        let end = Frame { number: records.len() as u64, content: Content::End };
+        bytes.extend(end.encode(HEADER.run).repeat(2));
+    }
+    (bytes, records)
 }
 
 #[test]
@@ -24,34 +72,125 @@ fn records_come_back_in_order_and_a_torn_tail_is_left_out() {
     let path = dir.path().join("journal");
     let journal = Journal::create(&path, HEADER).expect("created");
     assert!(Journal::create(&path, HEADER).is_err(), "what exists is not written over");
-    assert_eq!(all(&path), (HEADER, 0, vec![]), "the beginning is there at once");
     for generation in 1..=3 {
         journal.write(&write(generation), generation);
     }
-    let covered = journal.writes();
+    let covered = journal.records();
     journal.write(&write(4), 4);
     journal.flush(covered);
     journal.finish().expect("on disk");
-    let records: Vec<Record> = (1..=4).map(expected).chain([Record::Flush { writes: 3 }]).collect();
-    assert_eq!(all(&path), (HEADER, 0, records.clone()));
+    let records: Vec<Record> = (1..=4).map(expected).chain([Record::Flush { records: 3 }]).collect();
+    assert_eq!(all(&path), (HEADER, closed(), records));
 
-    let whole = fs::read(&path).expect("read");
-    for length in 40..whole.len() {
-        fs::write(&path, &whole[..length]).expect("cut");
-        let (_, tail, kept) = all(&path);
-        assert_eq!(kept, records[..length / 40 - 1], "of {length} bytes");
-        assert_eq!(tail, length as u64 % 40);
+    let (whole, records) = batches(&[5], false);
+    for length in 80..whole.len() {
+        let (_, state, kept) = parsed(&whole[..length]).expect("a journal");
+        assert_eq!(kept, records[..length / 40 - 2], "of {length} bytes");
+        assert_eq!(state, torn(length as u64 % 40));
     }
-    // Of a batch that was not synced later pages may be there and earlier ones not.
-    let mut gap = whole.clone();
-    gap[100] ^= 1;
-    fs::write(&path, &gap).expect("damaged");
-    assert_eq!(all(&path), (HEADER, 4 * 40, records[..1].to_vec()));
-    for foreign in [&b"{\"schema\": \"iotax/1\"}"[..], &[0; 400], &whole[1..]] {
-        fs::write(&path, foreign).expect("written");
-        let error = read(&path, &mut |_| {}).expect_err("refused").to_string();
+    for foreign in [&b"{\"schema\": \"iotax/1\"}"[..], &[0; 400], b"", &whole[80..]] {
+        let error = parsed(foreign).expect_err("refused").to_string();
         assert!(error.contains("no journal"), "{error}");
     }
+}
+
+#[test]
+fn what_a_crash_does_not_explain_is_damage() {
+    let (open, records) = batches(&[3, 4], false);
+    let (whole, _) = batches(&[3, 4], true);
+    let without = |lost: std::ops::Range<usize>| [&records[..lost.start], &records[lost.end..]].concat();
+    let mut cut_out = whole.clone();
+    cut_out.drain(120..160);
+    let mut zeros = whole.clone();
+    zeros[100..250].fill(0);
+    let mut shifted = whole.clone();
+    shifted.splice(130..130, [0; 7]);
+    let ended = [&whole[..], b"more"].concat();
+    let twice = [&whole[..160], &whole[120..]].concat();
+    for (what, bytes, state, kept) in [
+        ("a record was cut out", &cut_out, damaged(closed(), 120, 0, 1), without(1..2)),
+        ("sectors were lost", &zeros, damaged(closed(), 80, 200, 4), without(0..4)),
+        ("bytes came in between", &shifted, damaged(closed(), 120, 47, 1), without(1..2)),
+        (
+            "there is more behind the end",
+            &ended,
+            damaged(closed(), whole.len() as u64, 4, 0),
+            records.clone(),
+        ),
+        ("a record is there twice", &twice, damaged(closed(), 160, 40, 0), records.clone()),
+    ] {
+        assert_eq!(parsed(bytes).expect(what), (HEADER, state, kept), "{what}");
+    }
+    // Records that were synced before the next batch, and a tail that no batch is as long as.
+    assert_eq!(parsed(&open).expect("open"), (HEADER, JournalState::default(), records.clone()));
+    let far = [&open[..], &vec![0xA5; 5 << 20]].concat();
+    assert_eq!(parsed(&far).expect("far").1, damaged(JournalState::default(), open.len() as u64, 5 << 20, 0));
+    let near = [&open[..], &vec![0xA5; 1 << 20]].concat();
+    assert_eq!(parsed(&near).expect("near").1, torn(1 << 20));
+}
+
+/// The last record of a journal that was not closed looks like a record that was being written: it is told, and no more.
+#[test]
+fn every_flipped_bit_is_told_and_costs_no_more_than_its_record() {
+    for is_closed in [true, false] {
+        let (whole, records) = batches(&[3, 1, 4], is_closed);
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let (header, state, kept) = parsed(&bytes).expect("a journal");
+            let lost = records.len() - kept.len();
+            assert!(lost <= 1 && kept.iter().all(|record| records.contains(record)), "bit {bit}: {kept:?}");
+            let last = !is_closed && bit / 8 >= whole.len() - 40;
+            let told = if last { state.torn_tail == Bytes(40) } else { state.damage.places == 1 };
+            assert!(header == HEADER && told, "bit {bit} of {}: {state:?}", whole.len());
+            assert_eq!(state.damage.records, if last { 0 } else { lost as u64 }, "bit {bit}: {state:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn of_a_damaged_journal_only_true_records_are_read(
+        lengths in prop::collection::vec(1..40_u64, 1..6),
+        ended: bool,
+        harm in prop::collection::vec((any::<prop::sample::Index>(), 0..600_usize, any::<u8>()), 1..4),
+    ) {
+        let (mut bytes, records) = batches(&lengths, ended);
+        let whole = bytes.clone();
+        for (at, length, byte) in harm {
+            let at = at.index(bytes.len());
+            let end = (at + length).min(bytes.len());
+            bytes[at..end].fill(byte);
+        }
+        let Ok((header, state, kept)) = parsed(&bytes) else { return Ok(()) };
+        prop_assert_eq!(header, HEADER);
+        // In order, and none that was not there.
+        let mut left = records.iter();
+        prop_assert!(kept.iter().all(|record| left.any(|one| one == record)), "{:?}", kept);
+        let is_told = state.damage.places > 0 || state.torn_tail.0 > 0;
+        prop_assert_eq!(is_told, bytes != whole, "{:?}", state);
+        prop_assert!(state.damage.places == 0 || !state.closed || kept.len() as u64 + state.damage.records == records.len() as u64);
+    }
+
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(prop_oneof![Just(b'i'), Just(b'o'), Just(b'j'), Just(b'W'), any::<u8>()], 0..2000), headed: bool) {
+        let bytes = if headed { [&HEADER.frame(0)[..], &bytes].concat() } else { bytes };
+        if let Ok((_, state, records)) = parsed(&bytes) {
+            prop_assert!(records.is_empty() && headed);
+            prop_assert_eq!(state.torn_tail, Bytes(bytes.len() as u64 - 40));
+        }
+    }
+}
+
+/// The worst that bytes can do is to begin a frame everywhere.
+#[test]
+fn bytes_that_are_all_markers_are_read_in_linear_time() {
+    let bytes: Vec<u8> = MARKER.repeat(2_000_000);
+    let begun = Instant::now();
+    assert!(parsed(&bytes).is_err());
+    let (_, state, _) = parsed(&[&HEADER.frame(0)[..], &bytes].concat()).expect("headed");
+    assert_eq!(state.damage.bytes, bytes.len() as u64);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -80,7 +219,11 @@ fn many_writers_lose_no_record() {
 fn a_journal_that_cannot_be_written_is_an_error_at_the_end() {
     let full = Path::new("/dev/full");
     let mut file = File::options().write(true).open(full).expect("a device that is full");
-    let shared = Shared { state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() };
+    let shared =
+        Shared { run: HEADER.run, state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() };
     shared.add(expected(1));
-    assert_eq!(shared.write_all(&mut file).map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+    assert_eq!(
+        shared.write_all(&mut file, HEADER).map_err(|error| error.kind()),
+        Err(io::ErrorKind::StorageFull)
+    );
 }

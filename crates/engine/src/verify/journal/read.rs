@@ -1,0 +1,170 @@
+//! Reads a journal, behind bad bytes too, and says in which state it is.
+//!
+//! A batch is written after the one before it was synced. So bad bytes with a header behind them are damage, and so are numbers that
+//! are missing. What comes last may have been torn when the machine stopped: nothing vouches for it.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::path::Path;
+
+use iotax_model::findings::{JOURNAL_BATCH, JournalState};
+use iotax_model::units::Bytes;
+
+use super::format::{Content, Frame, Header, LENGTH, MARKER, Record};
+
+/// Bytes that are read at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// Reads a journal, giving each record and its number to `each`.
+///
+/// # Errors
+/// What is no journal: no header is found in it.
+pub(crate) fn read(path: &Path, each: &mut dyn FnMut(u64, Record)) -> io::Result<(Header, JournalState)> {
+    survey(&mut File::open(path)?, each)
+}
+
+pub(super) fn survey(
+    source: &mut (impl Read + Seek),
+    each: &mut dyn FnMut(u64, Record),
+) -> io::Result<(Header, JournalState)> {
+    let header = first_header(source)?;
+    source.rewind()?;
+    let mut frames = Frames::new(source, header.run);
+    let mut survey = Survey { header, ..Survey::default() };
+    while let Some(piece) = frames.next()? {
+        match piece {
+            Piece::Frame(frame) if survey.follows(frame) => survey.good(frame, each),
+            Piece::Frame(_) => survey.bad(LENGTH),
+            Piece::Bad(bytes) => survey.bad(bytes),
+        }
+    }
+    Ok((header, survey.finish()))
+}
+
+/// The first header: at the beginning, or behind it if the beginning is bad.
+fn first_header(source: &mut impl Read) -> io::Result<Header> {
+    let mut frames = Frames::new(source, 0);
+    while let Some(piece) = frames.next()? {
+        if let Piece::Frame(Frame { content: Content::Header(header), .. }) = piece {
+            return Ok(header);
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal"))
+}
+
+/// What was read so far.
+#[derive(Debug, Default)]
+struct Survey {
+    header: Header,
+    state: JournalState,
+    /// Bytes so far.
+    at: u64,
+    /// Where the last header stands.
+    batch: u64,
+    /// The number of the next record.
+    expected: u64,
+    /// Bad bytes right before this.
+    bad: u64,
+}
+
+impl Survey {
+    /// Whether a frame may come after what was read; records may be missing between.
+    fn follows(&self, frame: Frame) -> bool {
+        match frame.content {
+            Content::Header(header) if header != self.header => false,
+            Content::End if self.state.closed => frame.number == self.expected,
+            _ => !self.state.closed && frame.number >= self.expected,
+        }
+    }
+
+    fn good(&mut self, frame: Frame, each: &mut dyn FnMut(u64, Record)) {
+        let lost = frame.number - self.expected;
+        if self.bad > 0 || lost > 0 {
+            self.state.damage.add(self.at - self.bad, self.bad, lost);
+            self.bad = 0;
+        }
+        self.expected = frame.number;
+        match frame.content {
+            Content::Header(_) => self.batch = self.at,
+            Content::Record(record) => {
+                self.expected += 1;
+                each(frame.number, record);
+            }
+            Content::End => self.state.closed = true,
+        }
+        self.at += LENGTH as u64;
+    }
+
+    fn bad(&mut self, bytes: usize) {
+        self.bad += bytes as u64;
+        self.at += bytes as u64;
+    }
+
+    fn finish(mut self) -> JournalState {
+        if self.state.closed || self.at - self.batch > JOURNAL_BATCH as u64 {
+            if self.bad > 0 {
+                self.state.damage.add(self.at - self.bad, self.bad, 0);
+            }
+        } else {
+            self.state.torn_tail = Bytes(self.bad);
+        }
+        self.state
+    }
+}
+
+enum Piece {
+    Frame(Frame),
+    /// So many bytes that are no frame.
+    Bad(usize),
+}
+
+/// A journal in pieces. What is bad ends where the next marker is.
+struct Frames<'a, R> {
+    source: &'a mut R,
+    run: u64,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that are done with.
+    done: usize,
+    ended: bool,
+}
+
+impl<'a, R: Read> Frames<'a, R> {
+    fn new(source: &'a mut R, run: u64) -> Self {
+        Self { source, run, buffer: Vec::new(), done: 0, ended: false }
+    }
+
+    fn next(&mut self) -> io::Result<Option<Piece>> {
+        self.fill()?;
+        let rest = &self.buffer[self.done..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let frame = rest.first_chunk().and_then(|bytes| Frame::decode(bytes, self.run));
+        let piece = frame.map_or_else(|| Piece::Bad(bad_bytes(rest, self.ended)), Piece::Frame);
+        self.done += match piece {
+            Piece::Frame(_) => LENGTH,
+            Piece::Bad(bytes) => bytes,
+        };
+        Ok(Some(piece))
+    }
+
+    /// Has a frame's bytes in the buffer, unless the end comes before.
+    fn fill(&mut self) -> io::Result<()> {
+        while !self.ended && self.buffer.len() - self.done < LENGTH {
+            self.buffer.drain(..self.done);
+            self.done = 0;
+            self.ended = self.source.by_ref().take(CHUNK).read_to_end(&mut self.buffer)? == 0;
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes there are before the next marker, or before what may be the beginning of one.
+fn bad_bytes(rest: &[u8], ended: bool) -> usize {
+    let marker = rest[1..].windows(MARKER.len()).position(|window| window == MARKER);
+    match marker {
+        Some(place) => place + 1,
+        None if ended => rest.len(),
+        None => rest.len() - (MARKER.len() - 1),
+    }
+}
