@@ -139,7 +139,7 @@ fn a_writer_through_a_node_outside_dev_is_found() {
 fn what_has_the_file_beneath_a_device_open_is_found() {
     let Some(device) = Loop::new() else { return };
     let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&device.file)));
-    device.refused(&[&format!("sh (process {}) has it, or the file beneath it, open", writer.id())]);
+    device.refused(&[&format!("sh (process {}) has the file beneath it open", writer.id())]);
     drop(writer);
     let reader = Shell::new(&["sh"], &format!("exec 3<{}", text(&device.file)));
     device.free();
@@ -159,7 +159,7 @@ fn a_loop_device_through_a_node_outside_dev_is_found() {
     device.refused(&[&format!("is beneath {name}"), &format!("losetup --detach {}", text(&above))]);
     // Its name is gone: it is known by its length.
     fs::remove_file(&node).expect("removed");
-    device.refused(&[name, "whose name is gone", "losetup --detach"]);
+    device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
     run("umount", &[point.path()]);
     detach(&above);
     run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), device.node.as_path()]);
@@ -293,8 +293,18 @@ fn real_images_on_a_device_are_signatures() {
     for format in ["qcow2", "qcow", "qed", "vmdk", "vhdx", "vpc", "vdi", "parallels"] {
         let dir = tempfile::tempdir().expect("temp dir");
         let image = dir.path().join("image");
-        run("qemu-img", &["create".as_ref(), "-q".as_ref(), "-f".as_ref(), format.as_ref(), &image, "8M".as_ref()]);
-        run("dd", &[format!("if={}", text(&image)).as_ref(), format!("of={}", text(&device.node)).as_ref(), "conv=fsync".as_ref()]);
+        run(
+            "qemu-img",
+            &["create".as_ref(), "-q".as_ref(), "-f".as_ref(), format.as_ref(), &image, "8M".as_ref()],
+        );
+        run(
+            "dd",
+            &[
+                format!("if={}", text(&image)).as_ref(),
+                format!("of={}", text(&device.node)).as_ref(),
+                "conv=fsync".as_ref(),
+            ],
+        );
         device.refused(&["it carries", "--overwrite-signature"]);
         run("blkdiscard", &["--zeroout".as_ref(), device.node.as_path()]);
     }

@@ -38,10 +38,7 @@ impl Loop {
     /// Whether the two have bytes of a file in common.
     pub(super) fn shares(&self, other: &Self) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
-        self.file.is_some()
-            && self.file == other.file
-            && self.offset < end(other)
-            && other.offset < end(self)
+        self.file.is_some() && self.file == other.file && self.offset < end(other) && other.offset < end(self)
     }
 
     /// Whether it can be over a device of this length.

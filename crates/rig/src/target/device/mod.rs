@@ -24,8 +24,8 @@ use rustix::io::Errno;
 
 use super::Refusal;
 use crate::users;
-pub(super) use node::{by_descriptor, disk_of, kernel_node};
 pub(crate) use node::number_text;
+pub(super) use node::{by_descriptor, disk_of, kernel_node};
 pub(crate) use signature::WIPEFS;
 
 /// How long a tool that only looks at devices, one after the other, may have one open.
@@ -198,11 +198,14 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
     };
     let refuse = |reason: String| Refusal::environment(format!("{shown}: {reason}"));
     let node = kernel_node(disk.number).map_err(refuse)?;
-    let open = |exclusive| {
-        node::open(&node, disk.number, exclusive).map_err(|error| refuse(reason_of(&error)))
-    };
+    let open =
+        |exclusive| node::open(&node, disk.number, exclusive).map_err(|error| refuse(reason_of(&error)));
     // Opened once: nothing that is looked up by this number from here on can be another disk's.
-    let pinned = open(false)?;
+    let pinned = open(false).or_else(|refusal| {
+        // What the system stands on may be closed to everybody: that is the better reason.
+        usage::check(Path::new("/"), &number_text(disk.number)).map_err(refuse)?;
+        Err(refusal)
+    })?;
     if disk_of(&pinned).map_err(|error| refuse(error.to_string()))? != allowed {
         return Err(refuse("another device has taken its place since it was named; name it again".into()));
     }
@@ -230,12 +233,14 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
 /// Says which process writes the device or what it shares its bytes with.
 fn until_unwritten(shared: &usage::Shared) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
-    while let Some(writer) = users::writers(&shared.devices, &shared.files).first() {
-        if Instant::now() > deadline {
-            let what = if shared.files.is_empty() { "it" } else { "it, or the file beneath it," };
-            return Err(format!("{writer} has {what} open for writing; end that first"));
+    let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
+    for (what, devices, files) in all {
+        while let Some(writer) = users::writers(devices, files).first() {
+            if Instant::now() > deadline {
+                return Err(format!("{writer} has {what} open for writing; end that first"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }

@@ -46,8 +46,10 @@ fn sequence(number: u64) -> Option<u64> {
 /// The node in /dev that the kernel names a device by. No link of a user's leads there.
 pub(in crate::target) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     let shown = number_text(number);
-    let description = fs::read_to_string(Path::new("/sys/dev/block").join(&shown).join("uevent"))
-        .map_err(|_| format!("the kernel has no device {shown} any more; was it unplugged? Name one that lsblk lists"))?;
+    let description =
+        fs::read_to_string(Path::new("/sys/dev/block").join(&shown).join("uevent")).map_err(|_| {
+            format!("the kernel has no device {shown} any more; was it unplugged? Name one that lsblk lists")
+        })?;
     let name = description.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap_or_default();
     let node = Path::new("/dev").join(name);
     let is_its = |found: fs::Metadata| found.file_type().is_block_device() && found.rdev() == number;

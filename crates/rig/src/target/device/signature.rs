@@ -32,7 +32,13 @@ const fn yes() -> bool {
 impl Signature {
     /// A disk image's.
     pub(super) fn of_image(kind: &str, offset: u64) -> Self {
-        Self { offset: format!("{offset:#x}"), kind: kind.to_owned(), uuid: None, label: None, wipeable: false }
+        Self {
+            offset: format!("{offset:#x}"),
+            kind: kind.to_owned(),
+            uuid: None,
+            label: None,
+            wipeable: false,
+        }
     }
 }
 

@@ -55,9 +55,21 @@ fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String
     if let Some(name) = stack::of_path(root, Path::new("/")).unwrap_or_default().disks.iter().rfind(own) {
         return Err(format!("the running system is on it (/ stands on {name}); name another device"));
     }
-    mounted(root, &family)?;
-    swapped(root, &family)?;
-    for relative in &family {
+    in_use(root, &family)?;
+    let (below, others) = split(&directory, loops);
+    looped(root, &family, &others)?;
+    if text(&directory.join("ro")).is_some_and(|flag| flag != "0") {
+        return Err("it is read-only; make it writable (blockdev --setrw) or name another device".to_owned());
+    }
+    beneath(root, &below, &others)?;
+    perhaps_looped(root, &family, &others)
+}
+
+/// What the kernel itself tells of its users.
+fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
+    mounted(root, family)?;
+    swapped(root, family)?;
+    for relative in family {
         let holders = names(&relative.directory.join("holders"));
         if let Some(holder) = holders.first() {
             return Err(format!(
@@ -67,11 +79,11 @@ fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String
             ));
         }
     }
-    let (below, others) = split(&directory, loops);
-    looped(root, &family, &others)?;
-    if text(&directory.join("ro")).is_some_and(|flag| flag != "0") {
-        return Err("it is read-only; make it writable (blockdev --setrw) or name another device".to_owned());
-    }
+    Ok(())
+}
+
+/// A loop device does not claim what it is attached to: that has users of its own.
+fn beneath(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     for device in below {
         if let Some(other) = others.iter().find(|other| device.shares(other)) {
             return Err(format!(
@@ -82,10 +94,9 @@ fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String
             ));
         }
         if let Beneath::Device(beneath) = device.beneath {
-            // A loop device does not claim what it is attached to.
             let number = number_text(beneath);
             let name = find(root, &number)?.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            check_beneath(root, &number, &others)
+            check_beneath(root, &number, others)
                 .map_err(|reason| format!("it stands on {name}, and {reason}"))?;
         }
     }
@@ -262,14 +273,27 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
                 relative.name
             ));
         }
-        let fits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));
-        if above.beneath == Beneath::Unknown && family.iter().any(fits) {
-            return Err(format!(
-                "{name} stands on {}, whose name is gone and which may be this device, by its length; detach {name} \
-                 first (losetup --detach /dev/{name})",
+    }
+    Ok(())
+}
+
+/// A loop device that is in use and stands on something that no name leads to any more, which by its length may be this device.
+fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
+    let fits = |above: &&Loop| {
+        let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));
+        above.beneath == Beneath::Unknown && family.iter().any(suits)
+    };
+    for above in loops.iter().filter(fits) {
+        let name = &above.name;
+        let number = text(&root.join("sys/class/block").join(name).join("dev")).unwrap_or_default();
+        let used = in_use(root, &self::family(&find(root, &number)?));
+        used.map_err(|reason| {
+            format!(
+                "{name} stands on {}, whose name is gone and which by its length may be this device, and {reason}; then \
+                 detach it (losetup --detach /dev/{name})",
                 above.path
-            ));
-        }
+            )
+        })?;
     }
     Ok(())
 }
