@@ -64,15 +64,13 @@ impl Drop for Loop {
 }
 
 fn attach(options: &[&str], beneath: &Path) -> Option<PathBuf> {
+    iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
     let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(beneath).output();
     match attached {
         Ok(output) if output.status.success() => {
             Some(String::from_utf8(output.stdout).expect("a path").trim().into())
         }
-        failed => {
-            eprintln!("skipped: no loop device: {failed:?}");
-            None
-        }
+        failed => iotax_testkit::skip!("no loop device: {failed:?}"),
     }
 }
 
@@ -227,7 +225,7 @@ fn what_uses_the_device_beneath_a_loop_device_is_found() {
         beneath.refused(&["in use as swap", &format!("swapoff {}", text(&elsewhere))]);
         run("swapoff", &[&elsewhere]);
     } else {
-        eprintln!("skipped: this kernel does not swap on loop devices");
+        iotax_testkit::skipped::<()>("this kernel does not swap on loop devices");
     }
     let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&elsewhere)));
     refused(&[&format!("sh (process {})", writer.id())]);
@@ -288,8 +286,8 @@ fn the_header_of_a_disk_image_is_a_signature() {
 
 #[test]
 fn real_images_on_a_device_are_signatures() {
-    let made = Command::new("qemu-img").arg("--version").output();
-    let Some(device) = Loop::new().filter(|_| made.is_ok()) else { return };
+    iotax_testkit::require!(program "qemu-img");
+    let Some(device) = Loop::new() else { return };
     for format in ["qcow2", "qcow", "qed", "vmdk", "vhdx", "vpc", "vdi", "parallels"] {
         let dir = tempfile::tempdir().expect("temp dir");
         let image = dir.path().join("image");
