@@ -136,9 +136,10 @@ pub enum Refusal {
         "is in use (mounted, part of another device, or opened exclusively); it is not written while it is"
     )]
     InUse,
-    /// The file is not the one that was made to be written.
+    /// It is not what the run was begun with.
     #[error(
-        "another file has taken its place since it was made, and is not written; measure again under another name"
+        "another file or device has taken its place since the run began, and is left alone; run again once the name leads \
+         to what is meant"
     )]
     Replaced,
     /// Direct I/O was asked for and is not to be had.

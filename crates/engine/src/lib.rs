@@ -18,6 +18,7 @@ mod crew;
 mod error;
 mod faults;
 mod floor;
+mod identity;
 mod latencies;
 mod ledger;
 mod live;

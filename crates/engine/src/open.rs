@@ -3,18 +3,18 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use iotax_model::units::Bytes;
-use iotax_model::wire::Job;
+use iotax_model::wire::{Identity, Job};
 use iotax_model::workload::{SyncMode, Workload};
 use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
 use crate::backend::PUNCH;
 use crate::error::{EngineError, Refusal};
-use crate::queue;
+use crate::{identity, queue};
 
 /// `f_type` of tmpfs, see statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -27,8 +27,8 @@ pub(crate) struct Access {
     pub(crate) sync: SyncMode,
     /// Whether a layer that iotax made holds the device, so that it cannot be claimed.
     pub(crate) shared: bool,
-    /// Device and inode of the only file that may be written; absent: it does not matter, or there is no such file.
-    pub(crate) identity: Option<(u64, u64)>,
+    /// The only file or device that is meant; absent: whatever stands there.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl Access {
@@ -144,10 +144,9 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<Target, Refusal> {
         .custom_flags(flags)
         .open(path)
         .map_err(|error| refusal_of_open(error, access, is_device))?;
-    if let Some(identity) = access.identity.filter(|_| access.write) {
-        let found =
-            file.metadata().map_err(|error| Refusal::System { doing: "it cannot be looked at", error })?;
-        if (found.dev(), found.ino()) != identity {
+    if let Some(identity) = access.identity {
+        let is_it = identity::is(&file, identity);
+        if !is_it.map_err(|error| Refusal::System { doing: "it cannot be looked at", error })? {
             return Err(Refusal::Replaced);
         }
     }

@@ -249,16 +249,20 @@ mod tests {
 
     #[test]
     fn a_file_that_took_the_place_of_the_one_to_be_filled_is_not_written() {
+        use iotax_model::wire::Identity;
         use std::os::unix::fs::MetadataExt;
         let (ours, theirs) =
             (tempfile::NamedTempFile::new().expect("file"), tempfile::NamedTempFile::new().expect("file"));
         std::fs::write(theirs.path(), "the user's").expect("written");
         let found = ours.as_file().metadata().expect("metadata");
-        let only_ours = Area { identity: Some((found.dev(), found.ino())), ..area(Bytes(4096)) };
+        let only_ours = Area {
+            identity: Some(Identity::File { device: found.dev(), inode: found.ino() }),
+            ..area(Bytes(4096))
+        };
         let filled = |path: &Path| fill(path, &only_ours, &Content::default(), 1, &mut |_| {});
         filled(ours.path()).expect("filled");
         let refused = filled(theirs.path()).expect_err("refused").to_string();
-        assert!(refused.contains("another file has taken its place"), "{refused}");
+        assert!(refused.contains("another file or device has taken its place"), "{refused}");
         assert_eq!(std::fs::read(theirs.path()).expect("read"), b"the user's");
     }
 

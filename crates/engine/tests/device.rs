@@ -7,7 +7,7 @@ use std::process::Command;
 
 use iotax_engine::{EngineError, Refusal, fill, measure};
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::wire::{Area, Job};
+use iotax_model::wire::{Area, DiskId, Identity, Job};
 use iotax_model::workload::Content;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 
@@ -193,4 +193,31 @@ fn a_device_that_discards_nothing_is_refused() {
     let device = Loop { path, backing: tempfile::NamedTempFile::new().expect("file") };
     let reason = refusal(measure(&job(Rw::RandTrim, 4096, false), &device.path, &mut |_| {}));
     assert!(reason.to_string().contains("discard_max_bytes is 0"), "{reason}");
+}
+
+#[test]
+fn a_device_that_took_the_place_of_the_one_that_is_meant_is_left_alone() {
+    let (Some(ours), Some(theirs)) = (Loop::new(), Loop::new()) else { return };
+    let name = ours.path.file_name().and_then(|name| name.to_str()).expect("a name");
+    let sequence = std::fs::read_to_string(format!("/sys/block/{name}/diskseq")).expect("counted");
+    let number = std::fs::metadata(&ours.path).expect("there").rdev();
+    let disk = DiskId { number, sequence: sequence.trim().parse().ok() };
+    let filled = |device: &Loop, disk: DiskId| {
+        let meant = Area { identity: Some(Identity::Disk(disk)), ..area(Bytes(65536)) };
+        fill(&device.path, &meant, &Content::default(), 1, &mut |_| {}).map_err(|error| error.to_string())
+    };
+    filled(&ours, disk).expect("filled");
+    assert!(ours.content()[..65536].iter().any(|byte| *byte != 0));
+    // Another node, and another disk behind the same node.
+    let next = DiskId { sequence: disk.sequence.map(|sequence| sequence + 1), ..disk };
+    let before = ours.content();
+    for (device, disk) in [(&theirs, disk), (&ours, next)] {
+        let refused = filled(device, disk).expect_err("refused");
+        assert!(refused.contains("another file or device has taken its place"), "{refused}");
+    }
+    assert!(theirs.content().iter().all(|byte| *byte == 0) && ours.content() == before, "left alone");
+    // What is only read is what is meant too.
+    let job = Job { identity: Some(Identity::Disk(next)), ..job(Rw::RandRead, 4096, false) };
+    let refused = measure(&job, &ours.path, &mut |_| {}).expect_err("refused").to_string();
+    assert!(refused.contains("another file or device has taken its place"), "{refused}");
 }

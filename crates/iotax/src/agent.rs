@@ -19,7 +19,7 @@ use iotax_engine::net::Server;
 use iotax_model::exit::Exit;
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::Bytes;
-use iotax_model::wire::{self, AgentHello, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_rig::target::preflight;
 use iotax_rig::{facts, interfaces, stack};
 
@@ -142,6 +142,8 @@ impl Agent {
             Request::Ping | Request::Shutdown => Ok(Event::Pong),
             Request::Fill { area, content, seed } => {
                 let path = self.target(area.path.clone())?;
+                let identity = area.identity.or_else(|| lock(&self.files).identity(&path));
+                let area = Area { identity, ..area };
                 iotax_engine::fill(&path, &area, &content, seed, &mut |done| {
                     emit(Event::Progress { done, total: area.size });
                 })
@@ -190,7 +192,9 @@ impl Agent {
         let needed = job.directory.is_none() && job.workload.needs_directory();
         let own = needed.then(|| lock(&self.files).make_directory(&path)).transpose()?;
         let named = own.as_ref().map(|directory| directory.display().to_string());
-        let job = Job { directory: named.or_else(|| job.directory.clone()), ..job.clone() };
+        let directory = named.or_else(|| job.directory.clone());
+        let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
+        let job = Job { directory, identity, ..job.clone() };
         let outcome = measure(&job, &path, emit);
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);

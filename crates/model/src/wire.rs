@@ -17,7 +17,7 @@ use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.
-pub const PROTOCOL: u16 = 7;
+pub const PROTOCOL: u16 = 8;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
@@ -107,8 +107,33 @@ pub struct Area {
     pub size: Bytes,
     /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
     pub shared: bool,
-    /// Device and inode of the file that iotax made; another that has come to stand there is not written.
-    pub identity: Option<(u64, u64)>,
+    /// What else has come to stand there is not touched.
+    pub identity: Option<Identity>,
+}
+
+/// A block device by what the kernel knows it by, whatever names lead to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskId {
+    /// As `rdev` has it. Another disk may get it once this one is gone.
+    pub number: u64,
+    /// The disk's own, of one boot of the kernel (`diskseq`). Absent before Linux 5.15.
+    pub sequence: Option<u64>,
+}
+
+/// What tells a target from everything else that its name may come to lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Identity {
+    /// As stat(2) has them.
+    File {
+        /// The filesystem's.
+        device: u64,
+        /// The file's.
+        inode: u64,
+    },
+    /// A block device.
+    Disk(DiskId),
 }
 
 /// One measurement to make.
@@ -130,9 +155,9 @@ pub struct Job {
     /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
     #[serde(default)]
     pub shared: bool,
-    /// Device and inode of the file that iotax made; another that has come to stand there is not written.
+    /// What else has come to stand there is not touched.
     #[serde(default)]
-    pub identity: Option<(u64, u64)>,
+    pub identity: Option<Identity>,
     /// An empty directory that iotax made beside the target, for a test that makes files of its own; absent in a guest, whose
     /// agent makes one itself.
     #[serde(default)]

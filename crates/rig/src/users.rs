@@ -1,23 +1,45 @@
 //! Which processes use a device or a directory, by /proc.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use crate::facts::text;
 
-/// Processes that have one of these block devices (by their numbers, as `rdev` has them) open for writing.
-pub(crate) fn writers(devices: &[u64]) -> Vec<String> {
+/// Processes that have one of these block devices (by their numbers, as `rdev` has them) or files (by device and inode) open
+/// for writing, whatever it is called there.
+pub(crate) fn writers(devices: &[u64], files: &[(u64, u64)]) -> Vec<String> {
     users(|process| {
         entries(&process.join("fd")).iter().any(|descriptor| {
-            // Only what has its name in /dev is looked at: on a network's filesystem that could take for ever.
-            let named = fs::read_link(descriptor).is_ok_and(|path| path.starts_with("/dev"));
-            named
-                && fs::metadata(descriptor)
-                    .is_ok_and(|found| found.file_type().is_block_device() && devices.contains(&found.rdev()))
-                && is_for_writing(process, descriptor).unwrap_or(true)
+            is_one(descriptor, devices, files) && is_for_writing(process, descriptor).unwrap_or(true)
         })
     })
+}
+
+fn is_one(descriptor: &Path, devices: &[u64], files: &[(u64, u64)]) -> bool {
+    // Without asking a network's filesystem, which could take for ever.
+    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let Ok(found) = statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, wanted) else { return false };
+    match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::BlockDevice => devices.contains(&makedev(found.stx_rdev_major, found.stx_rdev_minor)),
+        _ => files.contains(&(makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)),
+    }
+}
+
+/// One process of each mount namespace that is not this one's, by their directories in /proc below a root.
+pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
+    let proc = root.join("proc");
+    let namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    let Some(own) = namespace(&proc.join("self")) else { return Vec::new() };
+    let mut seen = BTreeSet::from([own]);
+    let mut processes = entries(&proc);
+    processes.retain(|process| {
+        let numbered = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+        numbered.is_some() && namespace(process).is_some_and(|namespace| seen.insert(namespace))
+    });
+    processes
 }
 
 /// Processes that stand in a directory or have something below it open.
@@ -38,11 +60,15 @@ fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
     });
     numbered
         .filter(|(number, process)| *number != std::process::id() && uses(process))
-        .map(|(number, process)| {
-            let name = text(&process.join("comm")).unwrap_or_else(|| "?".to_owned());
-            format!("{name} (process {number})")
-        })
+        .map(|(_, process)| title(process))
         .collect()
+}
+
+/// The process with this directory in /proc.
+pub(crate) fn title(process: &Path) -> String {
+    let name = text(&process.join("comm")).unwrap_or_else(|| "?".to_owned());
+    let number = process.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name} (process {number})")
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

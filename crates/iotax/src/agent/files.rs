@@ -1,11 +1,14 @@
 //! Files that a conductor on another machine has its agent make. They go when the agent does.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use iotax_model::target::Preallocation;
 use iotax_model::units::Bytes;
+use iotax_model::wire::Identity;
 use iotax_rig::ledger::{Entry, Ledger};
-use iotax_rig::target::{preflight, raw};
+use iotax_rig::target::{Built, preflight, raw};
 
 use crate::say::say;
 
@@ -14,7 +17,15 @@ pub(super) struct Files {
     /// Where ledgers are kept; absent: nobody knows where, and nothing is made.
     dir: Option<PathBuf>,
     ledger: Option<Ledger>,
-    made: HashMap<PathBuf, Entry>,
+    made: HashMap<PathBuf, Made>,
+}
+
+/// A file or directory that was made.
+struct Made {
+    entry: Entry,
+    /// Of a file, which is open so that no other gets it.
+    identity: Option<Identity>,
+    _held: Option<File>,
 }
 
 impl Files {
@@ -27,9 +38,15 @@ impl Files {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
         }
-        let built = raw::build_at(path, size, self.ledger()?).map_err(|error| error.to_string())?;
-        self.made.extend(built.entry.map(|entry| (path.to_owned(), entry)));
+        let built = raw::build(path, size, Preallocation::Off, self.ledger()?);
+        let Built { entry, identity, held, .. } = built.map_err(|error| error.to_string())?;
+        self.made.extend(entry.map(|entry| (path.to_owned(), Made { entry, identity, _held: held })));
         Ok(())
+    }
+
+    /// What a file is known by that was made here.
+    pub(super) fn identity(&self, path: &Path) -> Option<Identity> {
+        self.made.get(path)?.identity
     }
 
     /// Makes an empty directory beside a file. In a guest that was started again those of the boot before may still be there.
@@ -42,14 +59,14 @@ impl Files {
             (1_u32..).map(|n| beside.with_file_name(format!("iotax-{}-{n}.d", std::process::id())));
         let path = names.find(|path| !path.exists()).ok_or("no name is free")?;
         let entry = self.ledger()?.make_tree(&path).map_err(|error| error.to_string())?;
-        self.made.insert(path.clone(), entry);
+        self.made.insert(path.clone(), Made { entry, identity: None, _held: None });
         Ok(path)
     }
 
     /// Removes it with all that is in it. What cannot be removed now stays on record.
     pub(super) fn remove_directory(&mut self, path: &Path) {
-        if let (Some(entry), Some(ledger)) = (self.made.remove(path), &mut self.ledger) {
-            let _ = ledger.undo(entry);
+        if let (Some(made), Some(ledger)) = (self.made.remove(path), &mut self.ledger) {
+            let _ = ledger.undo(made.entry);
         }
     }
 
@@ -67,7 +84,7 @@ impl Files {
     /// Takes a file off the record, so that it stays.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
         match (self.made.remove(path), &mut self.ledger) {
-            (Some(entry), Some(ledger)) => ledger.forget(entry).map_err(|error| error.to_string()),
+            (Some(made), Some(ledger)) => ledger.forget(made.entry).map_err(|error| error.to_string()),
             _ => Err(format!("{}: this agent did not make it", path.display())),
         }
     }

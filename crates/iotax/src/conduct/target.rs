@@ -8,7 +8,7 @@ use iotax_model::target::{
     Accel, Discard, FileSpec, Format, GuestSpec, Layer, LayerKind, Snapshot, TargetSpec,
 };
 use iotax_model::units::{Bytes, human};
-use iotax_model::wire::{AgentHello, Area};
+use iotax_model::wire::{AgentHello, Area, Identity};
 use iotax_model::workload::Content;
 use iotax_rig::guest::{BlockLayer, Guest};
 use iotax_rig::ledger::{Entry, Ledger};
@@ -99,8 +99,8 @@ impl Target {
         self.machine.is_none().then_some(self.built.path.as_path())
     }
 
-    /// The file that the agent may write, if it is one of iotax's own and the agent sees it.
-    pub(super) fn agent_identity(&self) -> Option<(u64, u64)> {
+    /// What the agent is held to, where it sees the file or device itself.
+    pub(super) fn agent_identity(&self) -> Option<Identity> {
         self.built.identity.filter(|_| self.machine.is_none())
     }
 

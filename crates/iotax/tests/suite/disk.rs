@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use iotax_testkit::{require, skip};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::lab::text;
 
-/// A loop device over a temporary file; both go with it.
+/// A loop device over a temporary file that nobody has open; both go with it.
 pub(crate) struct Disk {
     pub(crate) node: PathBuf,
-    file: NamedTempFile,
+    file: TempPath,
 }
 
 impl Disk {
@@ -21,7 +21,8 @@ impl Disk {
         require!(program "losetup", "blockdev", "wipefs");
         let file = NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
         file.as_file().set_len(bytes).expect("sized");
-        let attached = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
+        let file = file.into_temp_path();
+        let attached = Command::new("losetup").args(["--find", "--show"]).arg(&file).output();
         match attached {
             Ok(output) if output.status.success() => {
                 Some(Self { node: text(&output.stdout).trim().into(), file })
@@ -37,7 +38,7 @@ impl Disk {
 
     pub(crate) fn content(&self) -> Vec<u8> {
         run("blockdev", &["--flushbufs".as_ref(), self.node.as_path()]);
-        fs::read(self.file.path()).expect("readable")
+        fs::read(&self.file).expect("readable")
     }
 
     /// What wipefs(8) finds on it; empty: nothing.
@@ -50,7 +51,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let detached = Command::new("losetup").arg("--detach").arg(&self.node).status();
         if !detached.is_ok_and(|status| status.success()) {
-            eprintln!("{} on {} is left over", self.node.display(), self.file.path().display());
+            eprintln!("{} on {} is left over", self.node.display(), self.file.display());
         }
     }
 }

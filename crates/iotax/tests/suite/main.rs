@@ -12,6 +12,7 @@ mod files;
 mod fio;
 mod formats;
 mod ground_truth;
+mod guard;
 mod guests;
 mod honesty;
 mod jobs;

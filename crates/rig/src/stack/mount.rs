@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The mount table, below the root.
-const TABLE: &str = "proc/self/mountinfo";
+/// The mount table, in a process's directory of /proc.
+const TABLE: &str = "mountinfo";
 
 /// One line of the mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,16 +28,17 @@ pub(crate) struct Mount {
 
 /// The mount that an absolute path without symbolic links is on. Fails with the table's path and a reason.
 pub(super) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
-    match table(root) {
+    let own = root.join("proc/self");
+    match table(&own) {
         Ok(mounts) => find(&mounts, path).cloned().ok_or_else(|| "no mount holds this path".to_owned()),
         Err(error) => Err(error.to_string()),
     }
-    .map_err(|reason| (root.join(TABLE), reason))
+    .map_err(|reason| (own.join(TABLE), reason))
 }
 
-/// All mounts, in the order in which they were made.
-pub(crate) fn table(root: &Path) -> io::Result<Vec<Mount>> {
-    let text = fs::read(root.join(TABLE))?;
+/// All mounts that the process with this directory in /proc sees, in the order in which they were made.
+pub(crate) fn table(process: &Path) -> io::Result<Vec<Mount>> {
+    let text = fs::read(process.join(TABLE))?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
@@ -85,7 +86,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
 }
 
 /// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
-fn unescape(field: &[u8]) -> OsString {
+pub(crate) fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, tail @ ..] = rest {

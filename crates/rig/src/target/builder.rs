@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 
 use iotax_model::Plan;
 use iotax_model::plan::Space;
-use iotax_model::target::{FileSpec, Format, TargetSpec};
+use iotax_model::target::{FileSpec, Format, Preallocation, TargetSpec};
 use iotax_model::units::Bytes;
+use iotax_model::wire::Identity;
 
 use super::device::{self, Block, Claim, Permission};
 use super::lvm::{Origin, Volume, Volumes};
@@ -26,16 +27,16 @@ pub struct Builder {
     volumes: Volumes,
     /// Folders of iotax's own, by the directory that they are in.
     folders: BTreeMap<PathBuf, PathBuf>,
-    /// Devices that targets of this run hold, by the kernel's name.
+    /// Devices that targets of this run hold, by the kernel's node.
     claims: BTreeMap<PathBuf, Weak<Claim>>,
 }
 
 /// A block device for what comes on top.
 struct Ground {
     block: Block,
-    writable: bool,
     /// Whether LVM holds it.
     shared: bool,
+    identity: Option<Identity>,
     claim: Option<Arc<Claim>>,
     /// It is a volume that is to have snapshots.
     origin: Option<Origin>,
@@ -49,8 +50,8 @@ impl Builder {
             tag: tag.to_owned(),
             space: plan.space(),
             reach: plan.reach(),
+            volumes: Volumes::new(tag, plan, &permission),
             permission,
-            volumes: Volumes::new(tag, plan),
             folders: BTreeMap::new(),
             claims: BTreeMap::new(),
         }
@@ -62,10 +63,14 @@ impl Builder {
             return if path.exists() {
                 existing::open(path)
             } else {
-                raw::build_at(path, self.space.area, ledger)
+                raw::build(path, self.space.area, Preallocation::Off, ledger)
             };
         }
         let Some(file) = &spec.file else {
+            if let Some(path) = spec.device.as_deref().filter(|path| !self.permission.allows(path)) {
+                let found = existing::open(path)?;
+                return Ok(Built { size: self.reached(found.size), ..found });
+            }
             let ground = self.ground(spec, ledger)?;
             let built = self.on(ground);
             // Beside the area there is the rest of the filesystem that the guest makes.
@@ -75,11 +80,12 @@ impl Builder {
         let mut origin = None;
         let directory = match (&spec.filesystem, &file.dir) {
             (Some(filesystem), _) => {
-                // It must be free for mkfs and mount, which claim it in their turn.
                 let Ground { block, claim, origin: volume, .. } = self.ground(spec, ledger)?;
-                if claim.is_some() && !self.permission.signature {
-                    device::check_signature(&block.path)?;
+                if let Some(claim) = claim.as_ref().filter(|_| !self.permission.signature) {
+                    claim.check_signature()?;
                 }
+                // It must be free for mkfs and mount, which claim it in their turn, and stay the same until then.
+                let _pin = claim.as_ref().map(|claim| claim.pin());
                 drop(claim);
                 origin = volume;
                 filesystem::check_room(
@@ -98,46 +104,46 @@ impl Builder {
             ..self.file(&directory.join(&spec.name), spec.disk_size(self.space), file, ledger)?
         };
         let Some(settings) = &spec.loop_device else { return Ok(built) };
-        let (path, warning) = loop_device::build(&built.path, settings, ledger)?;
-        Ok(Built { path, warnings: warning.into_iter().collect(), ..built })
+        loop_device::build(built, settings, ledger)
     }
 
     /// The device or volume at a target's bottom.
     fn ground(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Ground, BuildError> {
         if let Some(volume) = self.volumes.build(spec, &self.permission, ledger)? {
-            let Volume { path, offset, size, shared, origin } = volume;
+            let Volume { path, offset, size, shared, identity, origin } = volume;
             let block = Block { path, offset, size };
-            return Ok(Ground { block, writable: true, shared, claim: None, origin });
+            return Ok(Ground { block, shared, identity, claim: None, origin });
         }
         let Some(path) = &spec.device else {
             unreachable!("Plan::check refuses a target without a bottom");
         };
-        if !self.permission.allows(path) {
-            let block = device::whole(path)?;
-            return Ok(Ground { block, writable: false, shared: false, claim: None, origin: None });
-        }
-        let name = std::fs::canonicalize(path).map_err(BuildError::file(path))?;
-        let held = self.claims.get(&name).and_then(Weak::upgrade);
+        let node = self.permission.place(path);
+        let held = self.claims.get(&node).and_then(Weak::upgrade);
         let claim = match held {
             Some(claim) => claim,
             None => Arc::new(device::claim(path, &self.permission)?),
         };
-        self.claims.insert(name, Arc::downgrade(&claim));
-        let block = claim.block.clone();
-        Ok(Ground { block, writable: true, shared: false, claim: Some(claim), origin: None })
+        self.claims.insert(node, Arc::downgrade(&claim));
+        let (block, identity) = (claim.block.clone(), Some(Identity::Disk(claim.pin().disk)));
+        Ok(Ground { block, shared: false, identity, claim: Some(claim), origin: None })
+    }
+
+    /// What of a device's length the workloads reach.
+    fn reached(&self, length: Bytes) -> Bytes {
+        self.reach.map_or(length, |reach| reach.min(length))
     }
 
     /// A device as a target of its own.
     fn on(&self, ground: Ground) -> Built {
-        let Ground { block, writable, shared, claim, origin } = ground;
+        let Ground { block, shared, identity, claim, origin } = ground;
         Built {
             path: block.path,
             offset: block.offset,
             format: Format::Raw,
-            size: self.reach.map_or(block.size, |reach| reach.min(block.size)),
-            writable,
+            size: self.reached(block.size),
+            writable: true,
             shared: shared || claim.is_some(),
-            identity: None,
+            identity,
             held: None,
             claim,
             entry: None,
@@ -157,7 +163,9 @@ impl Builder {
     ) -> Result<Built, BuildError> {
         let built = match file.format {
             Format::Raw => {
-                raw::build_in(&stem.with_added_extension("raw"), length, file.preallocation, ledger)
+                // What it is on may have to be unmounted before this process lets go of it.
+                raw::build(&stem.with_added_extension("raw"), length, file.preallocation, ledger)
+                    .map(|built| Built { held: None, ..built })
             }
             Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), length, file, ledger),
         }?;

@@ -1,31 +1,47 @@
 //! A file or block device that is there already: opened for reading, measured as it is.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use iotax_model::target::Format;
 use iotax_model::units::Bytes;
+use iotax_model::wire::Identity;
 
-use super::{BuildError, Built};
+use super::{BuildError, Built, device};
 
 /// Takes what is there.
 pub fn open(path: &Path) -> Result<Built, BuildError> {
+    let in_path = |error| BuildError::file(path)(error);
+    let mut file = File::open(path).map_err(in_path)?;
+    let (place, identity) = stand(&file, path).map_err(in_path)?;
     Ok(Built {
-        path: path.to_owned(),
+        path: place,
         offset: Bytes(0),
         format: Format::Raw,
-        size: length(path)?,
+        size: Bytes(file.seek(SeekFrom::End(0)).map_err(in_path)?),
         writable: false,
         shared: false,
-        identity: None,
-        held: None,
+        identity: Some(identity),
+        held: Some(file),
         claim: None,
         entry: None,
         snapshot: None,
         origin: None,
         warnings: Vec::new(),
     })
+}
+
+/// Where an open file or device is found without a link of the user's, and what it is known by.
+fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
+    let found = file.metadata()?;
+    if !found.file_type().is_block_device() {
+        let identity = Identity::File { device: found.dev(), inode: found.ino() };
+        return Ok((fs::canonicalize(path)?, identity));
+    }
+    let place = device::kernel_node(found.rdev()).ok().map_or_else(|| fs::canonicalize(path), Ok)?;
+    Ok((place, Identity::Disk(device::disk_of(file)?)))
 }
 
 /// Length of a file or of a block device, whose metadata do not tell it.

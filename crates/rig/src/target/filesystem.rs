@@ -148,24 +148,30 @@ impl Made {
     /// Wipes its signature if it is still this filesystem's.
     pub(crate) fn wipe(&self) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
+        // The very device whose signature was read, whatever its names mean by now.
+        let place = device::by_descriptor(&device);
         until_free(|| {
             let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
-            File::options().read(true).custom_flags(flags).open(&device).map(drop)
+            File::options().read(true).custom_flags(flags).open(&place).map(drop)
         })
         .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
         let only = ["--all", "--types", self.kind.word()];
-        let words = only.iter().map(AsRef::as_ref).chain([device.as_os_str()]);
+        let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
         signature::WIPEFS.run(words).map_err(io::Error::other)?;
         Ok(())
     }
 
     /// The device that carries it, under whatever name it has after a restart of the machine; `None` if none does any more.
-    fn locate(&self) -> io::Result<Option<PathBuf>> {
+    fn locate(&self) -> io::Result<Option<File>> {
         let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
         for device in [&self.device, &by_uuid] {
             let is_device = fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
-            if is_device && self.is_on(device)? {
-                return Ok(Some(device.clone()));
+            if !is_device {
+                continue;
+            }
+            let device = File::open(device)?;
+            if self.is_on(&device)? {
+                return Ok(Some(device));
             }
         }
         if self.device.exists() {
@@ -174,7 +180,7 @@ impl Made {
         Err(io::Error::other("the device is not there, so what was made on it stays; plug it in again"))
     }
 
-    fn is_on(&self, device: &Path) -> io::Result<bool> {
+    fn is_on(&self, device: &File) -> io::Result<bool> {
         let found = signature::read(device).map_err(io::Error::other)?;
         Ok(found.iter().any(|signature| {
             signature.kind == self.kind.word() && signature.uuid.as_deref() == Some(&self.uuid)
@@ -213,7 +219,7 @@ impl Mounted {
 
     /// The uppermost mount there.
     fn standing(&self) -> io::Result<Option<Mount>> {
-        let table = mount::table(Path::new("/"))?;
+        let table = mount::table(Path::new("/proc/self"))?;
         Ok(table.into_iter().rfind(|mount| mount.point == self.point))
     }
 }

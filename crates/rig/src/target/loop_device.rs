@@ -1,6 +1,6 @@
 //! A loop device over a file of iotax's own.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use iotax_model::target::LoopSpec;
 use iotax_model::warning::{Warning, WarningKind};
+use iotax_model::wire::Identity;
 use serde::{Deserialize, Serialize};
 
-use super::{BuildError, Refusal, device};
+use super::{BuildError, Built, Refusal, device};
 use crate::facts::text;
 use crate::ledger::{Effect, Ledger};
-use crate::program::Program;
+use crate::program::{Program, ProgramError};
 use crate::users;
 
 const LOSETUP: Program = Program { name: "losetup", package: "mount" };
@@ -29,20 +30,29 @@ pub fn check() -> Result<(), Refusal> {
     LOSETUP.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Attaches a loop device to a file and returns its node, with a word if it does not pass the page cache by as asked.
-pub fn build(
-    file: &Path,
-    spec: &LoopSpec,
-    ledger: &mut Ledger,
-) -> Result<(PathBuf, Option<Warning>), BuildError> {
-    let found = fs::metadata(file).map_err(BuildError::file(file))?;
-    let attached =
-        Attached { file: file.to_owned(), device: found.dev(), inode: found.ino(), boot_id: boot_id() };
-    ledger.will(Effect::Loop(attached))?;
+/// Attaches a loop device to a file that was made for it, with a word if it does not pass the page cache by as asked.
+pub fn build(beneath: Built, spec: &LoopSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
+    let file = beneath.path.as_path();
+    let Some(Identity::File { device, inode }) = beneath.identity else {
+        unreachable!("a file that was made is known by its inode");
+    };
+    let attached = Attached { file: file.to_owned(), device, inode, boot_id: boot_id() };
+    ledger.will(Effect::Loop(attached.clone()))?;
     let direct = format!("--direct-io={}", if spec.direct_io { "on" } else { "off" });
     let said =
         ledger.run(LOSETUP, ["--find".as_ref(), "--show".as_ref(), direct.as_ref(), file.as_os_str()])?;
-    let node = PathBuf::from(String::from_utf8_lossy(&said).trim());
+    let shown = String::from_utf8_lossy(&said).trim().to_owned();
+    let node = PathBuf::from(&shown);
+    if !attached.nodes().map_err(BuildError::file(&node))?.contains(&shown) {
+        LOSETUP.run(["--detach", &shown])?;
+        return Err(Refusal::environment(format!(
+            "{}: another file has taken its place since it was made; measure in a directory that nobody else changes",
+            file.display()
+        ))
+        .into());
+    }
+    let disk = device::disk_of(&File::open(&node).map_err(BuildError::file(&node))?);
+    let identity = Some(Identity::Disk(disk.map_err(BuildError::file(&node))?));
     // The kernel takes the page cache where the file's filesystem cannot do without, and calls that success.
     let dio = node.file_name().and_then(|name| text(&Path::new("/sys/block").join(name).join("loop/dio")));
     let refused = (spec.direct_io && dio.as_deref() == Some("0")).then(|| Warning {
@@ -58,7 +68,7 @@ pub fn build(
         ),
         remedy: "say direct_io = false, or put the file on another filesystem".into(),
     });
-    Ok((node, refused))
+    Ok(Built { path: node, identity, warnings: refused.into_iter().collect(), ..beneath })
 }
 
 /// A loop device over a file, known by the file's device and inode: its own number is not known before it is attached.
@@ -81,18 +91,41 @@ fn boot_id() -> Option<String> {
 
 /// A line of `losetup --list`.
 #[derive(Deserialize)]
-struct Listed {
-    name: String,
+pub(super) struct Listed {
+    pub(super) name: String,
+    /// Absent to users who may not ask.
     #[serde(rename = "back-ino")]
-    inode: u64,
+    inode: Option<u64>,
     /// With spaces around it.
     #[serde(rename = "back-maj:min")]
-    device: String,
+    device: Option<String>,
+}
+
+impl Listed {
+    /// Device and inode of what it is attached to, as stat(2) has them.
+    pub(super) fn file(&self) -> Option<(u64, u64)> {
+        let (major, minor) = self.device.as_ref()?.trim().split_once(':')?;
+        Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), self.inode?))
+    }
 }
 
 #[derive(Deserialize)]
 struct Listing {
     loopdevices: Vec<Listed>,
+}
+
+/// The loop devices of this machine that are attached.
+pub(super) fn list() -> Result<Vec<Listed>, ProgramError> {
+    let said = LOSETUP.run(["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"])?;
+    if said.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(&said).map(|listing: Listing| listing.loopdevices).map_err(|error| {
+        ProgramError::Failed {
+            command: "losetup --list --json".into(),
+            reason: format!("its words are not understood ({error}): {}", String::from_utf8_lossy(&said)),
+        }
+    })
 }
 
 impl Attached {
@@ -110,7 +143,7 @@ impl Attached {
             let Some(node) = self.nodes()?.pop() else { return Ok(()) };
             if Instant::now() > deadline {
                 let users =
-                    fs::metadata(&node).map(|found| users::writers(&[found.rdev()])).unwrap_or_default();
+                    fs::metadata(&node).map(|found| users::writers(&[found.rdev()], &[])).unwrap_or_default();
                 let users = if users.is_empty() { "somebody".into() } else { users.join(", ") };
                 return Err(io::Error::other(format!("{users} has {node} open")));
             }
@@ -119,14 +152,8 @@ impl Attached {
     }
 
     fn nodes(&self) -> io::Result<Vec<String>> {
-        let list = ["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"];
-        let said = LOSETUP.run(list).map_err(io::Error::other)?;
-        if said.trim_ascii().is_empty() {
-            return Ok(Vec::new());
-        }
-        let listing: Listing = serde_json::from_slice(&said)?;
-        let number = device::number_text(self.device);
-        let ours = |device: &Listed| device.inode == self.inode && device.device.trim() == number;
-        Ok(listing.loopdevices.into_iter().filter(ours).map(|device| device.name).collect())
+        let ours = |device: &Listed| device.file() == Some((self.device, self.inode));
+        let all = list().map_err(io::Error::other)?;
+        Ok(all.into_iter().filter(ours).map(|device| device.name).collect())
     }
 }

@@ -22,6 +22,7 @@ use iotax_model::exit::Exit;
 use iotax_model::target::{Format, Snapshot};
 use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
+use iotax_model::wire::Identity;
 
 use crate::guest::image::ImageError;
 use crate::ledger::{Entry, LedgerError};
@@ -96,9 +97,10 @@ pub struct Built {
     pub writable: bool,
     /// Whether the device is held already, by the claim or by a layer that iotax made, so that no agent can claim it.
     pub shared: bool,
-    /// Device and inode of the file that iotax made, where its name was the user's choice.
-    pub identity: Option<(u64, u64)>,
-    /// That file.
+    /// What stands there, so that nothing else that comes to have its name is measured; absent: iotax chose the name, and
+    /// nobody else may make names there.
+    pub identity: Option<Identity>,
+    /// Keeps what has a name of the user's open: no other file or disk gets its identity.
     pub held: Option<File>,
     /// Holds a device that was there for as long as the target stands.
     pub claim: Option<Arc<Claim>>,

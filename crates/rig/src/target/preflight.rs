@@ -50,7 +50,7 @@ impl Needs {
 pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     device::check_permission(plan, permission)?;
-    device::check_sharing(plan)?;
+    device::check_sharing(plan, permission)?;
     for target in plan.everything() {
         if target.remote().is_some() {
             // Its own machine is asked, by the agent there.
@@ -76,7 +76,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
             None => check_layers(target, plan, permission, &mut needs)?,
         }
     }
-    lvm::check(plan)?;
+    lvm::check(plan, permission)?;
     for (dir, filesystem) in by_filesystem(&needs)? {
         let need: u64 =
             needs.space.iter().filter(|(d, _)| filesystem_of(d) == Some(filesystem)).map(|(_, n)| n).sum();
@@ -94,7 +94,8 @@ fn check_layers(
 ) -> Result<(), Refusal> {
     if let Some(path) = &target.device {
         device::check(target, plan, permission)?;
-        let length = existing::length(path).map_err(|error| Refusal::environment(error.to_string()))?;
+        let length = existing::length(&permission.place(path));
+        let length = length.map_err(|error| Refusal::environment(error.to_string()))?;
         let in_guest = target.filesystem_in_guest().is_some();
         match &target.filesystem {
             _ if target.lvm.is_some() => {}

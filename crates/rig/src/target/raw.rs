@@ -1,62 +1,44 @@
 //! A new file that holds the workload's bytes and nothing else.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use iotax_model::target::{Format, Preallocation};
 use iotax_model::units::Bytes;
+use iotax_model::wire::Identity;
 use rustix::fs::FallocateFlags;
 
 use super::{BuildError, Built};
-use crate::ledger::{Effect, Entry, Ledger};
+use crate::ledger::Ledger;
 
-/// Makes the file under a name that the user chose.
-pub fn build_at(path: &Path, size: Bytes, ledger: &mut Ledger) -> Result<Built, BuildError> {
-    let path = std::path::absolute(path).map_err(BuildError::file(path))?;
-    let (entry, file) = ledger.make_file(&path)?;
-    let found = file.metadata().map_err(BuildError::file(&path))?;
-    let built = finish(&path, &file, size, Preallocation::Off, entry)?;
-    // As long as it is open no other file gets its inode.
-    Ok(Built { identity: Some((found.dev(), found.ino())), held: Some(file), ..built })
-}
-
-/// Makes the file in a directory of iotax's own.
-pub fn build_in(
+/// Makes the file, on record, where nothing is. It is known by its inode, whoever turns the names that lead to it.
+pub fn build(
     path: &Path,
     size: Bytes,
     preallocation: Preallocation,
     ledger: &mut Ledger,
 ) -> Result<Built, BuildError> {
-    let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    finish(path, &file.map_err(BuildError::file(path))?, size, preallocation, entry)
-}
-
-fn finish(
-    path: &Path,
-    file: &File,
-    size: Bytes,
-    preallocation: Preallocation,
-    entry: Entry,
-) -> Result<Built, BuildError> {
+    let path = std::path::absolute(path).map_err(BuildError::file(path))?;
+    let (entry, file) = ledger.make_file(&path)?;
+    let found = file.metadata().map_err(BuildError::file(&path))?;
     match preallocation {
         Preallocation::Off | Preallocation::Metadata => file.set_len(size.0),
         // Writing it, which `full` asks for, is what preconditioning does to every target anyway.
         Preallocation::Falloc | Preallocation::Full => {
-            rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size.0).map_err(Into::into)
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0).map_err(Into::into)
         }
     }
-    .map_err(BuildError::file(path))?;
+    .map_err(BuildError::file(&path))?;
     Ok(Built {
-        path: path.to_owned(),
+        path,
         offset: Bytes(0),
         format: Format::Raw,
         size,
         writable: true,
         shared: false,
-        identity: None,
-        held: None,
+        identity: Some(Identity::File { device: found.dev(), inode: found.ino() }),
+        // As long as it is open no other file gets its inode.
+        held: Some(file),
         claim: None,
         entry: Some(entry),
         snapshot: None,
@@ -77,7 +59,7 @@ mod tests {
             [("off", Preallocation::Off, false), ("falloc", Preallocation::Falloc, true)]
         {
             let path = temp.path().join(name);
-            let built = build_in(&path, Bytes(1 << 20), preallocation, &mut ledger).expect("built");
+            let built = build(&path, Bytes(1 << 20), preallocation, &mut ledger).expect("built");
             let metadata = std::fs::metadata(&path).expect("there");
             assert_eq!((built.size, metadata.len(), built.writable), (Bytes(1 << 20), 1 << 20, true));
             assert_eq!(metadata.blocks() * 512 >= 1 << 20, allocated, "{name}");
@@ -92,7 +74,7 @@ mod tests {
         let mut ledger = Ledger::create(&temp.path().join("state"), "t").expect("ledger");
         let path = temp.path().join("taken");
         std::fs::write(&path, "the user's").expect("written");
-        assert!(build_at(&path, Bytes(4096), &mut ledger).is_err());
+        assert!(build(&path, Bytes(4096), Preallocation::Off, &mut ledger).is_err());
         ledger.undo_all();
         assert_eq!(std::fs::read_to_string(&path).expect("still there"), "the user's");
     }

@@ -8,3 +8,4 @@ mod monitor;
 mod network;
 mod stack;
 mod tree;
+mod users;

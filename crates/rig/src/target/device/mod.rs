@@ -1,24 +1,31 @@
 //! Block devices that may be overwritten: only what was named twice, and only if nobody else uses it.
+//!
+//! A name is resolved once, when it is allowed. From then on the device is known by its number and its disk's sequence number,
+//! opened by the kernel's own node for it, and kept open: no other disk gets its number meanwhile.
 
+mod image;
+mod loops;
+mod node;
 pub(crate) mod signature;
 pub mod usage;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iotax_model::Plan;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
-use rustix::fs::OFlags;
+use iotax_model::wire::DiskId;
 use rustix::io::Errno;
 
-use super::{BuildError, Refusal, existing};
-use crate::facts::text;
+use super::Refusal;
 use crate::users;
+pub(crate) use node::number_text;
+pub(super) use node::{by_descriptor, disk_of, kernel_node};
 pub(crate) use signature::WIPEFS;
 
 /// How long a tool that only looks at devices, one after the other, may have one open.
@@ -37,37 +44,39 @@ pub struct Permission {
 struct Allowed {
     path: PathBuf,
     /// Absent: there was none.
-    number: Option<u64>,
-    /// Absent where the kernel does not count them.
-    sequence: Option<String>,
+    disk: Option<DiskId>,
 }
 
 impl Permission {
     /// Allows what stands at these paths now to be overwritten, with `signature` even if it carries one.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
-        let allowed = |path: PathBuf| {
-            let number = number(&path).ok();
-            Allowed { number, sequence: number.and_then(sequence), path }
-        };
+        let allowed = |path: PathBuf| Allowed { disk: node::disk_at(&path).ok(), path };
         Self { overwrite: paths.into_iter().map(allowed).collect(), signature }
     }
 
     /// Whether this device may be overwritten, under whatever name it was allowed.
     #[must_use]
     pub fn allows(&self, path: &Path) -> bool {
-        number(path).is_ok_and(|device| self.allowed(device).is_some())
+        self.disk(path).is_ok_and(|disk| self.allowed(disk).is_some())
     }
 
-    fn allowed(&self, device: u64) -> Option<&Allowed> {
-        self.overwrite.iter().find(|allowed| allowed.number == Some(device))
+    /// The kernel's own node for the device that a path means; the path itself where there is none.
+    pub(super) fn place(&self, path: &Path) -> PathBuf {
+        let node = self.disk(path).ok().and_then(|disk| kernel_node(disk.number).ok());
+        node.unwrap_or_else(|| path.to_owned())
     }
-}
 
-/// A number that the kernel gives to no second disk until it is started again, also if one takes the place of another.
-fn sequence(number: u64) -> Option<String> {
-    let place = Path::new("/sys/dev/block").join(number_text(number));
-    // A partition has its disk's.
-    text(&place.join("diskseq")).or_else(|| text(&fs::canonicalize(place).ok()?.parent()?.join("diskseq")))
+    /// The device that a path means: under a name that was allowed, the one that stood there then.
+    fn disk(&self, path: &Path) -> Result<DiskId, Refusal> {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let named = self.overwrite.iter().find(|allowed| allowed.path == absolute);
+        named.and_then(|allowed| allowed.disk).map_or_else(|| node::disk_at(path), Ok)
+    }
+
+    fn allowed(&self, disk: DiskId) -> Option<DiskId> {
+        let all = self.overwrite.iter().filter_map(|allowed| allowed.disk);
+        all.into_iter().find(|allowed| allowed.number == disk.number)
+    }
 }
 
 /// A block device, or a part of one, that a target stands on.
@@ -81,19 +90,41 @@ pub struct Block {
     pub size: Bytes,
 }
 
+/// A device that is open, so that no other disk gets its number.
+#[derive(Debug, Clone)]
+pub struct Pin {
+    /// The device.
+    pub disk: DiskId,
+    _open: Arc<File>,
+}
+
 /// A device that was found free and is held against everybody who asks for it alone (a mount, a volume manager, another
 /// iotax) until this is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    /// All of it.
+    /// All of it, by the kernel's own node.
     pub block: Block,
-    _held: File,
+    pin: Pin,
+    /// The device's own comes first, then those of devices beneath it that do not know of it.
+    held: Vec<File>,
+}
+
+impl Claim {
+    /// What is left of the claim when tools claim the device in their turn.
+    pub(super) fn pin(&self) -> Pin {
+        self.pin.clone()
+    }
+
+    /// Refuses a device that carries a signature.
+    pub(super) fn check_signature(&self) -> Result<(), Refusal> {
+        check_signature(&self.held[0], &self.block.path)
+    }
 }
 
 /// Refuses a device that may not be used as the plan uses it.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = &spec.device else { return Ok(()) };
-    number(path)?;
+    permission.disk(path)?;
     let makes = spec.lvm.is_some() || spec.filesystem.is_some() || spec.filesystem_in_guest().is_some();
     let writes = plan.work_on(spec).iter().any(|workload| workload.modifies());
     if !permission.allows(path) && !makes && !writes {
@@ -105,7 +136,7 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
 /// A device that was given as a path is only read: says instead how it is overwritten, where that is what was refused.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
-    match writes.filter(|_| number(path).is_ok()) {
+    match writes.filter(|_| node::disk_at(path).is_ok()) {
         Some(workload) => Refusal::input(format!(
             "{0}: a block device is only read as it is, and {1:?} changes it ({2}); to have it overwritten, name it \
              twice: iotax bench {0} --overwrite {0}, in a plan device = \"{0}\" and iotax run --overwrite {0}",
@@ -120,8 +151,8 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
 /// Refuses a permission that no target uses: it may have been meant for another device.
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     for Allowed { path: allowed, .. } in &permission.overwrite {
-        let device = number(allowed)?;
-        let named = |path: &PathBuf| number(path).is_ok_and(|number| number == device);
+        let device = permission.disk(allowed)?;
+        let named = |path: &PathBuf| permission.disk(path).is_ok_and(|disk| disk.number == device.number);
         if !plan.everything().any(|target| target.device.as_ref().is_some_and(named)) {
             return Err(Refusal::input(format!(
                 "--overwrite {}: no target is on that device; name it as device = \"{}\" too, or leave the flag out",
@@ -135,10 +166,11 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
 
 /// Refuses two targets of which one destroys what the other is made of: a filesystem on the whole of a device leaves no
 /// room for another target there.
-pub fn check_sharing(plan: &Plan) -> Result<(), Refusal> {
+pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
     for target in plan.everything() {
-        let Some(device) = target.device.as_ref().map(|path| number(path)).transpose()? else { continue };
+        let Some(path) = &target.device else { continue };
+        let device = permission.disk(path)?.number;
         let in_guest = target.filesystem_in_guest().is_some();
         let alone = (target.filesystem.is_some() || in_guest) && target.lvm.is_none();
         match seen.insert(device, (&target.name, alone)) {
@@ -157,69 +189,86 @@ pub fn check_sharing(plan: &Plan) -> Result<(), Refusal> {
 
 /// Takes a device for this run alone, or says what stands in the way. Nothing is written.
 pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
-    let device = number(path)?;
+    let disk = permission.disk(path)?;
     let shown = path.display();
-    let Some(allowed) = permission.allowed(device) else {
+    let Some(allowed) = permission.allowed(disk) else {
         return Err(Refusal::input(format!(
             "{shown}: it would be overwritten; name it once more with --overwrite {shown}"
         )));
     };
     let refuse = |reason: String| Refusal::environment(format!("{shown}: {reason}"));
-    if sequence(device) != allowed.sequence {
+    let node = kernel_node(disk.number).map_err(refuse)?;
+    let open =
+        |exclusive| node::open(&node, disk.number, exclusive).map_err(|error| refuse(reason_of(&error)));
+    // Opened once: nothing that is looked up by this number from here on can be another disk's.
+    let pinned = open(false).or_else(|refusal| {
+        // What the system stands on may be closed to everybody: that is the better reason.
+        usage::check(Path::new("/"), &number_text(disk.number)).map_err(refuse)?;
+        Err(refusal)
+    })?;
+    if disk_of(&pinned).map_err(|error| refuse(error.to_string()))? != allowed {
         return Err(refuse("another device has taken its place since it was named; name it again".into()));
     }
     let root = Path::new("/");
-    let number = number_text(device);
+    let number = number_text(disk.number);
     usage::check(root, &number).map_err(refuse)?;
-    let devices = usage::numbers(root, &number);
-    let deadline = Instant::now() + PASSING;
-    while let Some(writer) = users::writers(&devices).first() {
-        if Instant::now() > deadline {
-            return Err(refuse(format!("{writer} has it open for writing; end that first")));
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    let shared = usage::shared(root, &number).map_err(refuse)?;
+    until_unwritten(&shared).map_err(refuse)?;
+    let mut held = vec![open(true)?];
+    for beneath in &shared.beneath {
+        let node = kernel_node(*beneath).map_err(refuse)?;
+        held.push(node::open(&node, *beneath, true).map_err(|error| refuse(reason_of(&error)))?);
     }
-    let mut held = File::options()
-        .read(true)
-        .custom_flags(i32::try_from(OFlags::EXCL.bits()).unwrap_or_default())
-        .open(path)
-        .map_err(|error| refuse(reason_of(&error)))?;
-    let opened = held.metadata().map_err(|error| refuse(error.to_string()))?;
-    if opened.rdev() != device {
-        return Err(refuse("another device has come to stand here just now; name it again".into()));
-    }
-    let size = held.seek(SeekFrom::End(0)).map_err(|error| refuse(error.to_string()))?;
+    let size = held[0].seek(SeekFrom::End(0)).map_err(|error| refuse(error.to_string()))?;
     if size == 0 {
         return Err(refuse("it holds nothing; is there a medium in it?".into()));
     }
     if !permission.signature {
-        check_signature(path)?;
+        check_signature(&held[0], path)?;
     }
-    // The kernel's own name: what is shown and given to tools does not depend on a link that may change.
-    let path = fs::canonicalize(path).map_err(|error| refuse(error.to_string()))?;
-    Ok(Claim { block: Block { path, offset: Bytes(0), size: Bytes(size) }, _held: held })
+    let block = Block { path: node.clone(), offset: Bytes(0), size: Bytes(size) };
+    Ok(Claim { block, pin: Pin { disk: allowed, _open: Arc::new(pinned) }, held })
 }
 
-/// Refuses a device that carries one.
-pub(super) fn check_signature(path: &Path) -> Result<(), Refusal> {
-    let found = signature::read(path).map_err(|error| Refusal::environment(error.to_string()))?;
+/// Says which process writes the device or what it shares its bytes with.
+fn until_unwritten(shared: &usage::Shared) -> Result<(), String> {
+    let deadline = Instant::now() + PASSING;
+    let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
+    for (what, devices, files) in all {
+        while let Some(writer) = users::writers(devices, files).first() {
+            if Instant::now() > deadline {
+                return Err(format!("{writer} has {what} open for writing; end that first"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a device that carries one. It is shown under this name.
+fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
+    let found = signature::read(device).map_err(|error| Refusal::environment(error.to_string()))?;
     if found.is_empty() {
         return Ok(());
     }
+    let shown = shown.display();
+    let wipe = if found.iter().all(|signature| signature.wipeable) {
+        format!(", or wipe it (wipefs --all {shown})")
+    } else {
+        String::new()
+    };
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     Err(Refusal::environment(format!(
-        "{}: it carries {}; if nobody needs that any more, add --overwrite-signature, or wipe it (wipefs --all {})",
-        path.display(),
-        found.join(", "),
-        path.display()
+        "{shown}: it carries {}; if nobody needs that any more, add --overwrite-signature{wipe}",
+        found.join(", ")
     )))
 }
 
 fn reason_of(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::BUSY) => {
-            "something else has claimed it (O_EXCL): a volume manager, a filesystem of another mount \
-                              namespace, another iotax; end that first (lsblk and fuser may show it)"
+            "something else has claimed it (O_EXCL): a volume manager, a filesystem that is mounted where no table shows \
+             it, another iotax; end that first (lsblk and fuser may show it)"
                 .into()
         }
         Some(Errno::NXIO | Errno::NODEV) => {
@@ -229,31 +278,4 @@ fn reason_of(error: &io::Error) -> String {
         Some(Errno::ACCESS | Errno::PERM) => format!("cannot be opened ({error}); run iotax as root"),
         _ => format!("cannot be opened ({error})"),
     }
-}
-
-/// The number of a block device, as `rdev` has it.
-fn number(path: &Path) -> Result<u64, Refusal> {
-    let found = fs::metadata(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => {
-            Refusal::input(format!("{}: no such device; name one that lsblk lists", path.display()))
-        }
-        _ => Refusal::environment(format!("{}: {error}", path.display())),
-    })?;
-    if !found.file_type().is_block_device() {
-        return Err(Refusal::input(format!(
-            "{}: not a block device; a file or directory is given as path = \"...\" or file = {{ dir = \"...\" }}",
-            path.display()
-        )));
-    }
-    Ok(found.rdev())
-}
-
-/// As /sys and the mount table write it: `8:1`.
-pub(crate) fn number_text(number: u64) -> String {
-    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
-}
-
-/// A whole device as it is.
-pub fn whole(path: &Path) -> Result<Block, BuildError> {
-    Ok(Block { path: path.to_owned(), offset: Bytes(0), size: existing::length(path)? })
 }

@@ -1,9 +1,10 @@
-//! Signatures on block devices: filesystems, RAID, LVM, partition tables, as wipefs(8) finds them.
+//! Signatures on block devices: filesystems, RAID, LVM, partition tables, as wipefs(8) finds them, and disk images.
 
-use std::path::Path;
+use std::fs::File;
 
 use serde::Deserialize;
 
+use super::{image, node};
 use crate::program::{Program, ProgramError};
 
 /// Finds and wipes signatures.
@@ -19,6 +20,26 @@ pub(crate) struct Signature {
     pub(crate) kind: String,
     pub(crate) uuid: Option<String>,
     label: Option<String>,
+    /// Whether wipefs knows it.
+    #[serde(skip, default = "yes")]
+    pub(super) wipeable: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+impl Signature {
+    /// A disk image's.
+    pub(super) fn of_image(kind: &str, offset: u64) -> Self {
+        Self {
+            offset: format!("{offset:#x}"),
+            kind: kind.to_owned(),
+            uuid: None,
+            label: None,
+            wipeable: false,
+        }
+    }
 }
 
 impl std::fmt::Display for Signature {
@@ -36,19 +57,23 @@ struct Listing {
     signatures: Vec<Signature>,
 }
 
-/// The signatures of a device or file. Only reads.
-pub(crate) fn read(device: &Path) -> Result<Vec<Signature>, ProgramError> {
-    let text = WIPEFS.run(["--json".as_ref(), "--no-act".as_ref(), device.as_os_str()])?;
+/// The signatures of an open device or file. Only reads.
+pub(crate) fn read(device: &File) -> Result<Vec<Signature>, ProgramError> {
+    let place = node::by_descriptor(device);
+    let failed = |reason: String| ProgramError::Failed {
+        command: format!("wipefs --json --no-act {}", place.display()),
+        reason,
+    };
+    let text = WIPEFS.run(["--json".as_ref(), "--no-act".as_ref(), place.as_os_str()])?;
+    let images = image::read(device).map_err(|error| failed(error.to_string()))?;
     if text.trim_ascii().is_empty() {
-        return Ok(Vec::new());
+        return Ok(images);
     }
-    serde_json::from_slice(&text).map(|listing: Listing| listing.signatures).map_err(|error| {
+    let listing: Listing = serde_json::from_slice(&text).map_err(|error| {
         let text = String::from_utf8_lossy(&text);
-        ProgramError::Failed {
-            command: format!("wipefs --json --no-act {}", device.display()),
-            reason: format!("its words are not understood ({error}): {text}"),
-        }
-    })
+        failed(format!("its words are not understood ({error}): {text}"))
+    })?;
+    Ok(listing.signatures.into_iter().chain(images).collect())
 }
 
 #[cfg(test)]
@@ -60,7 +85,7 @@ mod tests {
         iotax_testkit::require!(program "wipefs");
         let file = tempfile::NamedTempFile::new().expect("file");
         file.as_file().set_len(1 << 20).expect("sized");
-        assert_eq!(read(file.path()).expect("read"), []);
+        assert_eq!(read(file.as_file()).expect("read"), []);
         // A swap area: its mark ends the first page, its label and UUID are before it.
         let mut page = vec![0; 4096];
         page[1024] = 1;
@@ -70,7 +95,7 @@ mod tests {
         page[4086..].copy_from_slice(b"SWAPSPACE2");
         std::fs::write(file.path(), page.repeat(1)).expect("written");
         file.as_file().set_len(1 << 20).expect("sized");
-        let found = read(file.path()).expect("read");
+        let found = read(file.as_file()).expect("read");
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].to_string(), "swap \"spare\" at 0xff6");
         assert_eq!(found[0].uuid.as_deref(), Some("11111111-1111-1111-1111-111111111111"));

@@ -4,8 +4,11 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use super::loops::{self, Beneath, Loop};
+use super::number_text;
 use crate::facts::text;
 use crate::stack::{self, mount};
+use crate::users;
 
 /// A device, a partition of it, or the disk it is a partition of: what happens to one of these happens to all.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,13 +21,32 @@ struct Relative {
     number: String,
 }
 
+impl Relative {
+    /// In bytes; /sys counts sectors.
+    fn length(&self) -> Option<u64> {
+        text(&self.directory.join("size"))?.parse::<u64>().ok()?.checked_mul(512)
+    }
+}
+
+/// All that a device shares its bytes with.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Numbers, as `rdev` has them: the device, its relatives, and those of devices beneath it that do not know of it.
+    pub(super) devices: Vec<u64>,
+    /// Device and inode of the files beneath it.
+    pub(super) files: Vec<(u64, u64)>,
+    /// Numbers of the devices beneath it that do not know of it.
+    pub(super) beneath: Vec<u64>,
+}
+
 /// Says why the device with this number (`major:minor`) must not be written, and what to do about it.
 pub fn check(root: &Path, number: &str) -> Result<(), String> {
-    let Ok(directory) = fs::canonicalize(root.join("sys/dev/block").join(number)) else {
-        return Err(format!(
-            "the kernel has no device {number} any more; was it unplugged? Name one that lsblk lists"
-        ));
-    };
+    check_beneath(root, number, &loops::attached(root)?)
+}
+
+/// The same, where of all loop devices these may be in the way.
+fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
+    let directory = find(root, number)?;
     let family = family(&directory);
     // A partition beside the system's may be used: it is what the system stands on that must not be touched.
     let own = |name: &&String| {
@@ -33,9 +55,21 @@ pub fn check(root: &Path, number: &str) -> Result<(), String> {
     if let Some(name) = stack::of_path(root, Path::new("/")).unwrap_or_default().disks.iter().rfind(own) {
         return Err(format!("the running system is on it (/ stands on {name}); name another device"));
     }
-    mounted(root, &family)?;
-    swapped(root, &family)?;
-    for relative in &family {
+    in_use(root, &family)?;
+    let (below, others) = split(&directory, loops);
+    looped(root, &family, &others)?;
+    if text(&directory.join("ro")).is_some_and(|flag| flag != "0") {
+        return Err("it is read-only; make it writable (blockdev --setrw) or name another device".to_owned());
+    }
+    beneath(root, &below, &others)?;
+    perhaps_looped(root, &family, &others)
+}
+
+/// What the kernel itself tells of its users.
+fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
+    mounted(root, family)?;
+    swapped(root, family)?;
+    for relative in family {
         let holders = names(&relative.directory.join("holders"));
         if let Some(holder) = holders.first() {
             return Err(format!(
@@ -45,11 +79,79 @@ pub fn check(root: &Path, number: &str) -> Result<(), String> {
             ));
         }
     }
-    looped(root, &family)?;
-    if text(&directory.join("ro")).is_some_and(|flag| flag != "0") {
-        return Err("it is read-only; make it writable (blockdev --setrw) or name another device".to_owned());
+    Ok(())
+}
+
+/// A loop device does not claim what it is attached to: that has users of its own.
+fn beneath(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
+    for device in below {
+        if let Some(other) = others.iter().find(|other| device.shares(other)) {
+            return Err(format!(
+                "{other} stands on the same file as {}, {}; detach that first (losetup --detach /dev/{other})",
+                device.name,
+                device.path,
+                other = other.name
+            ));
+        }
+        if let Beneath::Device(beneath) = device.beneath {
+            let number = number_text(beneath);
+            let name = find(root, &number)?.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            check_beneath(root, &number, others)
+                .map_err(|reason| format!("it stands on {name}, and {reason}"))?;
+        }
     }
     Ok(())
+}
+
+/// What else has the bytes of the device with this number (`major:minor`).
+pub(super) fn shared(root: &Path, number: &str) -> Result<Shared, String> {
+    let mut shared = Shared::default();
+    add_shared(root, number, &loops::attached(root)?, &mut shared)?;
+    Ok(shared)
+}
+
+fn add_shared(root: &Path, number: &str, loops: &[Loop], shared: &mut Shared) -> Result<(), String> {
+    let parse = |number: &str| {
+        let (major, minor) = number.split_once(':')?;
+        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+    };
+    let directory = find(root, number)?;
+    shared.devices.extend(family(&directory).iter().filter_map(|relative| parse(&relative.number)));
+    let (below, others) = split(&directory, loops);
+    for device in below {
+        match device.beneath {
+            Beneath::Device(beneath) => {
+                shared.beneath.push(beneath);
+                add_shared(root, &number_text(beneath), &others, shared)?;
+            }
+            Beneath::File | Beneath::Unknown => shared.files.extend(device.file),
+        }
+    }
+    Ok(())
+}
+
+/// The directory in /sys of the device with this number.
+fn find(root: &Path, number: &str) -> Result<PathBuf, String> {
+    fs::canonicalize(root.join("sys/dev/block").join(number)).map_err(|_| {
+        format!("the kernel has no device {number} any more; was it unplugged? Name one that lsblk lists")
+    })
+}
+
+/// The loop devices that this one is or stands on, and all others.
+fn split(directory: &Path, loops: &[Loop]) -> (Vec<Loop>, Vec<Loop>) {
+    let mut names: Vec<String> = Vec::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for relative in family(&directory) {
+            waiting.extend(
+                self::names(&relative.directory.join("slaves"))
+                    .iter()
+                    .filter_map(|slave| fs::canonicalize(relative.directory.join("slaves").join(slave)).ok()),
+            );
+            names.push(relative.name);
+        }
+    }
+    loops.iter().cloned().partition(|device| names.contains(&device.name))
 }
 
 /// The device itself comes first.
@@ -67,7 +169,7 @@ fn family(directory: &Path) -> Vec<Relative> {
 }
 
 /// The names of a directory's entries in their order; none if it cannot be read.
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -83,36 +185,31 @@ fn title(holders: &Path, name: &str) -> String {
     }
 }
 
-/// The relative that a path such as `/dev/sda1` or `/dev/disk/by-label/home` names.
+/// The relative that a path such as `/dev/sda1`, `/dev/disk/by-label/home` or `/srv/node` leads to.
 fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Relative> {
-    let path = root.join(path.strip_prefix("/dev/").map(|rest| format!("dev/{rest}"))?);
-    if let Ok(found) = fs::metadata(&path)
+    let place = root.join(path.strip_prefix('/')?);
+    if let Ok(found) = fs::metadata(&place)
         && found.file_type().is_block_device()
     {
-        let number = super::number_text(found.rdev());
+        let number = number_text(found.rdev());
         return family.iter().find(|relative| relative.number == number);
     }
-    let place = fs::canonicalize(&path).unwrap_or(path);
+    // Its node may be gone: the kernel's name for it is the rest of its path.
+    path.strip_prefix("/dev/")?;
+    let place = fs::canonicalize(&place).unwrap_or(place);
     let name = place.strip_prefix(root.join("dev")).ok().or(place.file_name().map(Path::new))?;
     family.iter().find(|relative| Path::new(&relative.name) == name)
 }
 
 fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
-    let mounts = mount::table(root).map_err(|error| {
+    let mounts = mount::table(&root.join("proc/self")).map_err(|error| {
         format!("the mount table cannot be read ({error}), so it is not known whether it is mounted")
     })?;
-    for mount in &mounts {
-        let device = family.iter().find(|relative| relative.number == mount.number);
-        // A log or journal of its own: logdev=/dev/sdb1.
-        let apart =
-            || mount.options.split(',').find_map(|option| named(root, option.split_once('=')?.1, family));
-        if let Some(relative) = device.or_else(|| named(root, &mount.source, family)).or_else(apart) {
-            let point = mount.point.display();
-            return Err(format!(
-                "{} is mounted on {point}; unmount it first (umount {point})",
-                relative.name
-            ));
-        }
+    mounted_by(root, &mounts, "", family)?;
+    for process in users::namespaces(root) {
+        let place = format!(" in the mount namespace of {}", users::title(&process));
+        // Of a process that has just ended nothing can be read.
+        mounted_by(root, &mount::table(&process).unwrap_or_default(), &place, family)?;
     }
     // A member of a mounted btrfs need not be the one that the mount table names.
     let filesystems = root.join("sys/fs/btrfs");
@@ -128,12 +225,31 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
+/// `place` says whose mount table it is, if not ours.
+fn mounted_by(root: &Path, mounts: &[mount::Mount], place: &str, family: &[Relative]) -> Result<(), String> {
+    for mount in mounts {
+        let device = family.iter().find(|relative| relative.number == mount.number);
+        // A log or journal of its own: logdev=/dev/sdb1.
+        let apart =
+            || mount.options.split(',').find_map(|option| named(root, option.split_once('=')?.1, family));
+        if let Some(relative) = device.or_else(|| named(root, &mount.source, family)).or_else(apart) {
+            let point = mount.point.display();
+            return Err(format!(
+                "{} is mounted on {point}{place}; unmount it first (umount {point})",
+                relative.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
     let table = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
     // Below a line of titles: the device, its kind, sizes.
     for line in table.lines().skip(1) {
         let path = line.split_whitespace().next().unwrap_or_default();
-        if let Some(relative) = named(root, path, family) {
+        let path = mount::unescape(path.as_bytes()).to_string_lossy().into_owned();
+        if let Some(relative) = named(root, &path, family) {
             return Err(format!("{} is in use as swap; free it first (swapoff {path})", relative.name));
         }
     }
@@ -141,11 +257,17 @@ fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
 }
 
 /// A loop device over another device is no holder of it.
-fn looped(root: &Path, family: &[Relative]) -> Result<(), String> {
-    let devices = root.join("sys/class/block");
-    for name in names(&devices).iter().filter(|name| name.starts_with("loop")) {
-        let beneath = text(&devices.join(name).join("loop/backing_file")).unwrap_or_default();
-        if let Some(relative) = named(root, &beneath, family) {
+fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
+    for above in loops {
+        let name = &above.name;
+        let beneath = match above.beneath {
+            Beneath::Device(number) => {
+                let number = number_text(number);
+                family.iter().find(|relative| relative.number == number)
+            }
+            _ => named(root, &above.path, family),
+        };
+        if let Some(relative) = beneath {
             return Err(format!(
                 "{} is beneath {name}; detach that first (losetup --detach /dev/{name})",
                 relative.name
@@ -155,13 +277,23 @@ fn looped(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// The numbers of a device and its relatives, as `rdev` has them.
-pub(super) fn numbers(root: &Path, number: &str) -> Vec<u64> {
-    let directory = fs::canonicalize(root.join("sys/dev/block").join(number));
-    let family = directory.map(|directory| family(&directory)).unwrap_or_default();
-    let parse = |number: &str| {
-        let (major, minor) = number.split_once(':')?;
-        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+/// A loop device that is in use and stands on something that no name leads to any more, which by its length may be this device.
+fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
+    let fits = |above: &&Loop| {
+        let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));
+        above.beneath == Beneath::Unknown && family.iter().any(suits)
     };
-    family.iter().filter_map(|relative| parse(&relative.number)).collect()
+    for above in loops.iter().filter(fits) {
+        let name = &above.name;
+        let number = text(&root.join("sys/class/block").join(name).join("dev")).unwrap_or_default();
+        let used = in_use(root, &self::family(&find(root, &number)?));
+        used.map_err(|reason| {
+            format!(
+                "{name} stands on {}, whose name is gone and which by its length may be this device, and {reason}; then \
+                 detach it (losetup --detach /dev/{name})",
+                above.path
+            )
+        })?;
+    }
+    Ok(())
 }

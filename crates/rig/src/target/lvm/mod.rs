@@ -14,8 +14,9 @@ use iotax_model::Plan;
 use iotax_model::plan::Space;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
+use iotax_model::wire::Identity;
 
-use super::device::{self, Permission};
+use super::device::{self, Permission, Pin};
 use super::{BuildError, Refusal};
 use crate::ledger::{Effect, Entry, Ledger};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
@@ -34,6 +35,8 @@ pub struct Volume {
     pub size: Bytes,
     /// Whether LVM holds the device that `path` is.
     pub shared: bool,
+    /// What that device is known by.
+    pub identity: Option<Identity>,
     /// It is to have snapshots.
     pub origin: Option<Origin>,
 }
@@ -80,6 +83,8 @@ struct Standing {
     group: Group,
     name: String,
     extent: u64,
+    /// The device that it was made on.
+    pin: Option<Pin>,
     /// The volume that plain targets share.
     shared: Option<String>,
     /// How many volumes were made in it.
@@ -89,8 +94,9 @@ struct Standing {
 impl Volumes {
     /// For the targets of a plan. `tag` stands in the name of every group, or of every volume in a group of the user's.
     #[must_use]
-    pub fn new(tag: &str, plan: &Plan) -> Self {
-        Self { tag: tag.to_owned(), space: plan.space(), sharing: Sharing::of(plan), groups: BTreeMap::new() }
+    pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
+        let sharing = Sharing::of(plan, permission);
+        Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
     /// What a target stands on; `None` if LVM has nothing to do with it. A device
@@ -124,8 +130,9 @@ impl Volumes {
         };
         if let (Place::Device(device), None) = (&place, &spec.lvm) {
             let offset = beneath(device, &standing.name, &name)?;
-            let path = device.clone();
-            return Ok(Some(Volume { path, offset, size: self.space.area, shared: true, origin: None }));
+            let (path, size) = (device.clone(), self.space.area);
+            let identity = standing.pin.as_ref().map(|pin| Identity::Disk(pin.disk));
+            return Ok(Some(Volume { path, offset, size, shared: true, identity, origin: None }));
         }
         let path = Path::new("/dev").join(&standing.name).join(&name);
         let origin = allocation.snapshots.then(|| Origin {
@@ -135,7 +142,8 @@ impl Volumes {
             copy_on_write: allocation.copy_on_write,
             taken: 0,
         });
-        Ok(Some(Volume { path, offset: Bytes(0), size: allocation.size, shared: false, origin }))
+        let (offset, size) = (Bytes(0), allocation.size);
+        Ok(Some(Volume { path, offset, size, shared: false, identity: None, origin }))
     }
 }
 
@@ -201,7 +209,10 @@ fn new_group(
     permission: &Permission,
     ledger: &mut Ledger,
 ) -> Result<Standing, BuildError> {
-    drop(device::claim(device, permission)?);
+    let claim = device::claim(device, permission)?;
+    let pin = claim.pin();
+    // LVM claims it in its turn.
+    drop(claim);
     let physical = Physical::new(device.to_owned(), tag, number);
     let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
     let (scope, node) = (Scope::Device(device), device.to_string_lossy());
@@ -214,14 +225,16 @@ fn new_group(
     ledger.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
     let extent = format!("{EXTENT}b");
     ledger.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
-    Ok(Standing { group: Group::Own(physical), name, extent: EXTENT, shared: None, volumes: 0 })
+    let group = Group::Own(physical);
+    Ok(Standing { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
 }
 
 /// A group of the user's. That it has room was checked with the plan.
 fn users_group(name: &str) -> Result<Standing, BuildError> {
     let found = room::users_group(name)?;
     let group = Group::Users(found.uuid);
-    Ok(Standing { group, name: name.to_owned(), extent: found.extent, shared: None, volumes: 0 })
+    let (name, extent) = (name.to_owned(), found.extent);
+    Ok(Standing { group, name, extent, pin: None, shared: None, volumes: 0 })
 }
 
 /// Where on its device a volume begins that lies there in one piece.

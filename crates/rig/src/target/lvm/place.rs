@@ -1,15 +1,17 @@
 //! Where a plan's volumes lie and which of its targets share one.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use iotax_model::Plan;
 use iotax_model::target::{LvKind, TargetSpec};
 
+use crate::target::device::Permission;
+
 /// What volumes are made in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// A new group on this device.
+    /// A new group on this device, by the kernel's own node.
     Device(PathBuf),
     /// The user's group of this name.
     Group(String),
@@ -18,6 +20,8 @@ pub(super) enum Place {
 /// What of a plan decides who shares what.
 #[derive(Debug)]
 pub(super) struct Sharing {
+    /// Knows what the names of devices mean.
+    permission: Permission,
     /// Devices that a group is made on.
     devices: BTreeSet<PathBuf>,
     /// Names of targets that work while others are measured.
@@ -25,13 +29,11 @@ pub(super) struct Sharing {
 }
 
 impl Sharing {
-    pub(super) fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan, permission: &Permission) -> Self {
+        let with_lvm = plan.everything().filter(|spec| spec.lvm.is_some());
         Self {
-            devices: plan
-                .everything()
-                .filter(|spec| spec.lvm.is_some())
-                .filter_map(|spec| spec.device.as_deref().map(node))
-                .collect(),
+            permission: permission.clone(),
+            devices: with_lvm.filter_map(|spec| Some(permission.place(spec.device.as_deref()?))).collect(),
             noisy: plan.neighbours.iter().map(|neighbour| neighbour.target.name.clone()).collect(),
         }
     }
@@ -42,7 +44,7 @@ impl Sharing {
         if let Some(group) = spec.lvm.as_ref().and_then(|lvm| lvm.vg.clone()) {
             return Some(Place::Group(group));
         }
-        let device = node(spec.device.as_deref()?);
+        let device = self.permission.place(spec.device.as_deref()?);
         self.devices.contains(&device).then_some(Place::Device(device))
     }
 
@@ -53,11 +55,6 @@ impl Sharing {
         let alone = spec.guest.as_ref().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
         plain && alone && spec.filesystem.is_none() && !self.noisy.contains(&spec.name)
     }
-}
-
-/// The device that a path leads to.
-fn node(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]
@@ -86,7 +83,7 @@ mod tests {
             "#,
         )
         .expect("a plan");
-        let sharing = Sharing::of(&plan);
+        let sharing = Sharing::of(&plan, &Permission::default());
         let group = Some(Place::Device("/dev/none".into()));
         let users = Some(Place::Group("vg0".into()));
         let expected = [

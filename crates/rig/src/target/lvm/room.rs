@@ -11,6 +11,7 @@ use iotax_model::units::{Bytes, human};
 use super::place::{Place, Sharing};
 use crate::lvm::{self, LVM, Row, Scope};
 use crate::program::ProgramError;
+use crate::target::device::Permission;
 use crate::target::{Refusal, existing, filesystem};
 
 /// Extents of a group of iotax's own: what LVM takes by itself.
@@ -106,12 +107,12 @@ pub(super) fn users_group(name: &str) -> Result<Found, Refusal> {
 }
 
 /// Refuses volumes that cannot be made here.
-pub fn check(plan: &Plan) -> Result<(), Refusal> {
+pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     if !plan.everything().any(|spec| spec.lvm.is_some()) {
         return Ok(());
     }
     possible()?;
-    let sharing = Sharing::of(plan);
+    let sharing = Sharing::of(plan, permission);
     let mut places: BTreeMap<Place, Vec<&TargetSpec>> = BTreeMap::new();
     for spec in plan.everything() {
         if let Some(place) = sharing.place(spec) {

@@ -1,0 +1,104 @@
+//! Loop devices and what is beneath them, told by numbers: a name may be gone, or mean something else by now.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::facts::text;
+use crate::target::loop_device::{self, Listed};
+use crate::users;
+
+/// A loop device that is attached to something.
+#[derive(Debug, Clone)]
+pub(super) struct Loop {
+    /// The kernel's name for it.
+    pub(super) name: String,
+    /// What it is attached to, as the kernel shows it.
+    pub(super) path: String,
+    pub(super) beneath: Beneath,
+    /// Device and inode of that; absent: not known.
+    pub(super) file: Option<(u64, u64)>,
+    /// Its first byte there, and its length.
+    offset: u64,
+    length: u64,
+    /// Whether it may end before what is beneath it does.
+    limited: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beneath {
+    /// The block device of this number.
+    Device(u64),
+    File,
+    /// No name leads there any more.
+    Unknown,
+}
+
+impl Loop {
+    /// Whether the two have bytes of a file in common.
+    pub(super) fn shares(&self, other: &Self) -> bool {
+        let end = |device: &Self| device.offset.saturating_add(device.length);
+        self.file.is_some() && self.file == other.file && self.offset < end(other) && other.offset < end(self)
+    }
+
+    /// Whether it can be over a device of this length.
+    pub(super) fn suits(&self, length: u64) -> bool {
+        let end = self.offset.saturating_add(self.length);
+        end == length || (self.limited && end < length)
+    }
+}
+
+/// All that are attached below this root.
+pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
+    let devices = root.join("sys/class/block");
+    let names = super::usage::names(&devices).into_iter().filter(|name| name.starts_with("loop"));
+    let found: Vec<(String, String)> = names
+        .filter_map(|name| Some((text(&devices.join(&name).join("loop/backing_file"))?, name)))
+        .map(|(path, name)| (name, path))
+        .collect();
+    // What the tool tells is of this machine as it is now.
+    let listed = if found.is_empty() || root != Path::new("/") {
+        Vec::new()
+    } else {
+        loop_device::list().map_err(|error| format!("it is not known what loop devices stand on: {error}"))?
+    };
+    Ok(found.into_iter().map(|(name, path)| look(root, name, path, &listed)).collect())
+}
+
+fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
+    let directory = root.join("sys/class/block").join(&name);
+    let number = |file: &str| text(&directory.join(file)).and_then(|number| number.parse().ok()).unwrap_or(0);
+    let node = format!("/dev/{name}");
+    let file = listed.iter().find(|listed| listed.name == node).and_then(Listed::file);
+    let (beneath, file) = beneath(root, &path, file);
+    Loop {
+        beneath,
+        file,
+        offset: number("loop/offset"),
+        length: number("size") * 512,
+        limited: number("loop/sizelimit") > 0,
+        name,
+        path,
+    }
+}
+
+/// Follows the name that the kernel shows, in other mount namespaces too, to what really is beneath.
+fn beneath(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Beneath, Option<(u64, u64)>) {
+    let relative = path.trim_start_matches('/');
+    let elsewhere = || users::namespaces(root).into_iter().map(|process| process.join("root"));
+    let places = std::iter::once_with(|| vec![PathBuf::from(root)])
+        .chain(std::iter::once_with(|| elsewhere().collect()))
+        .flatten();
+    for place in places {
+        let Ok(found) = fs::metadata(place.join(relative)) else { continue };
+        let identity = (found.dev(), found.ino());
+        if file.is_some_and(|file| file != identity) {
+            continue;
+        }
+        if found.file_type().is_block_device() {
+            return (Beneath::Device(found.rdev()), Some(identity));
+        }
+        return (Beneath::File, Some(identity));
+    }
+    (Beneath::Unknown, file)
+}

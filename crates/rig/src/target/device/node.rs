@@ -1,0 +1,87 @@
+//! A block device behind its names: number, disk, and the kernel's own node.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use iotax_model::wire::DiskId;
+use rustix::fs::OFlags;
+
+use crate::facts::text;
+use crate::target::Refusal;
+
+/// The device that a path leads to now.
+pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
+    let found = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            Refusal::input(format!("{}: no such device; name one that lsblk lists", path.display()))
+        }
+        _ => Refusal::environment(format!("{}: {error}", path.display())),
+    })?;
+    if !found.file_type().is_block_device() {
+        return Err(Refusal::input(format!(
+            "{}: not a block device; a file or directory is given as path = \"...\" or file = {{ dir = \"...\" }}",
+            path.display()
+        )));
+    }
+    Ok(DiskId { number: found.rdev(), sequence: sequence(found.rdev()) })
+}
+
+/// The device that is open here: as long as it is, its number is no other's.
+pub(in crate::target) fn disk_of(file: &File) -> io::Result<DiskId> {
+    let number = file.metadata()?.rdev();
+    Ok(DiskId { number, sequence: sequence(number) })
+}
+
+/// A number that the kernel gives to no second disk until it is started again, also if one takes the place of another.
+fn sequence(number: u64) -> Option<u64> {
+    let place = Path::new("/sys/dev/block").join(number_text(number));
+    // A partition has its disk's.
+    let disk = || text(&fs::canonicalize(&place).ok()?.parent()?.join("diskseq"));
+    text(&place.join("diskseq")).or_else(disk)?.parse().ok()
+}
+
+/// The node in /dev that the kernel names a device by. No link of a user's leads there.
+pub(in crate::target) fn kernel_node(number: u64) -> Result<PathBuf, String> {
+    let shown = number_text(number);
+    let description =
+        fs::read_to_string(Path::new("/sys/dev/block").join(&shown).join("uevent")).map_err(|_| {
+            format!("the kernel has no device {shown} any more; was it unplugged? Name one that lsblk lists")
+        })?;
+    let name = description.lines().find_map(|line| line.strip_prefix("DEVNAME=")).unwrap_or_default();
+    let node = Path::new("/dev").join(name);
+    let is_its = |found: fs::Metadata| found.file_type().is_block_device() && found.rdev() == number;
+    if fs::symlink_metadata(&node).is_ok_and(is_its) {
+        return Ok(node);
+    }
+    Err(format!(
+        "the kernel calls it {name}, and {} is not its node; make that (mknod {} b {}) or start udev",
+        node.display(),
+        node.display(),
+        shown.replace(':', " ")
+    ))
+}
+
+/// Opens a device for reading by a node of its own, `exclusive`: against everybody else who asks for it alone.
+pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File> {
+    let flags = if exclusive { OFlags::NOFOLLOW | OFlags::EXCL } else { OFlags::NOFOLLOW };
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(node)?;
+    let found = file.metadata()?;
+    if !found.file_type().is_block_device() || found.rdev() != number {
+        return Err(io::Error::other("another device has come to stand here just now; name it again"));
+    }
+    Ok(file)
+}
+
+/// A name that leads to an open file whatever happens to the names that it was opened by, for tools that take paths.
+pub(in crate::target) fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+}
+
+/// As /sys and the mount table write it: `8:1`.
+pub(crate) fn number_text(number: u64) -> String {
+    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
+}

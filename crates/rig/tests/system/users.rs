@@ -1,0 +1,328 @@
+//! Users of a device that no name beginning with /dev tells of.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iotax_rig::target::device::{Permission, claim};
+use tempfile::{TempDir, TempPath};
+
+/// A loop device over a file of 16 MiB that nobody has open; both go with it.
+struct Loop {
+    node: PathBuf,
+    file: TempPath,
+}
+
+impl Loop {
+    /// `None`, and a word why, where there are none to be had.
+    fn new() -> Option<Self> {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
+        file.as_file().set_len(16 << 20).expect("sized");
+        let file = file.into_temp_path();
+        Some(Self { node: attach(&[], &file)?, file })
+    }
+
+    fn name(&self) -> &str {
+        self.node.file_name().and_then(|name| name.to_str()).expect("a name")
+    }
+
+    /// Another node for it, outside /dev.
+    fn second_node(&self, dir: &TempDir, name: &str) -> PathBuf {
+        let (node, number) = (dir.path().join(name), fs::metadata(&self.node).expect("there").rdev());
+        let [major, minor] =
+            [rustix::fs::major(number), rustix::fs::minor(number)].map(|part| part.to_string());
+        run("mknod", &[node.as_path(), "b".as_ref(), major.as_ref(), minor.as_ref()]);
+        node
+    }
+
+    /// Expects a refusal with these words, which quotes the device.
+    fn refused(&self, words: &[&str]) {
+        let permission = Permission::new([self.node.clone()], false);
+        let said = claim(&self.node, &permission).expect_err(words[0]).to_string();
+        assert!(said.starts_with(&self.node.display().to_string()), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+    }
+
+    /// Expects that it comes free, as soon as whoever looks at new devices has passed it by.
+    fn free(&self) {
+        let permission = Permission::new([self.node.clone()], false);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while let Err(refusal) = claim(&self.node, &permission) {
+            assert!(Instant::now() < deadline, "{refusal}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        detach(&self.node);
+    }
+}
+
+fn attach(options: &[&str], beneath: &Path) -> Option<PathBuf> {
+    iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
+    let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(beneath).output();
+    match attached {
+        Ok(output) if output.status.success() => {
+            Some(String::from_utf8(output.stdout).expect("a path").trim().into())
+        }
+        failed => iotax_testkit::skip!("no loop device: {failed:?}"),
+    }
+}
+
+fn detach(node: &Path) {
+    let detached = Command::new("losetup").arg("--detach").arg(node).status();
+    assert!(detached.is_ok_and(|status| status.success()), "{} is left over", node.display());
+}
+
+fn run(program: &str, arguments: &[&Path]) {
+    let output = Command::new(program).args(arguments).output().expect(program);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A shell that runs a line, says so, and waits until its stdin is closed.
+struct Shell(Child);
+
+impl Shell {
+    fn new(program: &[&str], line: &str) -> Self {
+        let mut child = Command::new(program[0])
+            .args(&program[1..])
+            .args(["-c", &format!("{line} && echo && read line")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut said = [0];
+        child.stdout.take().expect("piped").read_exact(&mut said).expect("it has begun");
+        Self(child)
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().expect("ended");
+    }
+}
+
+#[test]
+fn a_writer_through_a_node_outside_dev_is_found() {
+    let Some(device) = Loop::new() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let node = device.second_node(&dir, "elsewhere");
+    let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&node)));
+    // Also once nothing has that name any more.
+    for _ in 0..2 {
+        device.refused(&[&format!("sh (process {}) has it open for writing", writer.id())]);
+        let _ = fs::remove_file(&node);
+    }
+    drop(writer);
+    device.free();
+}
+
+#[test]
+fn what_has_the_file_beneath_a_device_open_is_found() {
+    let Some(device) = Loop::new() else { return };
+    let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&device.file)));
+    device.refused(&[&format!("sh (process {}) has the file beneath it open", writer.id())]);
+    drop(writer);
+    let reader = Shell::new(&["sh"], &format!("exec 3<{}", text(&device.file)));
+    device.free();
+    drop(reader);
+}
+
+#[test]
+fn a_loop_device_through_a_node_outside_dev_is_found() {
+    let Some(device) = Loop::new() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let node = device.second_node(&dir, "elsewhere");
+    let Some(above) = attach(&[], &node) else { return };
+    let name = above.file_name().and_then(|name| name.to_str()).expect("a name");
+    let point = tempfile::tempdir().expect("temp dir");
+    run("mkfs.ext4", &["-q".as_ref(), above.as_path()]);
+    run("mount", &[above.as_path(), point.path()]);
+    device.refused(&[&format!("is beneath {name}"), &format!("losetup --detach {}", text(&above))]);
+    // Its name is gone: it is known by its length.
+    fs::remove_file(&node).expect("removed");
+    device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
+    run("umount", &[point.path()]);
+    detach(&above);
+    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), device.node.as_path()]);
+    device.free();
+}
+
+#[test]
+fn a_second_loop_device_over_the_same_bytes_of_a_file_is_found() {
+    let Some(device) = Loop::new() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let (linked, point) = (device.file.with_extension("linked"), dir.path());
+    fs::hard_link(&device.file, &linked).expect("linked");
+    let Some(other) = attach(&[], &linked) else { return };
+    fs::remove_file(&linked).expect("removed");
+    let name = other.file_name().and_then(|name| name.to_str()).expect("a name");
+    run("mkfs.ext4", &["-q".as_ref(), other.as_path()]);
+    run("mount", &[other.as_path(), point]);
+    device.refused(&[
+        &format!("{name} stands on the same file"),
+        &format!("losetup --detach {}", text(&other)),
+    ]);
+    run("umount", &[point]);
+    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), other.as_path()]);
+    detach(&other);
+    device.free();
+}
+
+#[test]
+fn loop_devices_over_two_parts_of_a_file_do_not_share() {
+    let Some(whole) = Loop::new() else { return };
+    let Some(first) = attach(&["--sizelimit", "8M"], &whole.file) else { return };
+    let Some(second) = attach(&["--offset", "8M"], &whole.file) else { return };
+    let refusal = |node: &PathBuf| {
+        let refused = claim(node, &Permission::new([node.clone()], false)).err();
+        refused.map(|refusal| refusal.to_string()).unwrap_or_default()
+    };
+    let name = whole.name().to_owned();
+    assert!(refusal(&first).contains(&format!("{name} stands on the same file")), "{}", refusal(&first));
+    drop(whole);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !(refusal(&first) + &refusal(&second)).is_empty() {
+        assert!(Instant::now() < deadline, "{} {}", refusal(&first), refusal(&second));
+    }
+    [first, second].iter().for_each(|node| detach(node));
+}
+
+#[test]
+fn what_uses_the_device_beneath_a_loop_device_is_found() {
+    let Some(beneath) = Loop::new() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let Some(node) = attach(&[], &beneath.node) else { return };
+    let refused = |words: &[&str]| {
+        let refused = claim(&node, &Permission::new([node.clone()], true)).expect_err(words[0]).to_string();
+        assert!(words.iter().all(|word| refused.contains(word)), "{words:?}: {refused}");
+    };
+    run("mkfs.ext4", &["-q".as_ref(), beneath.node.as_path()]);
+    run("mount", &[beneath.node.as_path(), dir.path()]);
+    refused(&[&format!("it stands on {}", beneath.name()), "is mounted on"]);
+    run("umount", &[dir.path()]);
+    run("mkswap", &["-q".as_ref(), beneath.node.as_path()]);
+    let elsewhere = beneath.second_node(&dir, "swap");
+    let swaps = Command::new("swapon").arg(&elsewhere).status().is_ok_and(|status| status.success());
+    if swaps {
+        refused(&[&format!("it stands on {}", beneath.name()), "in use as swap"]);
+        beneath.refused(&["in use as swap", &format!("swapoff {}", text(&elsewhere))]);
+        run("swapoff", &[&elsewhere]);
+    } else {
+        iotax_testkit::skipped::<()>("this kernel does not swap on loop devices");
+    }
+    let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&elsewhere)));
+    refused(&[&format!("sh (process {})", writer.id())]);
+    drop(writer);
+    detach(&node);
+}
+
+#[test]
+fn a_mount_in_another_mount_namespace_is_found() {
+    let Some(device) = Loop::new() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let point = dir.path().canonicalize().expect("there");
+    run("mkfs.ext4", &["-q".as_ref(), device.node.as_path()]);
+    let mount = format!("mount {} {}", text(&device.node), text(&point));
+    let other = Shell::new(&["unshare", "--mount", "--propagation", "private", "sh"], &mount);
+    device.refused(&[
+        &format!("is mounted on {}", text(&point)),
+        &format!("in the mount namespace of sh (process {})", other.id()),
+    ]);
+    drop(other);
+}
+
+#[test]
+fn the_header_of_a_disk_image_is_a_signature() {
+    let Some(device) = Loop::new() else { return };
+    let mut file = File::options().write(true).open(&device.node).expect("opened");
+    let mut put = |place: SeekFrom, bytes: &[u8]| {
+        let at = file.seek(place).expect("there");
+        file.write_all(bytes).and_then(|()| file.sync_all()).expect("written");
+        at
+    };
+    for (name, place, bytes) in [
+        ("qcow2", SeekFrom::Start(0), &b"QFI\xfb"[..]),
+        ("QED", SeekFrom::Start(0), b"QED\0"),
+        ("VMDK", SeekFrom::Start(0), b"KDMV"),
+        ("VMDK", SeekFrom::Start(0), b"COWD"),
+        ("VMDK", SeekFrom::Start(0), b"# Disk DescriptorFile"),
+        ("VHDX", SeekFrom::Start(0), b"vhdxfile"),
+        ("VHD", SeekFrom::Start(0), b"conectix"),
+        ("VHD", SeekFrom::End(-512), b"conectix"),
+        ("VDI", SeekFrom::Start(0x40), b"\x7f\x10\xda\xbe"),
+        ("Parallels", SeekFrom::Start(0), b"WithoutFreeSpace"),
+        ("Parallels", SeekFrom::Start(0), b"WithouFreSpacExt"),
+        ("DMG", SeekFrom::End(-512), b"koly"),
+        ("LUKS", SeekFrom::Start(0), b"LUKS\xba\xbe\0\x01"),
+    ] {
+        let at = put(place, bytes);
+        let said = claim(&device.node, &Permission::new([device.node.clone()], false));
+        let said = said.expect_err(name).to_string();
+        let found = format!("it carries {name} at {at:#x}");
+        assert!(said.contains(&found) || (name == "LUKS" && said.contains("crypto_LUKS at")), "{said}");
+        assert!(said.contains("--overwrite-signature"), "{said}");
+        put(place, &vec![0; bytes.len()]);
+    }
+    drop(file);
+    device.free();
+}
+
+#[test]
+fn real_images_on_a_device_are_signatures() {
+    iotax_testkit::require!(program "qemu-img");
+    let Some(device) = Loop::new() else { return };
+    for format in ["qcow2", "qcow", "qed", "vmdk", "vhdx", "vpc", "vdi", "parallels"] {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let image = dir.path().join("image");
+        run(
+            "qemu-img",
+            &["create".as_ref(), "-q".as_ref(), "-f".as_ref(), format.as_ref(), &image, "8M".as_ref()],
+        );
+        run(
+            "dd",
+            &[
+                format!("if={}", text(&image)).as_ref(),
+                format!("of={}", text(&device.node)).as_ref(),
+                "conv=fsync".as_ref(),
+            ],
+        );
+        device.refused(&["it carries", "--overwrite-signature"]);
+        run("blkdiscard", &["--zeroout".as_ref(), device.node.as_path()]);
+    }
+    device.free();
+}
+
+#[test]
+fn a_name_means_the_device_that_it_led_to_when_it_was_allowed() {
+    let (Some(ours), Some(theirs)) = (Loop::new(), Loop::new()) else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let link = dir.path().join("link");
+    symlink(&ours.node, &link).expect("linked");
+    let permission = Permission::new([link.clone()], true);
+    ours.free();
+    fs::remove_file(&link).expect("removed");
+    symlink(&theirs.node, &link).expect("linked");
+    let held = claim(&link, &permission).expect("the device that was named");
+    assert_eq!(held.block.path, ours.node);
+    // A node outside /dev is a name as any other.
+    let elsewhere = theirs.second_node(&dir, "elsewhere");
+    let held = claim(&elsewhere, &Permission::new([elsewhere.clone()], true)).expect("the device itself");
+    assert_eq!(held.block.path, theirs.node);
+}
