@@ -99,6 +99,14 @@ impl Sshd {
         format!("ssh://root@127.0.0.1:{PORT}{}", self.lab.path(path).display())
     }
 
+    /// A line of shell on the other side, as root.
+    pub(crate) fn sh(&self, line: &str) {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &self.child.id().to_string(), "sh", "-c", line]);
+        let output = command.output().expect("nsenter starts");
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    }
+
     /// Kills what runs in its sessions, and the sessions.
     pub(crate) fn kill_sessions(&self) {
         // The children of what has ended are nobody's: those that are to be killed are found first.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use super::device::{self, Block, signature};
+use super::device::{self, Block, DiskId, signature};
 use super::{BuildError, Refusal};
 use crate::ledger::{Effect, Ledger};
 use crate::program::Program;
@@ -86,7 +86,8 @@ pub fn build(
     let in_path = |error| BuildError::file(&block.path)(error);
     let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
-    let made = Made { device: block.path.clone(), kind: spec.kind, uuid: uuid.clone() };
+    let (device, disk) = (block.path.clone(), DiskId::of(&block.path));
+    let made = Made { device, disk, kind: spec.kind, uuid: uuid.clone() };
     ledger.will(Effect::Filesystem(made))?;
     // What was there is gone for good, wherever on the device it was: the next look at it finds one signature.
     ledger.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
@@ -138,6 +139,8 @@ fn options(spec: &FilesystemSpec) -> Option<String> {
 pub struct Made {
     /// The device's node.
     pub device: PathBuf,
+    /// What it led to.
+    pub disk: Option<DiskId>,
     /// What was made.
     pub kind: FsType,
     /// Chosen for it.
@@ -159,7 +162,8 @@ impl Made {
         Ok(())
     }
 
-    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if none does any more.
+    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if the one that it was made on
+    /// does not any more.
     fn locate(&self) -> io::Result<Option<PathBuf>> {
         let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
         for device in [&self.device, &by_uuid] {
@@ -168,10 +172,14 @@ impl Made {
                 return Ok(Some(device.clone()));
             }
         }
-        if self.device.exists() {
+        if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) {
             return Ok(None);
         }
-        Err(io::Error::other("the device is not there, so what was made on it stays; plug it in again"))
+        Err(io::Error::other(format!(
+            "no device here has the UUID {}, and {} is not known to be the one that it was made on; plug that in again",
+            self.uuid,
+            self.device.display()
+        )))
     }
 
     fn is_on(&self, device: &Path) -> io::Result<bool> {

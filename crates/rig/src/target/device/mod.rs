@@ -1,5 +1,6 @@
 //! Block devices that may be overwritten: only what was named twice, and only if nobody else uses it.
 
+mod disk;
 pub(crate) mod signature;
 pub mod usage;
 
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use super::{BuildError, Refusal, existing};
 use crate::facts::text;
 use crate::users;
+pub use disk::DiskId;
 pub(crate) use signature::WIPEFS;
 
 /// How long a tool that only looks at devices, one after the other, may have one open.
