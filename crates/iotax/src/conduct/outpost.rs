@@ -1,6 +1,7 @@
 //! Targets on other machines: the agents there, and what these know.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -129,7 +130,7 @@ impl Outpost {
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let (mut link, standing) = connect(&host, program, options, ledger, stop)?;
+        let (mut link, standing) = connect(&host, &remote.path, program, options, ledger, stop)?;
         let hello = link.hello(AGENT_START).map_err(interrupted)?;
         let round_trip = round_trip(&mut link).map_err(interrupted)?;
         Ok(Self {
@@ -229,7 +230,8 @@ impl Outpost {
             ledger.forget(*entry)?;
             self.standing = None;
         }
-        let (link, standing) = connect(&self.host, &self.program, options, ledger, &self.stop)?;
+        let (link, standing) =
+            connect(&self.host, &self.remote.path, &self.program, options, ledger, &self.stop)?;
         (self.link, self.standing) = (link, Some(standing));
         self.link.hello(AGENT_START).map_err(interrupted)?;
         if self.made {
@@ -279,13 +281,15 @@ impl Outpost {
 /// Starts an agent, on record.
 fn connect(
     host: &Host,
+    target: &Path,
     program: &Program,
     options: RemoteOptions,
     ledger: &mut Ledger,
     stop: &Interrupt,
 ) -> anyhow::Result<(Link, (Agent, Entry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
-    let visit = Visit { host, tag: &tag, program, leave: options.leave_agent, ask: options.ask };
+    let target = &target.to_string_lossy();
+    let visit = Visit { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
     let mut standing: Option<(Agent, Entry)> = None;
     let mut record = |agent: Agent| {
         let entry = ledger.will(Effect::Agent(agent.clone()))?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::disk::{Disk, run};
+use crate::disk::{Disk, run, uses_of};
 use crate::lab::{Lab, text};
 use crate::ssh::start_plan;
 use crate::sshd::Sshd;
@@ -69,7 +69,8 @@ struct Unmounted {
 
 impl Unmounted {
     fn new(lab: &Lab) -> Option<Self> {
-        let disk = Disk::new(64 << 20)?;
+        // A gigabyte always stays free.
+        let disk = Disk::new(2 << 30)?;
         run("mkfs.ext4", &["-q".as_ref(), disk.node.as_path()]);
         let point = lab.path("mnt");
         fs::create_dir(&point).expect("made");
@@ -158,6 +159,37 @@ fn a_filesystem_that_is_lazily_unmounted() {
     let directory = way.point.clone();
     removed_at_the_end(&lab, &directory, &way);
     told_until_it_is_back(&lab, &directory, &way);
+}
+
+#[test]
+fn a_directory_with_a_mount_of_iotaxs_own_that_is_renamed() {
+    let lab = Lab::new();
+    let Some(disk) = Disk::new(64 << 20) else { return };
+    let (scratch, renamed) = (lab.path("scratch"), lab.path("renamed"));
+    fs::create_dir(&scratch).expect("made");
+    lab.plan(&format!(
+        "repeat = 1\n[[target]]\nname = 't'\ndevice = '{}'\nfilesystem = {{ type = 'ext4' }}\nfile = {{}}\n\
+         [[workload]]\nrw = 'randread'\nsize = '4m'\nruntime = '100ms'\n",
+        disk.name()
+    ));
+    let mut command = lab.iotax();
+    command.args(["run", "plan.toml", "--yes", "--overwrite", disk.name()]).env("TMPDIR", &scratch);
+    // All that it makes stands.
+    let killed = command.env("IOTAX_FAULT", "kill-after@6").output().expect("iotax starts");
+    assert_eq!(killed.status.code(), None, "{}", text(&killed.stderr));
+    assert_eq!(uses_of(&scratch).len(), 1);
+    fs::rename(&scratch, &renamed).expect("renamed");
+    let clean = lab.run(&["clean"]);
+    let said = text(&clean.stdout);
+    assert_eq!(uses_of(&lab.path("")), Vec::<String>::new(), "{said}");
+    assert_eq!(disk.signatures(), "", "{said}");
+    assert_eq!(clean.status.code(), Some(4), "{said}");
+    assert!(said.contains("not undone: directory ") && said.contains("undone: mount on "), "{said}");
+    fs::rename(&renamed, &scratch).expect("renamed");
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert_eq!(list(&scratch), Vec::<PathBuf>::new());
+    lab.assert_nothing_left();
 }
 
 #[test]

@@ -110,7 +110,9 @@ impl std::fmt::Display for Effect {
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
-            Self::Agent(agent) => write!(f, "agent {} on {}", agent.tag, agent.host.destination),
+            Self::Agent(agent) => {
+                write!(f, "agent {} on {} for {}", agent.tag, agent.host.destination, agent.target)
+            }
             Self::PhysicalVolume(physical) => write!(f, "physical volume on {}", physical.device.display()),
             Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
             Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),

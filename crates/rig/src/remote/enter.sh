@@ -51,15 +51,20 @@ enter() {
             continue
         }
         place=$said
-        cd "$place" && is_private "$place" || refuse place "$place: it is not this user's alone;"
-        said=$({ printf '#!/bin/sh\n' >try && chmod 700 try && ./try && rm try; } 2>&1) && break
+        said="what is made there is not this user's alone"
+        if cd "$place" && is_private "$place"; then
+            said=$({ printf '#!/bin/sh\n' >try && chmod 700 try && ./try && rm try; } 2>&1) && break
+            rm -f try
+        fi
         why="$why $base: $said;"
-        rm -f try
         cd / && rmdir "$place"
         place=
     done
     [ -n "$place" ] || refuse place $why
-    say place "$inode" "$parent" "$place"
+    # What is in memory is lost with its kernel.
+    boot=
+    case $(stat -f -c %T . 2>/dev/null) in tmpfs | ramfs) read -r boot </proc/sys/kernel/random/boot_id ;; esac
+    say place "$inode" "$parent" "${boot:--}" "$place"
     await_go
 
     [ -f "$kept" ] && said=$(cp "$kept" iotax 2>&1) && is_program && leave= || {

@@ -1,9 +1,9 @@
 # Ends an agent whose connection was lost and removes what is left of it. Nothing is executed but in the very directory that was made
-# for it. Called as: leave MARK SHA256 SUDO INODE PARENT PLACE, the last three empty if no place came to be on record.
+# for it. Called as: leave MARK SHA256 SUDO INODE PARENT BOOT PLACE, the last four empty if no place came to be on record.
 leave() {
     LC_ALL=C
     export LC_ALL
-    mark=$1 hash=$2 sudo=$3 expected=$4 parent=$5 place=$6
+    mark=$1 hash=$2 sudo=$3 expected=$4 parent=$5 boot=$6 place=$7
     said=$($sudo true 2>&1) || {
         echo $said >&2
         exit 1
@@ -28,6 +28,8 @@ NOT_OURS='this is not the directory that was made there for the agent, or others
 # There is nothing at its path: it is gone if it is not elsewhere in the directory that it was made in.
 absent() {
     { [ -e "$place" ] || [ -h "$place" ]; } && left "$NOT_OURS"
+    read -r now </proc/sys/kernel/random/boot_id
+    case $boot in - | "$now") ;; *) left 'it was in memory when the machine was started again: what the agent made may be left' ;; esac
     cd "${place%/*}/" 2>/dev/null && set -- $(ls -di .) && [ "$1" = "$parent" ] ||
         left 'it is not there any more, nor is the directory that it was made in'
     # Another file may have its inode by now.

@@ -64,6 +64,8 @@ pub struct Agent {
     pub tag: String,
     /// Of its program, as sha256sum(1) prints it.
     pub sha256: String,
+    /// The path that it was to measure; it may have made a file there.
+    pub target: String,
     /// Absent before there is one: nothing of it has run then.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<Place>,
@@ -79,15 +81,17 @@ pub struct Place {
     pub inode: u64,
     /// That of the directory it was made in.
     pub parent: u64,
+    /// The kernel's whose memory it is in; `-` if it is on a disk.
+    pub boot: String,
 }
 
 impl Place {
-    /// `INODE PARENT PATH`.
+    /// `INODE PARENT BOOT PATH`.
     fn parse(text: &str) -> Option<Self> {
-        let mut words = text.splitn(3, ' ');
-        let (inode, parent, path) = (words.next()?, words.next()?, words.next()?);
-        let (inode, parent) = (inode.parse().ok()?, parent.parse().ok()?);
-        path.starts_with('/').then(|| Self { path: path.to_owned(), inode, parent })
+        let mut words = text.splitn(4, ' ');
+        let (inode, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let (boot, path) = (words.next()?.to_owned(), words.next()?.to_owned());
+        path.starts_with('/').then_some(Self { path, inode, parent, boot })
     }
 }
 
@@ -158,6 +162,8 @@ pub struct Visit<'a> {
     pub host: &'a Host,
     /// Unique, and known to nobody else.
     pub tag: &'a str,
+    /// The path that is to be measured there.
+    pub target: &'a str,
     /// What to run there.
     pub program: &'a Program,
     /// Whether the program stays there, so that it need not be copied the next time.
@@ -174,7 +180,7 @@ pub type Record<'a> = &'a mut dyn FnMut(Agent) -> Result<(), LedgerError>;
 /// `record` is called before anything is done there, for what cannot be reached leaves nothing to undo, and again when its
 /// place is made and nothing is in it yet.
 pub fn enter(visit: &Visit<'_>, interrupt: &Interrupt, record: Record<'_>) -> Result<Link, RemoteError> {
-    let Visit { host, tag, program, leave, ask } = *visit;
+    let Visit { host, tag, program, leave, ask, .. } = *visit;
     let (mark, sudo) = (mark(tag), host.sudo_command());
     let leave = if leave { "yes" } else { "" };
     let call = format!("enter {tag} {mark} {} {} '{leave}' '{sudo}'\n", program.sha256, program.length);
@@ -198,9 +204,14 @@ fn converse(
     interrupt: &Interrupt,
     record: Record<'_>,
 ) -> Result<BufReader<ChildStdout>, RemoteError> {
-    let Visit { host, program, tag, .. } = *visit;
-    let agent =
-        |place| Agent { host: host.clone(), tag: tag.to_owned(), sha256: program.sha256.clone(), place };
+    let Visit { host, program, tag, target, .. } = *visit;
+    let agent = |place| Agent {
+        host: host.clone(),
+        tag: tag.to_owned(),
+        sha256: program.sha256.clone(),
+        target: target.to_owned(),
+        place,
+    };
     let mut patience = if visit.ask { LOGIN_ASKING } else { LOGIN };
     loop {
         let line = match session.hear(patience, interrupt)? {
@@ -245,8 +256,11 @@ pub fn leave(agent: &Agent, ask: bool) -> Result<(), RemoteError> {
 /// The call of the script. The place is the other machine's own word: it must not become a command of its own.
 fn leaving(agent: &Agent) -> String {
     let place = agent.place.as_ref().map_or_else(
-        || "'' '' ''".to_owned(),
-        |place| format!("{} {} {}", place.inode, place.parent, quoted(&place.path)),
+        || "'' '' '' ''".to_owned(),
+        |place| {
+            let Place { inode, parent, boot, path } = place;
+            format!("{inode} {parent} {} {}", quoted(boot), quoted(path))
+        },
     );
     format!("leave {} {} '{}' {place}\n", mark(&agent.tag), quoted(&agent.sha256), agent.host.sudo_command())
 }

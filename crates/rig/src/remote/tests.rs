@@ -117,7 +117,7 @@ impl Machine {
     fn leave(&self, place: Option<&Place>) -> (bool, String) {
         let host = Host { destination: "me@host".into(), port: None, sudo: false };
         let sha256 = sha256(PROGRAM.as_bytes());
-        let agent = Agent { host, tag: TAG.into(), sha256, place: place.cloned() };
+        let agent = Agent { host, tag: TAG.into(), sha256, target: "/x".into(), place: place.cloned() };
         let (child, stdin, _stdout) = self.start(&format!("{LEAVE}{}", leaving(&agent)));
         drop(stdin);
         let output = child.wait_with_output().expect("ended");
@@ -273,17 +273,20 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
         assert_eq!(machine.leave(Some(&place)), (true, String::new()), "{:?}", machine.shell);
         assert_eq!(machine.cache(), ["cleaned"], "{:?}", machine.shell);
         assert_eq!(machine.leave(Some(&place)), (true, String::new()), "nothing is left");
+        // Nothing there knows any more what the agent made.
+        let (fine, said) = machine.leave(Some(&Place { boot: "an-earlier-one".into(), ..place }));
+        assert!(!fine && said.contains("what the agent made may be left"), "{said}");
     }
 }
 
 #[test]
 fn a_place_is_one_word_of_the_script() {
     let host = Host { destination: "me@host".into(), port: None, sudo: true };
-    let place = Place::parse("7 2 /tmp/it's $(here) x").expect("a place");
-    let agent = Agent { host, tag: TAG.into(), sha256: "ab".into(), place: Some(place) };
-    let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '/tmp/it'\\''s $(here) x'\n", mark(TAG));
+    let place = Place::parse("7 2 - /tmp/it's $(here) x");
+    let agent = Agent { host, tag: TAG.into(), sha256: "ab".into(), target: "/x".into(), place };
+    let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '-' '/tmp/it'\\''s $(here) x'\n", mark(TAG));
     assert_eq!(leaving(&agent), expected);
-    for bad in ["", "7 2", "7 2 relative", "x 2 /tmp/x", "-7 2 /tmp/x"] {
+    for bad in ["", "7 2 -", "7 2 - relative", "x 2 - /tmp/x", "-7 2 - /tmp/x"] {
         assert_eq!(Place::parse(bad), None, "{bad:?}");
     }
 }

@@ -204,13 +204,12 @@ impl Mounted {
     /// Unmounts it if what is mounted there is still on that device.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
-            let source = fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
-            if mount.number != self.number && source.ok().as_ref() != Some(&self.number) {
+            if !self.is(&mount) {
                 let reason = format!("{} is mounted there now; left alone", mount.source);
                 return Err(io::Error::other(reason));
             }
-            until_free(|| unmount(&self.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
-                |error| match users::below(&self.point).as_slice() {
+            until_free(|| unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
+                |error| match users::below(&mount.point).as_slice() {
                     [] => error,
                     users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
                 },
@@ -219,10 +218,17 @@ impl Mounted {
         Ok(())
     }
 
-    /// The uppermost mount there.
+    /// The uppermost mount there, or wherever its point is by now: that has a name of its own.
     fn standing(&self) -> io::Result<Option<Mount>> {
+        let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
         let table = mount::table(Path::new("/"))?;
-        Ok(table.into_iter().rfind(|mount| mount.point == self.point))
+        Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
+    }
+
+    /// Whether it is a mount of that device.
+    fn is(&self, mount: &Mount) -> bool {
+        let source = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
+        mount.number == self.number || source().is_ok_and(|number| number == self.number)
     }
 }
 
@@ -236,5 +242,54 @@ fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
             }
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+
+    /// A blank disk over a file; absent, after saying why, where there are none to be had.
+    fn disk(file: &Path) -> Option<String> {
+        File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
+        let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);
+        let node = attached.map(|node| String::from_utf8_lossy(&node).trim().to_owned());
+        node.map_err(|error| eprintln!("skipped: {error}")).ok()
+    }
+
+    #[test]
+    fn a_disk_that_took_the_name_of_another_is_not_taken_for_it() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let (ours, other, name) =
+            (temp.path().join("ours"), temp.path().join("other"), temp.path().join("disk"));
+        let Some((ours, other)) = disk(&ours).zip(disk(&other)) else { return };
+        symlink(&ours, &name).expect("linked");
+        let uuid = "0f0e0d0c-0b0a-4908-8706-050403020100".to_owned();
+        maker(FsType::Ext4).run(["-q", "-F", "-U", &uuid, &ours]).expect("made");
+        let disk = DiskId::of(&name);
+        assert!(disk.is_some());
+        let made = Made { device: name.clone(), disk, kind: FsType::Ext4, uuid };
+        let turn = |to: &str| {
+            fs::remove_file(&name).expect("there");
+            symlink(to, &name).expect("linked");
+        };
+        // Whether udev finds it under its other name or not: it is not left without a word.
+        turn(&other);
+        let found = made.wipe().map_err(|error| error.to_string());
+        let said = format!("{found:?}");
+        assert_eq!(found.is_ok(), !made.is_on(Path::new(&ours)).expect("readable"), "{said}");
+        turn(&ours);
+        made.wipe().expect("wiped");
+        assert!(!made.is_on(Path::new(&ours)).expect("readable"));
+        made.wipe().expect("gone from the very disk");
+        // After a restart the numbers mean other things.
+        let disk = made.disk.clone().expect("known").of_another_boot();
+        let later = Made { disk: Some(disk), ..made };
+        let told = later.wipe().expect_err("nobody knows").to_string();
+        assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
+        [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));
     }
 }

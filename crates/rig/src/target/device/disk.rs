@@ -35,3 +35,10 @@ impl DiskId {
         self.boot_id.is_some() && Self::of(path).as_ref() == Some(self)
     }
 }
+
+#[cfg(test)]
+impl DiskId {
+    pub(crate) fn of_another_boot(self) -> Self {
+        Self { boot_id: Some("another".into()), ..self }
+    }
+}
