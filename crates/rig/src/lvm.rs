@@ -23,7 +23,7 @@ pub struct Physical {
     /// The device's node when it was made; absolute, no link.
     pub device: PathBuf,
     /// What it led to.
-    pub disk: Option<DiskId>,
+    pub disk: Option<Box<DiskId>>,
     /// In LVM's form, chosen before it is made.
     pub uuid: String,
 }
@@ -33,7 +33,7 @@ pub struct Physical {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
     /// A new one on this physical volume.
-    Own(Physical),
+    Own(Box<Physical>),
     /// One of the user's with this UUID.
     Users(String),
 }
@@ -131,7 +131,7 @@ impl Physical {
             uuid.extend([part, "-"]);
             rest = after;
         }
-        Self { disk: DiskId::of(&device), device, uuid: uuid + rest }
+        Self { disk: DiskId::of(&device).map(Box::new), device, uuid: uuid + rest }
     }
 
     /// The device that it is on now; absent if it is gone from the one that it was made on.

@@ -292,7 +292,7 @@ fn connect(
     let visit = Visit { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
     let mut standing: Option<(Agent, Entry)> = None;
     let mut record = |agent: Agent| {
-        let entry = ledger.will(Effect::Agent(agent.clone()))?;
+        let entry = ledger.will(Effect::Agent(Box::new(agent.clone())))?;
         // What is known of it now takes the place of what was known before.
         standing.replace((agent, entry)).map_or(Ok(()), |(_, before)| ledger.forget(before))
     };

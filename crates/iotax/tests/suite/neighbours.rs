@@ -66,16 +66,31 @@ fn assert_left(sshd: &Sshd, clean: &Output, why: &str) {
 #[test]
 fn a_program_that_somebody_else_planted_is_not_executed() {
     let Some(sshd) = Sshd::start(SHARED) else { return };
-    let (tag, place) = abandon(&sshd);
+    for both in [true, false] {
+        let (tag, place) = if both { abandon(&sshd) } else { end_alone(&sshd) };
+        clean_among_plants(&sshd, &tag, &place);
+    }
+}
+
+/// A run of which only this side was killed: the other one has removed all by itself.
+fn end_alone(sshd: &Sshd) -> (String, PathBuf) {
+    let mut child = start_plan(sshd);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    await_end(|| fs::read_dir(sshd.lab.path("cache")).expect("there").next().is_none());
+    on_record(sshd)
+}
+
+fn clean_among_plants(sshd: &Sshd, tag: &str, place: &Path) {
     let name = place.file_name().expect("a name").to_str().expect("UTF-8");
     let bases = [sshd.lab.path("tmp"), "/var/tmp".into(), "/dev/shm".into(), sshd.lab.path("cache")];
     let own = sshd.lab.path("own");
-    plant(&sshd, &own);
+    plant(sshd, &own);
     let mut planted = Vec::new();
     for (number, base) in bases.iter().enumerate() {
-        for path in [name, &tag].map(|name| base.join(name)).into_iter().filter(|path| *path != place) {
+        for path in [name, tag].map(|name| base.join(name)).into_iter().filter(|path| path != place) {
             if number % 2 == 0 {
-                plant(&sshd, &path);
+                plant(sshd, &path);
             } else {
                 sshd.sh(&format!("ln -s {} {}", own.display(), path.display()));
             }
@@ -83,7 +98,7 @@ fn a_program_that_somebody_else_planted_is_not_executed() {
         }
     }
     let clean = sshd.run(&["clean"]);
-    assert!(!executed(&sshd).exists(), "a planted program was executed: {}", text(&clean.stdout));
+    assert!(!executed(sshd).exists(), "a planted program was executed: {}", text(&clean.stdout));
     assert!(clean.status.success(), "{}", text(&clean.stdout));
     assert!(text(&clean.stdout).contains("undone: agent iotax-"), "{}", text(&clean.stdout));
     // What others put there is theirs.

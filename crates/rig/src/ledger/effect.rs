@@ -47,7 +47,7 @@ pub enum Effect {
         marker: String,
     },
     /// An agent was started on another machine, in a place of its own; both go, and what it made.
-    Agent(remote::Agent),
+    Agent(Box<remote::Agent>),
     /// A device became a physical volume; its label is removed.
     PhysicalVolume(Physical),
     /// A volume group was made; it is removed once it is empty.

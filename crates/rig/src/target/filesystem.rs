@@ -86,7 +86,7 @@ pub fn build(
     let in_path = |error| BuildError::file(&block.path)(error);
     let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
-    let (device, disk) = (block.path.clone(), DiskId::of(&block.path));
+    let (device, disk) = (block.path.clone(), DiskId::of(&block.path).map(Box::new));
     let made = Made { device, disk, kind: spec.kind, uuid: uuid.clone() };
     ledger.will(Effect::Filesystem(made))?;
     // What was there is gone for good, wherever on the device it was: the next look at it finds one signature.
@@ -140,7 +140,7 @@ pub struct Made {
     /// The device's node.
     pub device: PathBuf,
     /// What it led to.
-    pub disk: Option<DiskId>,
+    pub disk: Option<Box<DiskId>>,
     /// What was made.
     pub kind: FsType,
     /// Chosen for it.
@@ -269,7 +269,7 @@ mod tests {
         symlink(&ours, &name).expect("linked");
         let uuid = "0f0e0d0c-0b0a-4908-8706-050403020100".to_owned();
         maker(FsType::Ext4).run(["-q", "-F", "-U", &uuid, &ours]).expect("made");
-        let disk = DiskId::of(&name);
+        let disk = DiskId::of(&name).map(Box::new);
         assert!(disk.is_some());
         let made = Made { device: name.clone(), disk, kind: FsType::Ext4, uuid };
         let turn = |to: &str| {
@@ -287,7 +287,7 @@ mod tests {
         made.wipe().expect("gone from the very disk");
         // After a restart the numbers mean other things.
         let disk = made.disk.clone().expect("known").of_another_boot();
-        let later = Made { disk: Some(disk), ..made };
+        let later = Made { disk: Some(Box::new(disk)), ..made };
         let told = later.wipe().expect_err("nobody knows").to_string();
         assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
         [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));

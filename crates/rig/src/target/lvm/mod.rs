@@ -214,7 +214,7 @@ fn new_group(
     ledger.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
     let extent = format!("{EXTENT}b");
     ledger.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
-    Ok(Standing { group: Group::Own(physical), name, extent: EXTENT, shared: None, volumes: 0 })
+    Ok(Standing { group: Group::Own(Box::new(physical)), name, extent: EXTENT, shared: None, volumes: 0 })
 }
 
 /// A group of the user's. That it has room was checked with the plan.
