@@ -14,7 +14,8 @@ leave() {
     set -f
     cd "$place" 2>/dev/null || absent
     is_private "$place" && [ "$inode" = "$expected" ] || left "$NOT_OURS"
-    $sudo sh -c 'dir=$(pwd -P)
+    # Where another has just removed it there is no path, and nothing may match.
+    $sudo sh -c 'dir=$(pwd -P) && [ -n "$dir" ] || exit
         for process in /proc/[0-9]*; do
             case $(readlink "$process/exe") in "$dir"/*) kill -9 "${process#/proc/}" ;; esac
         done' 2>/dev/null
