@@ -34,6 +34,9 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
 /// A run that was killed on both sides. Its agent's tag and place.
 fn abandon(sshd: &Sshd) -> (String, PathBuf) {
     let mut child = start_plan(sshd);
+    // It is not to see them end: it would undo what is to be left.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
     sshd.kill_sessions();
     child.kill().expect("killed");
     child.wait().expect("ended");
