@@ -67,6 +67,11 @@ pub fn environment(root: &Path) -> Environment {
     }
 }
 
+/// The running kernel's: another after every start of the machine.
+pub(crate) fn boot_id() -> Option<String> {
+    text(Path::new("/proc/sys/kernel/random/boot_id"))
+}
+
 /// The content of a small file, without the white space around it; `None` if it cannot be read or is empty.
 pub(crate) fn text(path: &Path) -> Option<String> {
     // Firmware strings in /sys need not be UTF-8.

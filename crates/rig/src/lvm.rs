@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::program::{Program, ProgramError};
+use crate::target::device::RecordedDisk;
 
 /// The one program that is all of LVM's commands.
 pub const LVM: Program = Program { name: "lvm", package: "lvm2" };
@@ -21,6 +22,8 @@ pub type Row = BTreeMap<String, String>;
 pub struct Physical {
     /// The device's node when it was made; absolute, no link.
     pub device: PathBuf,
+    /// What it led to.
+    pub disk: Option<Box<RecordedDisk>>,
     /// In LVM's form, chosen before it is made.
     pub uuid: String,
 }
@@ -30,7 +33,7 @@ pub struct Physical {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
     /// A new one on this physical volume.
-    Own(Physical),
+    Own(Box<Physical>),
     /// One of the user's with this UUID.
     Users(String),
 }
@@ -128,26 +131,30 @@ impl Physical {
             uuid.extend([part, "-"]);
             rest = after;
         }
-        Self { device, uuid: uuid + rest }
+        Self { disk: RecordedDisk::of(&device).map(Box::new), device, uuid: uuid + rest }
     }
 
-    /// The device that it is on now; absent if it is gone from a device that is there.
+    /// The device that it is on now; absent if it is gone from the one that it was made on.
     fn locate(&self) -> io::Result<Option<PathBuf>> {
         let selection = format!("pv_uuid={}", self.uuid);
         let found = |scope: Scope<'_>| -> io::Result<Option<PathBuf>> {
             let rows = scope.report("pvs", "pv_name", &selection).map_err(io::Error::other)?;
             Ok(rows.first().and_then(|row| row.get("pv_name")).map(PathBuf::from))
         };
-        let there = self.device.exists();
-        if there && let Some(device) = found(Scope::Device(&self.device))? {
+        if self.device.exists()
+            && let Some(device) = found(Scope::Device(&self.device))?
+        {
             return Ok(Some(device));
         }
         // After a restart of the machine the device may have another name.
         match found(Scope::Everything)? {
-            None if !there => Err(io::Error::other(format!(
-                "{} is not there and no other device holds the physical volume",
-                self.device.display()
-            ))),
+            None if !self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) => {
+                Err(io::Error::other(format!(
+                    "no device here holds the physical volume {}, and {} is not known to be the one that it was made on;                      plug that in again",
+                    self.uuid,
+                    self.device.display()
+                )))
+            }
             found => Ok(found),
         }
     }

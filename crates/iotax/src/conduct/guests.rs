@@ -114,7 +114,7 @@ impl Guests {
             known.into_iter().map(|(wanted, kernel)| (boot_key(wanted), (kernel, wanted))).collect();
 
         let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
-        ledger.make_private_directory(&run_dir)?;
+        ledger.make_tree(&run_dir)?;
         let mut boots = BTreeMap::new();
         for (number, (key, (kernel, (spec, network)))) in kernels.into_iter().enumerate() {
             let initramfs = run_dir.join(format!("initramfs-{number}"));
@@ -210,7 +210,7 @@ impl Guests {
         let tag = super::fresh_tag()?;
         let marker = format!("iotax-{tag}-{name}");
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
-        ledger.make_private_directory(&run_dir)?;
+        ledger.make_tree(&run_dir)?;
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let key = boot_key((&spec, target.spec.network.as_ref()));
         let boot = self.boots.get(&key).context("every guest of the plan was prepared for")?;

@@ -1,6 +1,7 @@
 //! Targets on other machines: the agents there, and what these know.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_rig::ledger::{Effect, Entry, Ledger};
 use iotax_rig::link::{Interrupt, Link, LinkError};
-use iotax_rig::remote::{self, Host, Program, RemoteError, Visit};
+use iotax_rig::remote::{self, Agent, Host, Program, RemoteError, Visit};
 use iotax_rig::target::{Built, preflight};
 
 use super::{Interrupted, fresh_seed, interrupted, own_program};
@@ -108,8 +109,8 @@ pub(super) struct Outpost {
     options: RemoteOptions,
     stop: Interrupt,
     link: Link,
-    /// Names it there and on the undo ledger; absent once it is gone.
-    standing: Option<(String, Entry)>,
+    /// As it is on the undo ledger; absent once it is gone.
+    standing: Option<(Agent, Entry)>,
     hello: AgentHello,
     round_trip: Duration,
     /// As it was looked at last.
@@ -129,7 +130,7 @@ impl Outpost {
         ledger: &mut Ledger,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let (mut link, standing) = connect(&host, program, options, ledger, stop)?;
+        let (mut link, standing) = connect(&host, &remote.path, program, options, ledger, stop)?;
         let hello = link.hello(AGENT_START).map_err(interrupted)?;
         let round_trip = round_trip(&mut link).map_err(interrupted)?;
         Ok(Self {
@@ -224,12 +225,13 @@ impl Outpost {
         // What the old agent made must be gone first. Nobody may be there any more to be asked.
         let options = RemoteOptions { ask: false, ..self.options };
         self.dismiss(ledger);
-        if let Some((tag, entry)) = &self.standing {
-            remote::leave(&self.host, tag, options.ask)?;
+        if let Some((agent, entry)) = &self.standing {
+            remote::leave(agent, options.ask)?;
             ledger.forget(*entry)?;
             self.standing = None;
         }
-        let (link, standing) = connect(&self.host, &self.program, options, ledger, &self.stop)?;
+        let (link, standing) =
+            connect(&self.host, &self.remote.path, &self.program, options, ledger, &self.stop)?;
         (self.link, self.standing) = (link, Some(standing));
         self.link.hello(AGENT_START).map_err(interrupted)?;
         if self.made {
@@ -279,27 +281,27 @@ impl Outpost {
 /// Starts an agent, on record.
 fn connect(
     host: &Host,
+    target: &Path,
     program: &Program,
     options: RemoteOptions,
     ledger: &mut Ledger,
     stop: &Interrupt,
-) -> anyhow::Result<(Link, (String, Entry))> {
+) -> anyhow::Result<(Link, (Agent, Entry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
-    let effect = Effect::Agent {
-        destination: host.destination.clone(),
-        port: host.port,
-        sudo: host.sudo,
-        tag: tag.clone(),
+    let target = &target.to_string_lossy();
+    let visit = Visit { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
+    let mut standing: Option<(Agent, Entry)> = None;
+    let mut record = |agent: Agent| {
+        let entry = ledger.will(Effect::Agent(Box::new(agent.clone())))?;
+        // What is known of it now takes the place of what was known before.
+        standing.replace((agent, entry)).map_or(Ok(()), |(_, before)| ledger.forget(before))
     };
-    let visit = Visit { host, tag: &tag, program, leave: options.leave_agent, ask: options.ask };
-    let mut entry = None;
-    let mut record = || ledger.will(effect.clone()).map(|made| entry = Some(made));
     let link = remote::enter(&visit, stop, &mut record).map_err(|error| match error {
         RemoteError::Interrupted => Interrupted.into(),
         other => anyhow::Error::from(other),
     })?;
-    let entry = entry.context("an agent was started that is not on record")?;
-    Ok((link, (tag, entry)))
+    let standing = standing.context("an agent was started that is not on record")?;
+    Ok((link, standing))
 }
 
 /// How long a message there and back takes: the median.

@@ -21,6 +21,8 @@ mod lab_guest;
 mod ladder;
 mod lvm;
 mod many;
+mod moved;
+mod neighbours;
 mod net;
 mod net_lab;
 mod net_ladder;

@@ -88,7 +88,7 @@ fn the_program_is_copied_once_if_it_may_stay() {
 }
 
 /// Starts a plan with a target here and one on the other side, and waits until the latter is measured.
-fn start_plan(sshd: &Sshd) -> Child {
+pub(crate) fn start_plan(sshd: &Sshd) -> Child {
     let plan = sshd.lab.plan(&format!(
         "repeat = 2\nseed = 3\n[[target]]\nname = 'here'\npath = 'WORK/here'\n[[target]]\nname = 'there'\n\
          path = 'ssh://root@127.0.0.1:{PORT}WORK/there'\n[[workload]]\nname = 'w'\nrw = 'randread'\nsize = '8m'\n\
@@ -144,7 +144,9 @@ fn killed_on_one_side_or_both_it_can_be_cleaned() {
     for both in [false, true] {
         let mut child = start_plan(&sshd);
         if both {
-            // Nobody there is left to remove anything.
+            // Nobody there is left to remove anything, and the conductor is not to see it.
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
             sshd.kill_sessions();
         }
         child.kill().expect("killed");
@@ -152,7 +154,7 @@ fn killed_on_one_side_or_both_it_can_be_cleaned() {
         if both {
             assert!(sshd.lab.work().join("there").exists(), "who removed it?");
         } else {
-            await_end(&sshd);
+            await_end(|| !sshd.lab.work().join("there").exists());
         }
         let clean = sshd.run(&["clean"]);
         assert!(clean.status.success(), "{}", text(&clean.stdout));
@@ -162,10 +164,10 @@ fn killed_on_one_side_or_both_it_can_be_cleaned() {
 }
 
 /// What a conductor that was killed leaves running ends by itself.
-fn await_end(sshd: &Sshd) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while sshd.lab.work().join("there").exists() {
-        assert!(Instant::now() < end, "the agent does not end");
+pub(crate) fn await_end(ended: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !ended() {
+        assert!(Instant::now() < deadline, "the agent does not end");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -96,12 +96,23 @@ impl Sshd {
         format!("ssh://root@127.0.0.1:{PORT}{}", self.lab.path(path).display())
     }
 
+    /// A line of shell on the other side, as root.
+    pub(crate) fn sh(&self, line: &str) {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &self.child.id().to_string(), "sh", "-c", line]);
+        let output = command.output().expect("nsenter starts");
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    }
+
     /// Kills what runs in its sessions, and the sessions.
     pub(crate) fn kill_sessions(&self) {
-        // The children of what has ended are nobody's: those that are to be killed are found first.
-        for pid in descendants(self.child.id()) {
-            let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
-            let _ = kill_process(pid, Signal::KILL);
+        // The children of what has ended are nobody's: those that are to be killed are found first. None is to see another end.
+        let found = descendants(self.child.id());
+        for signal in [Signal::STOP, Signal::KILL] {
+            for pid in &found {
+                let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
+                let _ = kill_process(pid, signal);
+            }
         }
     }
 

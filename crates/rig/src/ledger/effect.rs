@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use super::place::FileId;
 use crate::lvm::{Group, Physical};
 use crate::network::{Interface, Namespace};
-use crate::remote::{self, Host};
+use crate::remote;
 use crate::target::filesystem::{Made, Mounted};
 use crate::target::loop_device::Attached;
 
@@ -22,13 +22,11 @@ pub enum Effect {
     Directory {
         /// Absolute.
         path: PathBuf,
+        /// Another directory there is left alone. Absent before its name is its own.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        identity: Option<FileId>,
     },
-    /// A directory of mode 0700 for sockets and scratch files was made; it is removed with what is in it.
-    PrivateDirectory {
-        /// Absolute; the last part begins with `iotax-`.
-        path: PathBuf,
-    },
-    /// A directory for a test's files was made beside a target; it is removed with all that is in it.
+    /// A directory for sockets, or for a test's files beside a target, was made; it is removed with all that is in it.
     Tree {
         /// Absolute.
         path: PathBuf,
@@ -48,18 +46,8 @@ pub enum Effect {
         /// Stands in its command line and in no other's.
         marker: String,
     },
-    /// An agent was started on another machine, in a place of its own that its tag names; both go, and what it made.
-    Agent {
-        /// As ssh(1) takes it.
-        destination: String,
-        /// Absent: what the user's configuration says.
-        #[serde(skip_serializing_if = "Option::is_none", default)]
-        port: Option<u16>,
-        /// Whether it runs under sudo(8).
-        sudo: bool,
-        /// Unique.
-        tag: String,
-    },
+    /// An agent was started on another machine, in a place of its own; both go, and what it made.
+    Agent(Box<remote::Agent>),
     /// A device became a physical volume; its label is removed.
     PhysicalVolume(Physical),
     /// A volume group was made; it is removed once it is empty.
@@ -90,39 +78,41 @@ pub enum Effect {
     Interface(Interface),
 }
 
-/// What tells a file or directory from every other that may come to have its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FileId {
-    /// As stat(2) has it.
-    pub device: u64,
-    /// As stat(2) has it. It may be a later file's once this one is removed.
-    pub inode: u64,
-    /// When the file was made, in nanoseconds since 1970: another for a later file with the same inode. Absent where the
-    /// filesystem does not keep it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub born_ns: Option<u64>,
-}
+impl Effect {
+    /// Where a file or directory was made; absent for everything else.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
 
-impl FileId {
-    /// Of the file that these are of.
-    #[must_use]
-    pub fn of(metadata: &fs::Metadata) -> Self {
-        let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let born_ns = born.and_then(|time| u64::try_from(time.as_nanos()).ok());
-        Self { device: metadata.dev(), inode: metadata.ino(), born_ns }
+    /// Whether what is at a path is on a filesystem that this mounted.
+    pub(super) fn holds(&self, path: &Path) -> bool {
+        matches!(self, Self::Mount(mounted) if path != mounted.point && path.starts_with(&mounted.point))
+    }
+
+    /// What tells that file or directory from others.
+    pub(super) fn identity(&self) -> Option<FileId> {
+        match self {
+            Self::Directory { identity, .. } | Self::File { identity, .. } => *identity,
+            Self::Tree { identity, .. } => Some(*identity),
+            _ => None,
+        }
     }
 }
 
 impl std::fmt::Display for Effect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Directory { path } | Self::PrivateDirectory { path } | Self::Tree { path, .. } => {
+            Self::Directory { path, .. } | Self::Tree { path, .. } => {
                 write!(f, "directory {}", path.display())
             }
             Self::File { path, .. } => write!(f, "file {}", path.display()),
             Self::Guest { marker } => write!(f, "guest {marker}"),
-            Self::Agent { destination, tag, .. } => write!(f, "agent {tag} on {destination}"),
+            Self::Agent(agent) => {
+                write!(f, "agent {} on {} for {}", agent.tag, agent.host.destination, agent.target)
+            }
             Self::PhysicalVolume(physical) => write!(f, "physical volume on {}", physical.device.display()),
             Self::VolumeGroup { name, .. } => write!(f, "volume group {name}"),
             Self::LogicalVolume { group_name, name, .. } => write!(f, "logical volume {group_name}/{name}"),
@@ -137,68 +127,14 @@ impl std::fmt::Display for Effect {
     }
 }
 
-fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-/// Removes a directory with all that is in it, though a test that is being stopped may still put files there.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        match gone_is_fine(fs::remove_dir_all(path)) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && Instant::now() < deadline => {}
-            result => return result,
-        }
-    }
-}
-
-/// What stands at a path; absent if nothing does. Not to be able to look is not the same as nothing.
-fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Undoes an effect. What is not there is fine; what is not ours any more is left alone and said.
+/// Undoes an effect on anything but a path of a filesystem. What is not there is fine; what is not ours any more is left alone and said.
 pub(super) fn undo(effect: &Effect) -> io::Result<()> {
     match effect {
-        Effect::Directory { path } => gone_is_fine(fs::remove_dir(path)),
-        Effect::PrivateDirectory { path } => {
-            let Some(metadata) = standing(path)? else { return Ok(()) };
-            let ours = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iotax-"));
-            if !ours || !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
-                return Err(io::Error::other("this is not the directory that iotax made; left alone"));
-            }
-            gone_is_fine(fs::remove_dir_all(path))
-        }
-        Effect::Tree { path, identity } => {
-            let Some(metadata) = standing(path)? else { return Ok(()) };
-            if !metadata.is_dir() || *identity != FileId::of(&metadata) {
-                return Err(io::Error::other("this is not the directory that iotax made; left alone"));
-            }
-            remove_tree(path)
-        }
-        Effect::File { path, identity } => {
-            let Some(metadata) = standing(path)? else { return Ok(()) };
-            if metadata.file_type().is_block_device() || metadata.is_dir() {
-                return Err(io::Error::other("this is no longer the file that iotax made; left alone"));
-            }
-            match identity {
-                // Another file has come to stand here: it is not ours, and ours is gone.
-                Some(identity) if *identity != FileId::of(&metadata) => Ok(()),
-                _ => gone_is_fine(fs::remove_file(path)),
-            }
+        Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
+            Err(io::Error::other("it is not on record which directory it was made in; left alone"))
         }
         Effect::Guest { marker } => kill_guest(marker),
-        Effect::Agent { destination, port, sudo, tag } => {
-            let host = Host { destination: destination.clone(), port: *port, sudo: *sudo };
-            remote::leave(&host, tag, io::stdin().is_terminal()).map_err(io::Error::other)
-        }
+        Effect::Agent(agent) => remote::leave(agent, io::stdin().is_terminal()).map_err(io::Error::other),
         Effect::PhysicalVolume(physical) => physical.remove(),
         Effect::VolumeGroup { name, physical } => physical.remove_group(name),
         Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name),
@@ -214,7 +150,7 @@ pub(super) fn undo(effect: &Effect) -> io::Result<()> {
 fn kill_guest(marker: &str) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
-        let pids = guests_marked(Path::new("/proc"), marker);
+        let pids = guests_marked(Path::new("/proc"), marker)?;
         if pids.is_empty() {
             return Ok(());
         }
@@ -231,9 +167,8 @@ fn kill_guest(marker: &str) -> io::Result<()> {
 }
 
 /// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.
-fn guests_marked(proc: &Path, marker: &str) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(proc) else { return Vec::new() };
-    entries
+fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
+    let marked = fs::read_dir(proc)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
         .filter(|pid| {
             let Ok(line) = fs::read(proc.join(pid.to_string()).join("cmdline")) else { return false };
@@ -245,7 +180,8 @@ fn guests_marked(proc: &Path, marker: &str) -> Vec<u32> {
             (program.contains("qemu") || becomes)
                 && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))
         })
-        .collect()
+        .collect();
+    Ok(marked)
 }
 
 #[cfg(test)]
@@ -267,7 +203,7 @@ mod tests {
             fs::create_dir(&dir).expect("dir");
             fs::write(dir.join("cmdline"), line).expect("written");
         }
-        let mut marked = guests_marked(temp.path(), "iotax-abc-vm");
+        let mut marked = guests_marked(temp.path(), "iotax-abc-vm").expect("there");
         marked.sort_unstable();
         assert_eq!(marked, [10, 14]);
     }

@@ -6,6 +6,7 @@
 
 mod effect;
 mod fault;
+mod place;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,15 +19,22 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::program::{Program, ProgramError};
-pub use effect::{Effect, FileId};
+pub use effect::Effect;
 use fault::Fault;
+pub use place::FileId;
+use place::{Found, Within};
 
 /// A line of a ledger file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
-    /// About to be carried out.
-    Will { id: u64, effect: Effect },
+    /// About to be carried out, of a file or directory: in this one.
+    Will {
+        id: u64,
+        effect: Effect,
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        within: Option<Within>,
+    },
     /// Undone again.
     Undone { id: u64 },
 }
@@ -50,6 +58,18 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> L
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry(u64);
 
+/// An effect that is not undone yet.
+#[derive(Debug)]
+struct Standing {
+    effect: Effect,
+    /// The directory that a file or directory was made in.
+    within: Option<Within>,
+    /// That directory, as long as the process that made it lives.
+    directory: Option<File>,
+    /// What was made, likewise, where it was made by the ledger.
+    own: Option<File>,
+}
+
 /// Something that could not be undone.
 #[derive(Debug)]
 pub struct NotUndone {
@@ -66,7 +86,7 @@ pub struct Ledger {
     file: File,
     /// Bytes of whole lines in it.
     length: u64,
-    standing: BTreeMap<u64, Effect>,
+    standing: BTreeMap<u64, Standing>,
     next: u64,
     fault: Fault,
 }
@@ -113,9 +133,9 @@ impl Ledger {
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
-                Ok(Line::Will { id, effect }) => {
+                Ok(Line::Will { id, effect, within }) => {
                     ledger.next = ledger.next.max(id + 1);
-                    ledger.standing.insert(id, effect);
+                    ledger.standing.insert(id, Standing { effect, within, directory: None, own: None });
                 }
                 Ok(Line::Undone { id }) => {
                     ledger.standing.remove(&id);
@@ -161,8 +181,12 @@ impl Ledger {
     pub fn will(&mut self, effect: Effect) -> Result<Entry, LedgerError> {
         let id = self.next;
         self.next += 1;
-        self.append(&Line::Will { id, effect: effect.clone() })?;
-        self.standing.insert(id, effect);
+        let place = |path: &Path| {
+            Within::of(path).map_err(failed("cannot look at the directory that is to hold", path))
+        };
+        let (within, directory) = effect.path().map(place).transpose()?.unzip();
+        self.append(&Line::Will { id, effect: effect.clone(), within: within.clone() })?;
+        self.standing.insert(id, Standing { effect, within, directory, own: None });
         Ok(Entry(id))
     }
 
@@ -182,13 +206,36 @@ impl Ledger {
 
     /// Undoes one effect now. It stays in the ledger if that fails.
     pub fn undo(&mut self, entry: Entry) -> Result<(), NotUndone> {
-        let Some(effect) = self.standing.get(&entry.0).cloned() else { return Ok(()) };
-        effect::undo(&effect).map_err(|error| NotUndone { effect, reason: error.to_string() })?;
+        let Some(standing) = self.standing.get(&entry.0) else { return Ok(()) };
+        self.carry_back(standing)
+            .map_err(|error| NotUndone { effect: standing.effect.clone(), reason: error.to_string() })?;
         self.standing.remove(&entry.0);
         // On a full disk it cannot be written down that it is undone. Whoever reads the ledger then looks once more and
         // finds nothing of ours.
         let _ = self.append(&Line::Undone { id: entry.0 });
         Ok(())
+    }
+
+    /// Undoes an effect, and fails if it cannot be known to be gone.
+    fn carry_back(&self, standing: &Standing) -> io::Result<()> {
+        let Standing { effect, within, directory, own } = standing;
+        let Some((path, within)) = effect.path().zip(within.as_ref()) else { return effect::undo(effect) };
+        let made = || self.standing.values().map(|other| &other.effect);
+        match within.find(path, directory.as_ref())? {
+            Found::Directory(directory) => {
+                let removed = place::remove(effect, path, &directory, own.as_ref())?;
+                // What is in it was to be undone before. If it was not found it went where the directory did.
+                let inside = |other: &Path| other != path && other.starts_with(path);
+                if !removed && made().filter_map(Effect::path).any(inside) {
+                    return Err(io::Error::other("it is not there any more, nor is what was made in it"));
+                }
+                Ok(())
+            }
+            Found::Gone => Ok(()),
+            // It is on a filesystem of our own, which is undone as a whole.
+            Found::Lost(_) if made().any(|other| other.holds(path)) => Ok(()),
+            Found::Lost(reason) => Err(io::Error::other(reason)),
+        }
     }
 
     /// Takes an effect off the record without undoing it: it stays for good.
@@ -201,10 +248,15 @@ impl Ledger {
     /// Undoes everything, last first, and says what could not be undone. With nothing left the file goes too.
     pub fn undo_all(&mut self) -> (Vec<Effect>, Vec<NotUndone>) {
         let (mut undone, mut failures) = (Vec::new(), Vec::new());
-        for (id, effect) in self.standing.clone().into_iter().rev() {
+        let standing = self.standing.iter().rev().map(|(id, standing)| (*id, standing.effect.clone()));
+        for (id, effect) in standing.collect::<Vec<_>>() {
             match self.undo(Entry(id)) {
                 Ok(()) => undone.push(effect),
                 Err(failure) => failures.push(failure),
+            }
+            // What was not undone must not keep the filesystem that it is on in use.
+            if let Some(standing) = self.standing.get_mut(&id) {
+                (standing.directory, standing.own) = (None, None);
             }
         }
         if failures.is_empty()
@@ -219,48 +271,52 @@ impl Ledger {
 
     /// Makes a directory, on record.
     pub fn make_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
-        let entry = self.will(Effect::Directory { path: path.to_owned() })?;
-        let made = fs::create_dir(path);
-        self.disown(entry, &made)?;
-        made.map_err(failed("cannot make the directory", path))?;
-        Ok(entry)
+        self.make(path, 0o777, |path, identity| Effect::Directory { path, identity: Some(identity) })
     }
 
-    /// Makes a directory that only this user can enter, on record.
-    pub fn make_private_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
-        self.make_private(Effect::PrivateDirectory { path: path.to_owned() }, path)
-    }
-
-    /// Makes the private directory of an effect.
-    fn make_private(&mut self, effect: Effect, path: &Path) -> Result<Entry, LedgerError> {
-        let entry = self.will(effect)?;
-        let made = fs::DirBuilder::new().mode(0o700).create(path);
-        self.disown(entry, &made)?;
-        made.map_err(failed("cannot make the directory", path))?;
-        Ok(entry)
-    }
-
-    /// Makes a directory that only this user can enter and that goes with all that will be in it, on record. No other may stand there.
-    ///
-    /// As for files it is made under another name first: what is removed as a whole must be known by more than its name.
+    /// Makes a directory that only this user can enter and that goes with all that will be in it, on record.
     pub fn make_tree(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+        self.make(path, 0o700, |path, identity| Effect::Tree { path, identity })
+    }
+
+    /// Makes a directory where nothing stands. As for files it is made under another name first: it must be known by more than
+    /// its name.
+    fn make(
+        &mut self,
+        path: &Path,
+        mode: u32,
+        effect: impl FnOnce(PathBuf, FileId) -> Effect,
+    ) -> Result<Entry, LedgerError> {
         let trouble = || failed("cannot make the directory", path);
         let own = self.scratch(path);
-        let scratch = self.make_private(Effect::Directory { path: own.clone() }, &own)?;
-        let identity = FileId::of(&fs::metadata(&own).map_err(trouble())?);
-        let entry = self.will(Effect::Tree { path: path.to_owned(), identity })?;
+        let scratch = self.will(Effect::Directory { path: own.clone(), identity: None })?;
+        let made = fs::DirBuilder::new().mode(mode).create(&own);
+        self.disown(scratch, &made)?;
+        made.map_err(trouble())?;
+        let directory = place::open(&own).map_err(trouble())?;
+        let identity = FileId::of(&directory.metadata().map_err(trouble())?);
+        let entry = self.will(effect(path.to_owned(), identity))?;
         let named = rename_without_replacing(&own, path);
         self.disown(entry, &named)?;
+        let cleared = self.undo(scratch);
         named.map_err(trouble())?;
-        self.undo(scratch).map_err(|failure| trouble()(io::Error::other(failure.reason)))?;
+        cleared.map_err(|failure| trouble()(io::Error::other(failure.reason)))?;
+        self.hold(entry, directory);
         Ok(entry)
+    }
+
+    /// Keeps what was made open: as long as it is, it is known where it is.
+    fn hold(&mut self, entry: Entry, own: File) {
+        if let Some(standing) = self.standing.get_mut(&entry.0) {
+            standing.own = Some(own);
+        }
     }
 
     /// A name of this ledger's own beside a path.
     fn scratch(&self, path: &Path) -> PathBuf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!(".iotax-{tag}-{name}"))
+        path.with_file_name(format!("{SCRATCH}{tag}-{name}"))
     }
 
     /// Takes off the record what could not be made because something stood there already: that is not ours.
@@ -284,10 +340,18 @@ impl Ledger {
         let made = file.metadata().map_err(failed("cannot make the file", path))?;
         let entry = self.will(Effect::File { path: path.to_owned(), identity: Some(FileId::of(&made)) })?;
         rename_without_replacing(&own, path).map_err(failed("cannot make the file", path))?;
+        self.hold(entry, file.try_clone().map_err(failed("cannot make the file", path))?);
         self.undo(scratch)
             .map_err(|failure| failed("cannot make the file", path)(io::Error::other(failure.reason)))?;
         Ok((entry, file))
     }
+}
+
+/// How names begin that are given only for as long as it takes to put something on record.
+const SCRATCH: &str = ".iotax-";
+
+fn is_scratch(name: &OsStr) -> bool {
+    name.to_string_lossy().starts_with(SCRATCH)
 }
 
 fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
@@ -363,11 +427,13 @@ pub fn leftovers(dir: &Path) -> Result<Vec<Effect>, LedgerError> {
     for path in ledger_files(dir)? {
         // One that cannot be read is for `clean` to complain of.
         if let Ok(Some(ledger)) = Ledger::adopt(&path) {
-            left.extend(ledger.standing.values().cloned());
+            left.extend(ledger.standing.values().map(|standing| standing.effect.clone()));
         }
     }
     Ok(left)
 }
 
+#[cfg(test)]
+mod moved;
 #[cfg(test)]
 mod tests;

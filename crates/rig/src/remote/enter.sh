@@ -1,72 +1,94 @@
-# Finds a place on this machine for the agent's program, takes it from stdin unless it is here already, and has it serve stdin
-# and stdout. For any POSIX shell. Called as: enter TAG SHA256 LENGTH LEAVE SUDO
+# Makes a place on this machine for the agent's program, takes the program from stdin unless it is here already, and has it serve
+# stdin and stdout. For any POSIX shell. Called as: enter TAG MARK SHA256 LENGTH LEAVE SUDO
 enter() {
     LC_ALL=C
     export LC_ALL
     umask 077
     set -f
-    tag=$1 hash=$2 length=$3 leave=$4 sudo=$5
-    dir= why=
+    tag=$1 mark=$2 hash=$3 length=$4 leave=$5 sudo=$6
+    place= why=
     cache=${XDG_CACHE_HOME:-$HOME/.cache}
     kept=$cache/iotax/$hash
 
     # Lines of this conversation begin with the tag: a login's greetings do not.
-    say() { echo "$tag" "$@"; }
-    refuse() {
-        [ -z "$dir" ] || rm -rf "$dir"
-        say refused "$@"
+    say() { printf '%s\n' "$tag $*"; }
+    # Nothing of the agent's has run yet.
+    abandon() {
+        [ -z "$place" ] || { rm -f iotax try && cd / && rmdir "$place"; }
         exit 1
     }
+    refuse() {
+        say refused "$@"
+        abandon
+    }
+    # Has the other side write down what is about to be done or was done.
+    await_go() { read -r go || abandon; }
 
     machine=$(uname -sm 2>&1)
     [ "$machine" = 'Linux x86_64' ] || refuse machine $machine
     said=$($sudo true 2>&1) || refuse sudo $said
-    # Nothing is made before it is on record on the other side.
     say here
-    read -r go || exit 1
+    await_go
 
     # Where a program can be executed and there is room for it.
     for base in "$cache" "${TMPDIR:-/tmp}" /var/tmp /dev/shm; do
-        case $base in /*) [ -d "$base" ] || continue ;; *) continue ;; esac
+        case $base in /*) cd "$base" 2>/dev/null || continue ;; *) continue ;; esac
         # A filesystem without blocks of its own has no answer.
-        free=$(df -Pk "$base" 2>/dev/null | {
+        free=$(df -Pk . 2>/dev/null | {
             read -r heading
             read -r device blocks used free rest
             [ "${blocks:-0}" -gt 0 ] 2>/dev/null && echo "$free"
         })
         if [ -n "$free" ] && [ $((free * 1024)) -lt "$length" ]; then
             why="$why $base: $free KiB are free;"
-        elif said=$( (
-            mkdir "$base/$tag" && cd "$base/$tag" && printf '#!/bin/sh\n' >try && chmod 700 try && ./try && rm try
-        ) 2>&1); then
-            dir=$base/$tag
-            break
-        else
-            why="$why $base: $said;"
-            rm -rf "${base:?}/$tag"
+            continue
         fi
+        set -- $(ls -di .)
+        parent=$1
+        # Of mode 0700 from the start, by a name that is its own choice.
+        said=$(mktemp -d "$(pwd -P)/iotax-$mark-XXXXXXXXXX" 2>&1) || {
+            why="$why $base: $said;"
+            continue
+        }
+        place=$said
+        said="what is made there is not this user's alone"
+        if cd "$place" && is_private "$place"; then
+            said=$({ printf '#!/bin/sh\n' >try && chmod 700 try && ./try && rm try; } 2>&1) && break
+            rm -f try
+        fi
+        why="$why $base: $said;"
+        cd / && rmdir "$place"
+        place=
     done
-    [ -n "$dir" ] || refuse place $why
+    [ -n "$place" ] || refuse place $why
+    # What is in memory is lost with its kernel.
+    boot=
+    case $(stat -f -c %T . 2>/dev/null) in tmpfs | ramfs) read -r boot </proc/sys/kernel/random/boot_id ;; esac
+    say place "$inode" "$parent" "${boot:--}" "$place"
+    await_go
 
-    is_here() { [ "$(sha256sum 2>/dev/null <"$kept")" = "$hash  -" ]; }
-    if [ -f "$kept" ] && is_here; then
-        leave=
-        said=$( (ln "$kept" "$dir/iotax" || cp "$kept" "$dir/iotax") 2>&1)
-    else
+    [ -f "$kept" ] && said=$(cp "$kept" iotax 2>&1) && is_program && leave= || {
         say want
-        said=$(head -c "$length" 2>&1 >"$dir/iotax")
-    fi
-    [ "$(($(wc -c <"$dir/iotax")))" -eq "$length" ] || refuse copy $said
-    chmod 700 "$dir/iotax"
+        # A kept one that cannot be written over is in the way.
+        rm -f iotax
+        said=$(head -c "$length" 2>&1 >iotax)
+        [ "$(($(wc -c <iotax)))" -eq "$length" ] || refuse copy $said
+        # What cannot be compared here came over this very connection.
+        said=$(sha256sum </dev/null 2>&1) && { is_program || refuse copy "it is not what was sent"; }
+    }
+    chmod 700 iotax
     if [ -n "$leave" ]; then
         said=$( (
-            mkdir -p "$cache/iotax" && cp "$dir/iotax" "$cache/iotax/$tag" && mv -f "$cache/iotax/$tag" "$kept"
+            mkdir -p "$cache/iotax" && (cd "$cache/iotax" && is_private "$(pwd -P)" || {
+                echo "$cache/iotax is not this user's alone"
+                exit 1
+            }) && cp iotax "$cache/iotax/$mark" && mv -f "$cache/iotax/$mark" "$kept"
         ) 2>&1) || refuse leave $said
     fi
 
     say agent
     # A shell that a lost connection killed would leave its directory behind.
     trap : HUP INT TERM PIPE
-    $sudo env XDG_STATE_HOME="$dir/state" "$dir/iotax" agent
+    $sudo sh -c 'export XDG_STATE_HOME="$PWD/state"; exec ./iotax agent'
     remove
 }

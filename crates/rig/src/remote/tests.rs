@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use super::*;
 
 /// Plays the agent: answers what it is sent.
-const PROGRAM: &str = "#!/bin/sh
+const PROGRAM: &str = r#"#!/bin/sh
 case $1 in
-agent) mkdir -p $XDG_STATE_HOME/iotax/undo; echo serving; cat ;;
+agent) mkdir -p "$XDG_STATE_HOME/iotax/undo"; echo serving; cat ;;
+clean) : >../cleaned ;;
 esac
-";
+"#;
 const TAG: &str = "iotax-0123456789abcdef";
 
 /// A machine to enter: a home, programs that come before the system's.
@@ -28,7 +30,7 @@ impl Machine {
             let works = Command::new(&shell[0]).args(&shell[1..]).args(["-c", ":"]).status();
             works.is_ok_and(|status| status.success()).then(|| {
                 let temp = tempfile::tempdir().expect("temp dir");
-                for dir in ["cache", "bin"] {
+                for dir in ["cache", "bin", "tmp"] {
                     fs::create_dir(temp.path().join(dir)).expect("made");
                 }
                 Self { temp, shell }
@@ -40,32 +42,58 @@ impl Machine {
     }
 
     fn program(&self, name: &str, text: &str) {
-        use std::os::unix::fs::PermissionsExt;
         let path = self.temp.path().join("bin").join(name);
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
     }
 
-    /// Enters with a conversation: whether the program was wanted, what came after it, and whether all went well.
-    fn enter(&self, leave: &str, sudo: &str) -> (bool, String, bool) {
+    /// A shell there with this script on its stdin.
+    fn start(&self, script: &str) -> (Child, ChildStdin, BufReader<ChildStdout>) {
         let path = std::env::var("PATH").expect("a path");
         let mut child = Command::new(&self.shell[0])
             .args(&self.shell[1..])
             .env("XDG_CACHE_HOME", self.temp.path().join("cache"))
+            .env("TMPDIR", self.temp.path().join("tmp"))
             .env("PATH", format!("{}:{path}", self.temp.path().join("bin").display()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the shell starts");
         let mut stdin = child.stdin.take().expect("piped");
-        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        stdin.write_all(script.as_bytes()).expect("written");
+        (child, stdin, stdout)
+    }
+
+    /// Enters up to where the place is made and not yet on record.
+    fn make_place(&self, leave: &str, sudo: &str) -> (Child, ChildStdin, BufReader<ChildStdout>, String) {
         let sha256 = sha256(PROGRAM.as_bytes());
-        let call = format!("enter {TAG} {sha256} {} '{leave}' '{sudo}'\n", PROGRAM.len());
-        stdin.write_all(format!("{ENTER}{call}").as_bytes()).expect("written");
-        let (mut line, before) = (String::new(), self.cache());
+        let call = format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}'\n", mark(TAG), PROGRAM.len());
+        let before = self.cache();
+        let (child, mut stdin, mut stdout) = self.start(&format!("{ENTER}{call}"));
+        let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         if line.trim() == format!("{TAG} here") {
             assert_eq!(self.cache(), before, "made before it was on record");
+            line.clear();
+            stdin.write_all(b"go\n").expect("written");
+            stdout.read_line(&mut line).expect("a line");
+        }
+        (child, stdin, stdout, line)
+    }
+
+    /// The place in a line that says where it was made; empty but for the try of whether programs can be executed there.
+    fn place(line: &str) -> Option<Place> {
+        Place::parse(line.trim_end().strip_prefix(&format!("{TAG} place "))?)
+    }
+
+    /// Enters with a conversation: whether the program was wanted, what came after it, and whether all went well.
+    fn enter(&self, leave: &str, sudo: &str) -> (bool, String, bool) {
+        let (mut child, mut stdin, mut stdout, mut line) = self.make_place(leave, sudo);
+        if let Some(place) = Self::place(&line) {
+            assert_eq!(fs::read_dir(&place.path).expect("there").count(), 0, "before it was on record");
+            assert_eq!(fs::metadata(&place.path).expect("there").mode() & 0o777, 0o700);
             line.clear();
             stdin.write_all(b"go\n").expect("written");
             stdout.read_line(&mut line).expect("a line");
@@ -83,6 +111,34 @@ impl Machine {
         drop(stdin);
         stdout.read_to_string(&mut line).expect("text");
         (wanted, line, child.wait().expect("ended").success())
+    }
+
+    /// Leaves a place: whether all went well, and what was said.
+    fn leave(&self, place: Option<&Place>) -> (bool, String) {
+        let host = Host { destination: "me@host".into(), port: None, sudo: false };
+        let sha256 = sha256(PROGRAM.as_bytes());
+        let agent = Agent { host, tag: TAG.into(), sha256, target: "/x".into(), place: place.cloned() };
+        let (child, stdin, _stdout) = self.start(&format!("{LEAVE}{}", leaving(&agent)));
+        drop(stdin);
+        let output = child.wait_with_output().expect("ended");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// An agent that was killed with its shell, and that has something to undo.
+    fn abandoned(&self) -> Place {
+        let (mut child, mut stdin, mut stdout, mut line) = self.make_place("", "");
+        let place = Self::place(&line).expect("a place");
+        for (answer, expected) in [("go\n", "want"), (PROGRAM, "agent")] {
+            stdin.write_all(answer.as_bytes()).expect("written");
+            line.clear();
+            stdout.read_line(&mut line).expect("a line");
+            assert_eq!(line.trim(), format!("{TAG} {expected}"), "{:?}", self.shell);
+        }
+        line.clear();
+        stdout.read_line(&mut line).expect("the agent's");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        place
     }
 
     /// What is in its cache.
@@ -106,7 +162,7 @@ fn the_program_comes_over_the_stream_and_goes_with_it() {
     for machine in Machine::all() {
         let heard = machine.enter("", "");
         assert_eq!(heard, (true, "serving\na frame".to_owned(), true), "{:?}", machine.shell);
-        assert_eq!(machine.cache(), Vec::<String>::new(), "{:?}", machine.shell);
+        assert_eq!(machine.cache(), ["cleaned"], "{:?}", machine.shell);
     }
 }
 
@@ -116,7 +172,7 @@ fn what_was_left_is_not_copied_again_unless_it_is_damaged() {
         let served = "serving\na frame".to_owned();
         for wanted in [true, false] {
             assert_eq!(machine.enter("yes", ""), (wanted, served.clone(), true), "{:?}", machine.shell);
-            assert_eq!(machine.cache().len(), 2, "{:?}", machine.cache());
+            assert_eq!(machine.cache().len(), 3, "{:?}", machine.cache());
         }
         let kept = machine.temp.path().join("cache/iotax");
         let kept = fs::read_dir(kept).expect("there").flatten().next().expect("one").path();
@@ -136,7 +192,102 @@ fn sudo_runs_the_agent_if_it_asks_nothing() {
         let (_, heard, fine) = machine.enter("", "sudo -n");
         assert!(!fine, "{heard}");
         assert_eq!(heard.trim(), format!("{TAG} refused sudo sudo: a password is required"));
-        assert_eq!(machine.cache(), Vec::<String>::new());
+        assert_eq!(machine.cache(), ["cleaned"]);
+    }
+}
+
+#[test]
+fn what_dies_before_its_place_is_on_record_leaves_none() {
+    for machine in Machine::all() {
+        // The shell there sees that nobody answers.
+        let (mut child, stdin, _stdout, line) = machine.make_place("", "");
+        assert_eq!(machine.cache().len(), 1, "{line}");
+        drop(stdin);
+        child.wait().expect("ended");
+        assert_eq!(machine.cache(), Vec::<String>::new(), "{:?}", machine.shell);
+        // It dies too. What others gave such a name is not taken for it.
+        let (mut child, _stdin, _stdout, _) = machine.make_place("", "");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let mine = machine.temp.path().join("mine");
+        fs::create_dir(&mine).expect("made");
+        fs::set_permissions(&mine, fs::Permissions::from_mode(0o700)).expect("private");
+        fs::write(mine.join("try"), "the user's").expect("written");
+        let link = machine.temp.path().join(format!("tmp/iotax-{}-x", mark(TAG)));
+        symlink(&mine, &link).expect("linked");
+        assert_eq!(machine.leave(None), (true, String::new()), "{:?}", machine.shell);
+        assert_eq!(machine.cache(), Vec::<String>::new(), "{:?}", machine.shell);
+        assert!(link.is_symlink() && mine.join("try").exists(), "{:?}", machine.shell);
+    }
+}
+
+#[test]
+fn only_in_the_very_place_that_was_made_is_anything_executed() {
+    for machine in Machine::all() {
+        let place = machine.abandoned();
+        let (path, aside) = (Path::new(&place.path), machine.temp.path().join("cache/aside"));
+        let refused = |words: &str| {
+            let (fine, said) = machine.leave(Some(&place));
+            assert!(
+                !fine && said.contains(&place.path) && said.contains(words),
+                "{:?}: {said}",
+                machine.shell
+            );
+            assert!(!machine.cache().contains(&"cleaned".to_owned()), "{:?}: {words}", machine.shell);
+        };
+        // Others can write to it, and it is another's if root runs this.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("open to all");
+        refused("others may write to it");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("private");
+        let root = fs::metadata(path).expect("there").uid() == 0;
+        if root {
+            std::os::unix::fs::chown(path, Some(65534), None).expect("given away");
+            refused("not the directory");
+            std::os::unix::fs::chown(path, Some(0), None).expect("taken back");
+        }
+        // It has another name, and a link or another directory has its own.
+        fs::rename(path, &aside).expect("renamed");
+        refused("it is called aside there now");
+        symlink(&aside, path).expect("linked");
+        refused("not the directory");
+        fs::remove_file(path).expect("removed");
+        fs::create_dir(path).expect("made");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("private");
+        fs::copy(aside.join("iotax"), path.join("iotax")).expect("copied");
+        refused("not the directory");
+        fs::remove_dir_all(path).expect("removed");
+        fs::rename(&aside, path).expect("renamed");
+        // Its program is another's.
+        let program = fs::read(path.join("iotax")).expect("there");
+        fs::write(path.join("iotax"), "#!/bin/sh\ntouch ../cleaned\n").expect("written");
+        refused("not the one that was sent");
+        fs::write(path.join("iotax"), program).expect("written");
+        // What it was made in is not there.
+        let cache = machine.temp.path().join("cache");
+        fs::rename(&cache, machine.temp.path().join("moved")).expect("renamed");
+        fs::create_dir(&cache).expect("made");
+        refused("nor is the directory that it was made in");
+        fs::remove_dir(&cache).expect("removed");
+        fs::rename(machine.temp.path().join("moved"), &cache).expect("renamed");
+
+        assert_eq!(machine.leave(Some(&place)), (true, String::new()), "{:?}", machine.shell);
+        assert_eq!(machine.cache(), ["cleaned"], "{:?}", machine.shell);
+        assert_eq!(machine.leave(Some(&place)), (true, String::new()), "nothing is left");
+        // Nothing there knows any more what the agent made.
+        let (fine, said) = machine.leave(Some(&Place { boot: "an-earlier-one".into(), ..place }));
+        assert!(!fine && said.contains("what the agent made may be left"), "{said}");
+    }
+}
+
+#[test]
+fn a_place_is_one_word_of_the_script() {
+    let host = Host { destination: "me@host".into(), port: None, sudo: true };
+    let place = Place::parse("7 2 - /tmp/it's $(here) x");
+    let agent = Agent { host, tag: TAG.into(), sha256: "ab".into(), target: "/x".into(), place };
+    let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '-' '/tmp/it'\\''s $(here) x'\n", mark(TAG));
+    assert_eq!(leaving(&agent), expected);
+    for bad in ["", "7 2 -", "7 2 - relative", "x 2 - /tmp/x", "-7 2 - /tmp/x"] {
+        assert_eq!(Place::parse(bad), None, "{bad:?}");
     }
 }
 

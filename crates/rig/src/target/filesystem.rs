@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use super::device::{self, Block, signature};
+use super::device::{self, Block, RecordedDisk, signature};
 use super::{BuildError, Refusal};
 use crate::ledger::{Effect, Ledger};
 use crate::program::Program;
@@ -86,7 +86,8 @@ pub fn build(
     let in_path = |error| BuildError::file(&block.path)(error);
     let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
-    let made = Made { device: block.path.clone(), kind: spec.kind, uuid: uuid.clone() };
+    let (device, disk) = (block.path.clone(), RecordedDisk::of(&block.path).map(Box::new));
+    let made = Made { device, disk, kind: spec.kind, uuid: uuid.clone() };
     ledger.will(Effect::Filesystem(made))?;
     // What was there is gone for good, wherever on the device it was: the next look at it finds one signature.
     ledger.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
@@ -138,6 +139,8 @@ fn options(spec: &FilesystemSpec) -> Option<String> {
 pub struct Made {
     /// The device's node.
     pub device: PathBuf,
+    /// What it led to.
+    pub disk: Option<Box<RecordedDisk>>,
     /// What was made.
     pub kind: FsType,
     /// Chosen for it.
@@ -161,7 +164,8 @@ impl Made {
         Ok(())
     }
 
-    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if none does any more.
+    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if the one that it was made on
+    /// does not any more.
     fn locate(&self) -> io::Result<Option<File>> {
         let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
         for device in [&self.device, &by_uuid] {
@@ -174,10 +178,14 @@ impl Made {
                 return Ok(Some(device));
             }
         }
-        if self.device.exists() {
+        if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) {
             return Ok(None);
         }
-        Err(io::Error::other("the device is not there, so what was made on it stays; plug it in again"))
+        Err(io::Error::other(format!(
+            "no device here has the UUID {}, and {} is not known to be the one that it was made on; plug that in again",
+            self.uuid,
+            self.device.display()
+        )))
     }
 
     fn is_on(&self, device: &File) -> io::Result<bool> {
@@ -202,13 +210,12 @@ impl Mounted {
     /// Unmounts it if what is mounted there is still on that device.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
-            let source = fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
-            if mount.number != self.number && source.ok().as_ref() != Some(&self.number) {
+            if !self.is(&mount) {
                 let reason = format!("{} is mounted there now; left alone", mount.source);
                 return Err(io::Error::other(reason));
             }
-            until_free(|| unmount(&self.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
-                |error| match users::below(&self.point).as_slice() {
+            until_free(|| unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
+                |error| match users::below(&mount.point).as_slice() {
                     [] => error,
                     users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
                 },
@@ -217,10 +224,17 @@ impl Mounted {
         Ok(())
     }
 
-    /// The uppermost mount there.
+    /// The uppermost mount there, or wherever its point is by now: that has a name of its own.
     fn standing(&self) -> io::Result<Option<Mount>> {
+        let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
         let table = mount::table(Path::new("/proc/self"))?;
-        Ok(table.into_iter().rfind(|mount| mount.point == self.point))
+        Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
+    }
+
+    /// Whether it is a mount of that device.
+    fn is(&self, mount: &Mount) -> bool {
+        let source = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
+        mount.number == self.number || source().is_ok_and(|number| number == self.number)
     }
 }
 
@@ -234,5 +248,54 @@ fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
             }
             result => return result,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+
+    /// A blank disk over a file; absent, after saying why, where there are none to be had.
+    fn disk(file: &Path) -> Option<String> {
+        File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
+        let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);
+        let node = attached.map(|node| String::from_utf8_lossy(&node).trim().to_owned());
+        node.map_err(|error| eprintln!("skipped: {error}")).ok()
+    }
+
+    #[test]
+    fn a_disk_that_took_the_name_of_another_is_not_taken_for_it() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let (ours, other, name) =
+            (temp.path().join("ours"), temp.path().join("other"), temp.path().join("disk"));
+        let Some((ours, other)) = disk(&ours).zip(disk(&other)) else { return };
+        symlink(&ours, &name).expect("linked");
+        let uuid = "0f0e0d0c-0b0a-4908-8706-050403020100".to_owned();
+        maker(FsType::Ext4).run(["-q", "-F", "-U", &uuid, &ours]).expect("made");
+        let disk = RecordedDisk::of(&name).map(Box::new);
+        assert!(disk.is_some());
+        let made = Made { device: name.clone(), disk, kind: FsType::Ext4, uuid };
+        let turn = |to: &str| {
+            fs::remove_file(&name).expect("there");
+            symlink(to, &name).expect("linked");
+        };
+        // Whether udev finds it under its other name or not: it is not left without a word.
+        turn(&other);
+        let found = made.wipe().map_err(|error| error.to_string());
+        let said = format!("{found:?}");
+        assert_eq!(found.is_ok(), !made.is_on(Path::new(&ours)).expect("readable"), "{said}");
+        turn(&ours);
+        made.wipe().expect("wiped");
+        assert!(!made.is_on(Path::new(&ours)).expect("readable"));
+        made.wipe().expect("gone from the very disk");
+        // After a restart the numbers mean other things.
+        let disk = made.disk.clone().expect("known").of_another_boot();
+        let later = Made { disk: Some(Box::new(disk)), ..made };
+        let told = later.wipe().expect_err("nobody knows").to_string();
+        assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
+        [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));
     }
 }

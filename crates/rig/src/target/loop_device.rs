@@ -12,7 +12,7 @@ use iotax_model::wire::Identity;
 use serde::{Deserialize, Serialize};
 
 use super::{BuildError, Built, Refusal, device};
-use crate::facts::text;
+use crate::facts::{boot_id, text};
 use crate::ledger::{Effect, Ledger};
 use crate::program::{Program, ProgramError};
 use crate::users;
@@ -83,10 +83,6 @@ pub struct Attached {
     pub inode: u64,
     /// The kernel's, of when it was attached: no loop device outlives its kernel, and numbers then mean other things.
     pub boot_id: Option<String>,
-}
-
-fn boot_id() -> Option<String> {
-    text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
 /// A line of `losetup --list`.

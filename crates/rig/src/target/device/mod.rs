@@ -3,6 +3,7 @@
 //! A name is resolved once, when it is allowed. From then on the device is known by its number and its disk's sequence number,
 //! opened by the kernel's own node for it, and kept open: no other disk gets its number meanwhile.
 
+mod disk;
 mod image;
 mod loops;
 mod node;
@@ -26,6 +27,7 @@ use super::Refusal;
 use crate::users;
 pub(crate) use node::number_text;
 pub(super) use node::{by_descriptor, disk_of, kernel_node};
+pub use disk::RecordedDisk;
 pub(crate) use signature::WIPEFS;
 
 /// How long a tool that only looks at devices, one after the other, may have one open.

@@ -36,7 +36,7 @@ pub(in crate::target) fn disk_of(file: &File) -> io::Result<DiskId> {
 }
 
 /// A number that the kernel gives to no second disk until it is started again, also if one takes the place of another.
-fn sequence(number: u64) -> Option<u64> {
+pub(super) fn sequence(number: u64) -> Option<u64> {
     let place = Path::new("/sys/dev/block").join(number_text(number));
     // A partition has its disk's.
     let disk = || text(&fs::canonicalize(&place).ok()?.parent()?.join("diskseq"));

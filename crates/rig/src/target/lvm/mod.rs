@@ -225,7 +225,7 @@ fn new_group(
     ledger.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
     let extent = format!("{EXTENT}b");
     ledger.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
-    let group = Group::Own(physical);
+    let group = Group::Own(Box::new(physical));
     Ok(Standing { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
 }
 

@@ -1,0 +1,244 @@
+//! A directory that is renamed or unmounted while a run has files in it: they are removed all the same, or told.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::disk::{Disk, run, uses_of};
+use crate::lab::{Lab, text};
+use crate::ssh::start_plan;
+use crate::sshd::Sshd;
+
+/// Starts a run with a new file in a directory of the lab, and waits until it is measured.
+fn start(lab: &Lab, directory: &Path) -> Child {
+    let plan = lab.plan(&format!(
+        "repeat = 1\n[[target]]\nname = 't'\npath = '{}'\n[[workload]]\nrw = 'randread'\nsize = '8m'\nruntime = '1s'\n\
+         ramp_time = '0s'\n",
+        directory.join("new").display()
+    ));
+    let mut command = lab.iotax();
+    command.arg("run").arg(plan).arg("--yes").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("iotax starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut seen = String::new();
+    while !seen.contains("cell 1/") {
+        let Some(Ok(line)) = lines.next() else { panic!("it was never measured: {seen}") };
+        seen += &(line + "\n");
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    child
+}
+
+/// What one does to a directory, and undoes.
+trait Way {
+    fn away(&self);
+    fn back(&self);
+    /// Where it can be looked at once it is away; it may come back for that.
+    fn look(&self) -> PathBuf;
+}
+
+struct Renamed(PathBuf);
+
+impl Renamed {
+    fn other(&self) -> PathBuf {
+        self.0.with_extension("renamed")
+    }
+}
+
+impl Way for Renamed {
+    fn away(&self) {
+        fs::rename(&self.0, self.other()).expect("renamed");
+    }
+
+    fn back(&self) {
+        fs::rename(self.other(), &self.0).expect("renamed");
+    }
+
+    fn look(&self) -> PathBuf {
+        self.other()
+    }
+}
+
+/// A filesystem of the user's.
+struct Unmounted {
+    disk: Disk,
+    point: PathBuf,
+}
+
+impl Unmounted {
+    fn new(lab: &Lab) -> Option<Self> {
+        // A gigabyte always stays free.
+        let disk = Disk::new(2 << 30)?;
+        run("mkfs.ext4", &["-q".as_ref(), disk.node.as_path()]);
+        let point = lab.path("mnt");
+        fs::create_dir(&point).expect("made");
+        let made = Self { disk, point };
+        made.back();
+        fs::remove_dir(made.point.join("lost+found")).expect("removed");
+        Some(made)
+    }
+}
+
+impl Way for Unmounted {
+    fn away(&self) {
+        run("umount", &["-l".as_ref(), self.point.as_path()]);
+    }
+
+    fn back(&self) {
+        run("mount", &[self.disk.node.as_path(), self.point.as_path()]);
+    }
+
+    fn look(&self) -> PathBuf {
+        self.back();
+        self.point.clone()
+    }
+}
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.point).status();
+    }
+}
+
+fn list(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory).expect("there").map(|entry| entry.expect("readable").path()).collect()
+}
+
+/// A run to whose end the directory is away.
+fn removed_at_the_end(lab: &Lab, directory: &Path, way: &dyn Way) {
+    let mut child = start(lab, directory);
+    way.away();
+    child.wait().expect("ended");
+    assert_eq!(list(&way.look()), Vec::<PathBuf>::new(), "a file is left");
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert!(text(&clean.stdout).contains("nothing was left behind"), "{}", text(&clean.stdout));
+}
+
+/// A run that is killed while the directory is away.
+fn told_until_it_is_back(lab: &Lab, directory: &Path, way: &dyn Way) {
+    let mut child = start(lab, directory);
+    way.away();
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    for _ in 0..2 {
+        let clean = lab.run(&["clean"]);
+        let said = text(&clean.stdout);
+        assert_eq!(clean.status.code(), Some(4), "{said}");
+        let told = format!("not undone: file {}", directory.join("new").display());
+        assert!(
+            said.contains(&told) && said.contains("no longer the directory that it was made in"),
+            "{said}"
+        );
+        assert!(said.contains("inode ") && said.contains("--forget"), "{said}");
+    }
+    way.back();
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert_eq!(list(directory), Vec::<PathBuf>::new(), "a file is left");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_directory_that_is_renamed() {
+    let lab = Lab::new();
+    let directory = lab.path("dir");
+    fs::create_dir(&directory).expect("made");
+    let way = Renamed(directory.clone());
+    removed_at_the_end(&lab, &directory, &way);
+    way.back();
+    told_until_it_is_back(&lab, &directory, &way);
+}
+
+#[test]
+fn a_filesystem_that_is_lazily_unmounted() {
+    let lab = Lab::new();
+    let Some(way) = Unmounted::new(&lab) else { return };
+    let directory = way.point.clone();
+    removed_at_the_end(&lab, &directory, &way);
+    told_until_it_is_back(&lab, &directory, &way);
+}
+
+#[test]
+fn a_directory_with_a_mount_of_iotaxs_own_that_is_renamed() {
+    let lab = Lab::new();
+    let Some(disk) = Disk::new(64 << 20) else { return };
+    let (scratch, renamed) = (lab.path("scratch"), lab.path("renamed"));
+    fs::create_dir(&scratch).expect("made");
+    lab.plan(&format!(
+        "repeat = 1\n[[target]]\nname = 't'\ndevice = '{}'\nfilesystem = {{ type = 'ext4' }}\nfile = {{}}\n\
+         [[workload]]\nrw = 'randread'\nsize = '4m'\nruntime = '100ms'\n",
+        disk.name()
+    ));
+    let mut command = lab.iotax();
+    command.args(["run", "plan.toml", "--yes", "--overwrite", disk.name()]).env("TMPDIR", &scratch);
+    // All that it makes stands.
+    let killed = command.env("IOTAX_FAULT", "kill-after@6").output().expect("iotax starts");
+    assert_eq!(killed.status.code(), None, "{}", text(&killed.stderr));
+    assert_eq!(uses_of(&scratch).len(), 1);
+    fs::rename(&scratch, &renamed).expect("renamed");
+    let clean = lab.run(&["clean"]);
+    let said = text(&clean.stdout);
+    assert_eq!(uses_of(&lab.path("")), Vec::<String>::new(), "{said}");
+    assert_eq!(disk.signatures(), "", "{said}");
+    assert_eq!(clean.status.code(), Some(4), "{said}");
+    assert!(said.contains("not undone: directory ") && said.contains("undone: mount on "), "{said}");
+    fs::rename(&renamed, &scratch).expect("renamed");
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert_eq!(list(&scratch), Vec::<PathBuf>::new());
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_directory_that_is_renamed_on_another_machine() {
+    let Some(sshd) = Sshd::start("") else { return };
+    let (work, renamed) = (sshd.lab.work(), sshd.lab.path("renamed"));
+    let mut child = start_plan(&sshd);
+    sshd.kill_sessions();
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    fs::rename(&work, &renamed).expect("renamed");
+    let clean = sshd.run(&["clean"]);
+    let said = text(&clean.stdout);
+    assert_eq!(clean.status.code(), Some(4), "{said}");
+    for file in ["here", "there"] {
+        let told = format!("not undone: file {}", work.join(file).display());
+        assert!(said.contains(&told), "{told:?} is not in: {said}");
+    }
+    assert!(renamed.join("here").exists() && renamed.join("there").exists());
+    fs::rename(&renamed, &work).expect("renamed");
+    let clean = sshd.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn the_end_of_a_run_tells_what_it_could_not_undo() {
+    let lab = Lab::new();
+    let directory = lab.path("dir");
+    fs::create_dir(&directory).expect("made");
+    let mut child = start(&lab, &directory);
+    // It is on record, and it is no longer the run's to remove.
+    fs::rename(directory.join("new"), lab.path("mine")).expect("renamed");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(matches!(status.code(), Some(3 | 4)), "{status}");
+    let left = lab.run(&["clean", "--dry-run"]);
+    assert!(text(&left.stdout).contains("would undo: file "), "{}", text(&left.stdout));
+    // It is gone from the only directory that is known to have held it.
+    assert!(lab.path("mine").exists());
+    fs::rename(lab.path("mine"), directory.join("new")).expect("renamed");
+    let clean = lab.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert_eq!(list(&directory), Vec::<PathBuf>::new());
+    lab.assert_nothing_left();
+}

@@ -1,0 +1,205 @@
+//! Other users of a machine that an agent was on: what they put there is never executed, and nothing that they can see helps them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use serde_json::Value;
+
+use crate::lab::text;
+use crate::ssh::{await_end, start_plan};
+use crate::sshd::Sshd;
+
+/// Places that all users share, seen by the other side alone.
+const SHARED: &str = "mount -t tmpfs -o mode=1777 none /var/tmp && mount -t tmpfs -o mode=1777 none /dev/shm && chmod 1777 LAB/tmp";
+
+/// The agent's tag and the path of its place, as they are on record.
+fn on_record(sshd: &Sshd) -> (String, PathBuf) {
+    let undo = sshd.lab.path("home/.local/state/iotax/undo");
+    let ledger = fs::read_dir(undo).expect("there").flatten().next().expect("a ledger").path();
+    let lines = fs::read_to_string(ledger).expect("text");
+    let agents = lines.lines().filter_map(|line| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let agent = line.get("will")?.get("effect")?.get("agent")?;
+        let place = agent.get("place").map_or("/none", |place| place["path"].as_str().expect("text"));
+        Some((agent["tag"].as_str().expect("a tag").to_owned(), PathBuf::from(place)))
+    });
+    agents.last().expect("an agent")
+}
+
+/// A run that was killed on both sides. Its agent's tag and place.
+fn abandon(sshd: &Sshd) -> (String, PathBuf) {
+    let mut child = start_plan(sshd);
+    // It is not to see them end: it would undo what is to be left.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("stopped");
+    sshd.kill_sessions();
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    assert!(sshd.lab.work().join("there").exists(), "who removed it?");
+    on_record(sshd)
+}
+
+/// A directory as an agent's, of nobody's, whose program leaves a mark when it is executed.
+fn plant(sshd: &Sshd, directory: &Path) {
+    let (directory, mark) = (directory.display(), executed(sshd));
+    sshd.sh(&format!(
+        "mkdir -m 700 {directory} && mkdir -p {directory}/state/iotax/undo && cd {directory} && \
+         printf '#!/bin/sh\\ntouch {}\\n' >iotax && chmod 755 iotax && chown -R 65534:65534 .",
+        mark.display()
+    ));
+}
+
+fn executed(sshd: &Sshd) -> PathBuf {
+    sshd.lab.path("executed")
+}
+
+/// Asserts that it was not undone, and why.
+fn assert_left(sshd: &Sshd, clean: &Output, why: &str) {
+    let said = text(&clean.stdout);
+    assert!(!executed(sshd).exists(), "a planted program was executed: {said}");
+    assert_eq!(clean.status.code(), Some(4), "{said}");
+    assert!(said.contains("not undone: agent iotax-") && said.contains(why), "{why:?} is not in: {said}");
+}
+
+#[test]
+fn a_program_that_somebody_else_planted_is_not_executed() {
+    let Some(sshd) = Sshd::start(SHARED) else { return };
+    for both in [true, false] {
+        let (tag, place) = if both { abandon(&sshd) } else { end_alone(&sshd) };
+        clean_among_plants(&sshd, &tag, &place);
+    }
+}
+
+/// A run of which only this side was killed: the other one has removed all by itself.
+fn end_alone(sshd: &Sshd) -> (String, PathBuf) {
+    let mut child = start_plan(sshd);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    await_end(|| fs::read_dir(sshd.lab.path("cache")).expect("there").next().is_none());
+    on_record(sshd)
+}
+
+fn clean_among_plants(sshd: &Sshd, tag: &str, place: &Path) {
+    let name = place.file_name().expect("a name").to_str().expect("UTF-8");
+    let bases = [sshd.lab.path("tmp"), "/var/tmp".into(), "/dev/shm".into(), sshd.lab.path("cache")];
+    let own = sshd.lab.path("own");
+    plant(sshd, &own);
+    let mut planted = Vec::new();
+    for (number, base) in bases.iter().enumerate() {
+        for path in [name, tag].map(|name| base.join(name)).into_iter().filter(|path| path != place) {
+            if number % 2 == 0 {
+                plant(sshd, &path);
+            } else {
+                sshd.sh(&format!("ln -s {} {}", own.display(), path.display()));
+            }
+            planted.push(path.display().to_string());
+        }
+    }
+    let clean = sshd.run(&["clean"]);
+    assert!(!executed(sshd).exists(), "a planted program was executed: {}", text(&clean.stdout));
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert!(text(&clean.stdout).contains("undone: agent iotax-"), "{}", text(&clean.stdout));
+    // What others put there is theirs.
+    sshd.sh(&format!("ls -d {0} && rm -r {0}", planted.join(" ")));
+    fs::remove_dir_all(own).expect("there");
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn what_stands_in_the_agents_place_is_left_alone_and_stays_on_record() {
+    let Some(sshd) = Sshd::start(SHARED) else { return };
+    let (_, place) = abandon(&sshd);
+    let aside = sshd.lab.path("aside");
+    let shown = place.display();
+    fs::rename(&place, &aside).expect("renamed");
+    plant(&sshd, &place);
+    assert_left(&sshd, &sshd.run(&["clean"]), "not the directory that was made there");
+    sshd.sh(&format!("chown -R 0:0 {shown}"));
+    assert_left(&sshd, &sshd.run(&["clean"]), "not the directory that was made there");
+    fs::remove_dir_all(&place).expect("removed");
+    std::os::unix::fs::symlink(&aside, &place).expect("linked");
+    assert_left(&sshd, &sshd.run(&["clean"]), "not the directory that was made there");
+    fs::remove_file(&place).expect("removed");
+    fs::rename(&aside, &place).expect("renamed");
+    sshd.sh(&format!("chmod 777 {shown}"));
+    assert_left(&sshd, &sshd.run(&["clean"]), "others may write to it");
+    sshd.sh(&format!("chmod 700 {shown} && cd {shown} && mv iotax ours"));
+    sshd.sh(&format!("printf '#!/bin/sh\\ntouch {}\\n' >{shown}/iotax", executed(&sshd).display()));
+    sshd.sh(&format!("chmod 700 {shown}/iotax"));
+    assert_left(&sshd, &sshd.run(&["clean"]), "is not executed");
+    // As it was it can be cleaned: nothing was forgotten.
+    sshd.sh(&format!("cd {shown} && mv ours iotax"));
+    let clean = sshd.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    sshd.assert_nothing_left();
+}
+
+#[test]
+fn neither_tag_nor_place_stand_in_a_command_line() {
+    let Some(sshd) = Sshd::start(SHARED) else { return };
+    let (seen, stop) = (CommandLines::watch(), sshd.lab.path("home/.local/state/iotax/undo"));
+    let (tag, place) = abandon(&sshd);
+    let clean = sshd.run(&["clean"]);
+    assert!(clean.status.success(), "{}", text(&clean.stdout));
+    assert_eq!(fs::read_dir(stop).expect("there").count(), 0);
+    let name = place.file_name().expect("a name").to_str().expect("UTF-8").to_owned();
+    let seen = seen.end();
+    assert!(seen.contains("./iotax agent"), "the agent was not seen");
+    // When it is removed it is empty and off the record.
+    let telling: Vec<&String> = seen
+        .iter()
+        .filter(|line| line.contains(&tag) || line.contains(&name))
+        .filter(|line| !line.starts_with("rmdir "))
+        .collect();
+    assert_eq!(telling, Vec::<&String>::new());
+}
+
+/// What everybody sees of everybody's processes.
+struct CommandLines {
+    stop: Arc<AtomicBool>,
+    watching: thread::JoinHandle<BTreeSet<String>>,
+}
+
+impl CommandLines {
+    fn watch() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let watching = thread::spawn(move || {
+            let mut seen = BTreeSet::new();
+            while !ended.load(Ordering::Relaxed) {
+                for process in fs::read_dir("/proc").expect("there").flatten() {
+                    let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                    seen.insert(text(&line).replace('\0', " ").trim().to_owned());
+                }
+            }
+            seen
+        });
+        Self { stop, watching }
+    }
+
+    fn end(self) -> BTreeSet<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.watching.join().expect("it does not panic")
+    }
+}
+
+#[test]
+fn killed_before_its_place_is_on_record_it_leaves_none() {
+    let Some(sshd) = Sshd::start(SHARED) else { return };
+    let target = sshd.url("work/new");
+    // The second line is the place's. Before it nothing but an empty directory is there, and after it no program yet.
+    for fault in ["kill@1", "kill-after@1", "kill@2", "kill-after@2", "kill@3", "kill-after@3"] {
+        let arguments = ["bench", &target, "--size", "8m", "--runtime", "300ms"];
+        let killed = sshd.iotax().args(arguments).env("IOTAX_FAULT", fault).output().expect("iotax starts");
+        assert_eq!(killed.status.code(), None, "{fault}: {}", text(&killed.stderr));
+        let clean = sshd.run(&["clean"]);
+        assert!(clean.status.success(), "{fault}: {}", text(&clean.stdout));
+        await_end(|| fs::read_dir(sshd.lab.path("cache")).expect("there").next().is_none());
+        sshd.assert_nothing_left();
+    }
+}

@@ -1,0 +1,139 @@
+//! What is not where it was made is not taken for undone.
+
+use super::*;
+
+/// A directory for ledgers, and one to work in that can be renamed.
+fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let temp = tempfile::tempdir().expect("temp dir");
+    let (state, work) = (temp.path().join("state"), temp.path().join("work"));
+    fs::create_dir(&work).expect("work dir");
+    (temp, state, work)
+}
+
+/// Cleans, asserts that so much is not undone and that it is on record still, and returns why.
+fn not_undone(state: &Path, count: usize) -> Vec<String> {
+    let cleaned = clean(state, false).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (0, count), "{cleaned:?}");
+    assert_eq!(leftovers(state).expect("readable").len(), count);
+    cleaned.failed.into_iter().map(|failure| failure.reason).collect()
+}
+
+fn assert_undone(state: &Path, count: usize) {
+    let cleaned = clean(state, false).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (count, 0), "{cleaned:?}");
+    assert!(leftovers(state).expect("readable").is_empty());
+}
+
+fn files_in(directory: &Path) -> usize {
+    fs::read_dir(directory).expect("there").count()
+}
+
+#[test]
+fn as_long_as_it_lives_it_finds_what_it_made_wherever_the_directory_is() {
+    let (temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let folder = work.join("iotax-t");
+    ledger.make_file(&work.join("new")).expect("file");
+    ledger.make_tree(&work.join("iotax-t.d")).expect("tree");
+    ledger.make_directory(&folder).expect("folder");
+    let image = folder.join("image");
+    ledger.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    fs::write(&image, "ours").expect("written");
+    let away = temp.path().join("elsewhere");
+    fs::rename(&work, &away).expect("renamed");
+    // What has come to have its name is not ours.
+    fs::create_dir_all(&folder).expect("made");
+    fs::write(&image, "the user's").expect("written");
+    let (undone, failed) = ledger.undo_all();
+    assert_eq!((undone.len(), failed.len()), (4, 0), "{failed:?}");
+    assert_eq!(files_in(&away), 0);
+    assert_eq!(fs::read_to_string(&image).expect("still there"), "the user's");
+    assert_eq!(files_in(&state), 0);
+}
+
+#[test]
+fn a_directory_that_the_user_removed_has_nothing_left_in_it() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    ledger.make_file(&work.join("new")).expect("file");
+    fs::remove_dir_all(&work).expect("removed");
+    let (undone, failed) = ledger.undo_all();
+    assert_eq!((undone.len(), failed.len()), (1, 0), "{failed:?}");
+}
+
+#[test]
+fn afterwards_a_directory_that_was_renamed_or_replaced_is_told_until_it_is_back() {
+    let (temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let new = work.join("new");
+    ledger.make_file(&new).expect("file");
+    drop(ledger); // as a killed process does
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&work).expect("there"));
+    let away = temp.path().join("elsewhere");
+    fs::rename(&work, &away).expect("renamed");
+    let told = not_undone(&state, 1);
+    let place = format!("{} is no longer the directory", work.display());
+    assert!(told[0].contains(&place) && told[0].contains(&format!("inode {inode} on device ")), "{told:?}");
+    fs::create_dir(&work).expect("made");
+    fs::write(&new, "the user's").expect("written");
+    assert_eq!(not_undone(&state, 1), told);
+    assert_eq!(fs::read_to_string(&new).expect("still there"), "the user's");
+    fs::remove_dir_all(&work).expect("removed");
+    fs::rename(&away, &work).expect("renamed");
+    assert_undone(&state, 1);
+    assert_eq!(files_in(&work), 0);
+}
+
+#[test]
+fn another_name_in_its_directory_is_told() {
+    let (_temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let (new, tree, folder) = (work.join("new"), work.join("iotax-t.d"), work.join("iotax-t"));
+    ledger.make_file(&new).expect("file");
+    ledger.make_tree(&tree).expect("tree");
+    ledger.make_directory(&folder).expect("folder");
+    drop(ledger);
+    let made = [&new, &tree, &folder];
+    let names = ["mine", "mine.d", "my folder"];
+    made.iter().zip(names).for_each(|(path, name)| fs::rename(path, work.join(name)).expect("renamed"));
+    let told = not_undone(&state, 3);
+    for (told, name) in told.iter().rev().zip(names) {
+        assert_eq!(*told, format!("it is called {name} there now; left alone"));
+    }
+    made.iter().zip(names).for_each(|(path, name)| fs::rename(work.join(name), path).expect("renamed"));
+    assert_undone(&state, 3);
+    assert_eq!(files_in(&work), 0);
+}
+
+#[test]
+fn a_file_that_was_moved_away_while_its_process_lived_is_told() {
+    let (temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    ledger.make_file(&work.join("new")).expect("file");
+    let away = temp.path().join("mine");
+    fs::rename(work.join("new"), &away).expect("renamed");
+    let (_, failed) = ledger.undo_all();
+    let [failure] = failed.as_slice() else { panic!("{failed:?}") };
+    let away = fs::canonicalize(away).expect("there");
+    assert_eq!(failure.reason, format!("it is at {} now; left alone", away.display()));
+}
+
+#[test]
+fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
+    let (temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let folder = work.join("iotax-t");
+    ledger.make_directory(&folder).expect("folder");
+    let image = folder.join("image");
+    ledger.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    fs::write(&image, "ours").expect("written");
+    drop(ledger);
+    let away = temp.path().join("elsewhere");
+    fs::rename(&folder, &away).expect("renamed");
+    let told = not_undone(&state, 2);
+    assert!(told[0].contains("iotax-t is no longer the directory"), "{told:?}");
+    assert!(told[1].contains("nor is what was made in it"), "{told:?}");
+    fs::rename(&away, &folder).expect("renamed");
+    assert_undone(&state, 2);
+    assert_eq!(files_in(&work), 0);
+}
