@@ -272,6 +272,7 @@ impl Outpost {
             boot_ns: None,
             allocation: None,
             found: None,
+            lost: None,
         }
     }
 }

@@ -293,6 +293,7 @@ impl Target {
             boot_ns: machine.map(|machine| machine.boot_ns),
             allocation: None,
             found: None,
+            lost: None,
         })
     }
 

@@ -5,6 +5,7 @@ mod cli;
 mod compare;
 mod device;
 mod disk;
+mod failing;
 mod fallback;
 mod faults;
 mod files;

@@ -7,6 +7,7 @@ mod conclusions;
 mod crossing;
 mod edges;
 mod exports;
+mod failing;
 mod fio;
 mod flow;
 mod honesty;
