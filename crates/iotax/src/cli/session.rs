@@ -81,6 +81,7 @@ impl Session<'_> {
 
         let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
+        ledger.heed(&stop);
         let result = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &stop);
         let (_, failures) = ledger.undo_all();
         failures.iter().for_each(say_not_undone);
