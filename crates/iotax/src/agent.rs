@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use iotax_engine::net::Server;
 use iotax_model::exit::Exit;
@@ -39,7 +40,7 @@ pub(crate) fn main(ledger_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(ledger_dir))) };
     let requests = listen(io::stdin(), Arc::clone(&agent.files));
-    match agent.serve(&requests, io::stdout()) {
+    match agent.serve(&requests, &Voice::new(io::stdout())) {
         Ok(()) => end(&agent.files, Exit::Fine),
         Err(error) => {
             say!("iotax agent: {error}");
@@ -55,9 +56,9 @@ fn end(files: &Mutex<Files>, exit: Exit) -> Exit {
     if undone { exit } else { Exit::Environment }
 }
 
-/// A panic in between leaves the record of what was made as it is.
-fn lock(files: &Mutex<Files>) -> MutexGuard<'_, Files> {
-    files.lock().unwrap_or_else(PoisonError::into_inner)
+/// A panic in between leaves what is locked as it is.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads requests in a thread of its own, which ends the process on a shutdown, at the end of the stream and on bytes
@@ -102,6 +103,63 @@ fn await_go(requests: &Receiver<Request>) {
     }
 }
 
+/// What the agent says, its work and the beat beside it.
+struct Voice<W> {
+    mouth: Arc<Mutex<Mouth<W>>>,
+}
+
+struct Mouth<W> {
+    stream: W,
+    /// Whether somebody waits for an answer.
+    is_asked: bool,
+    spoke: Instant,
+}
+
+impl<W: Write + Send + 'static> Voice<W> {
+    /// Starts the beat: what is silent for [`wire::BEAT`] while it is asked says that it is there.
+    fn new(stream: W) -> Self {
+        let mouth = Arc::new(Mutex::new(Mouth { stream, is_asked: false, spoke: Instant::now() }));
+        let beating = Arc::clone(&mouth);
+        thread::spawn(move || {
+            loop {
+                let since = lock(&beating).beat();
+                thread::sleep(wire::BEAT.saturating_sub(since));
+            }
+        });
+        Self { mouth }
+    }
+
+    fn say(&self, event: &Event) -> Result<(), WireError> {
+        lock(&self.mouth).say(event)
+    }
+
+    fn is_asked(&self, is_so: bool) {
+        let mut mouth = lock(&self.mouth);
+        (mouth.is_asked, mouth.spoke) = (is_so, Instant::now());
+    }
+}
+
+impl<W: Write> Mouth<W> {
+    fn say(&mut self, event: &Event) -> Result<(), WireError> {
+        self.spoke = Instant::now();
+        wire::send(&mut self.stream, event)
+    }
+
+    /// How long ago something was said.
+    fn beat(&mut self) -> Duration {
+        let since = self.spoke.elapsed();
+        if since < wire::BEAT {
+            return since;
+        }
+        self.spoke = Instant::now();
+        if self.is_asked {
+            // Whoever answers notices that nobody listens any more.
+            let _ = self.say(&Event::Alive);
+        }
+        Duration::ZERO
+    }
+}
+
 /// What an agent works with.
 struct Agent {
     /// The disk that requests without a path mean.
@@ -113,19 +171,25 @@ struct Agent {
 
 impl Agent {
     /// Answers requests as long as they come. An error means that the answers cannot be sent.
-    fn serve(&self, requests: &Receiver<Request>, mut stream: impl Write) -> Result<(), WireError> {
+    fn serve<W: Write + Send + 'static>(
+        &self,
+        requests: &Receiver<Request>,
+        voice: &Voice<W>,
+    ) -> Result<(), WireError> {
         for request in requests {
             let mut broken = None;
             let mut emit = |event: Event| {
                 if broken.is_none() {
-                    broken = wire::send(&mut stream, &event).err();
+                    broken = voice.say(&event).err();
                 }
                 if event == Event::Ready && broken.is_none() {
                     await_go(requests);
                 }
             };
+            voice.is_asked(true);
             let answered = catch_unwind(AssertUnwindSafe(|| self.answer(request, &mut emit)));
             let last = answered.unwrap_or_else(|panic| Err(format!("the agent panicked: {}", text(&*panic))));
+            voice.is_asked(false);
             emit(last.unwrap_or_else(|message| Event::Failed { message }));
             if let Some(error) = broken {
                 return Err(error);

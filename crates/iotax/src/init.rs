@@ -9,6 +9,8 @@ use std::os::fd::OwnedFd;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,8 @@ const APPEAR: Duration = Duration::from_secs(10);
 /// How long the clocksource may take to settle.
 const SETTLE: Duration = Duration::from_secs(3);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How often the console hears that the guest comes up.
+const BEAT: Duration = Duration::from_secs(2);
 
 /// Prepares the guest, serves the agent on the virtio-serial port and powers off.
 pub(crate) fn main() -> ! {
@@ -55,6 +59,7 @@ fn run() -> Result<()> {
     mount("sysfs", "/sys")?;
     mount("devtmpfs", "/dev")?;
     mount("tmpfs", "/tmp")?;
+    let beat = Beat::begin();
     load_modules(Path::new(contract::MODULES_DIR))?;
     let disk = if said(contract::DISKLESS_PARAMETER) { None } else { Some(find_disk()?) };
     let measured = disk.as_deref().map(|disk| disk::measured(disk, &parameters)).transpose()?;
@@ -63,11 +68,35 @@ fn run() -> Result<()> {
         .with_context(|| format!("no virtio port is named {:?}", contract::AGENT_PORT))?;
     let port = open_port(&port)?;
     await_clocksource();
+    drop(beat);
     let served = serve(measured.as_deref(), &port);
     if measured != disk {
         disk::leave()?;
     }
     served
+}
+
+/// Says on the console that the guest still comes up, by empty lines: making a filesystem on a slow disk takes long and is quiet.
+struct Beat(Arc<AtomicBool>);
+
+impl Beat {
+    fn begin() -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        thread::spawn(move || {
+            while !seen.load(Ordering::Relaxed) {
+                eprintln!();
+                thread::sleep(BEAT);
+            }
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Beat {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn find_disk() -> Result<PathBuf> {

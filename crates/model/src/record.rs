@@ -450,6 +450,9 @@ pub struct TargetRecord {
     /// What was found in an area that iotax did not fill; absent for one that it did.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub found: Option<Found>,
+    /// Why the run went on without it; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lost: Option<String>,
 }
 
 /// The machine that a run was made on. Facts that could not be read are absent.

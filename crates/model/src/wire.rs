@@ -5,6 +5,7 @@
 //! exhausting memory. The first exchange is [`Request::Hello`] and [`Event::Hello`], which carry the protocol's version.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ use crate::workload::{Content, Workload};
 pub const PROTOCOL: u16 = 8;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
+
+/// The longest that an agent which works on a request is silent.
+pub const BEAT: Duration = Duration::from_secs(5);
 
 const MARKER: [u8; 4] = *b"iotx";
 
@@ -216,6 +220,8 @@ pub enum Event {
     Created,
     /// It will stay.
     Kept,
+    /// The agent is at work and has nothing else to say; said every [`BEAT`] of silence while a request is open.
+    Alive,
     /// The request could not be carried out.
     Failed {
         /// Why, with the path and the system's error.

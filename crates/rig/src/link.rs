@@ -42,6 +42,8 @@ const FLOOR: Duration = Duration::from_mins(1);
 const AUDIT: Duration = Duration::from_hours(24);
 /// Bytes a second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
+/// How long a peer may show no sign of life. Agents say something every [`wire::BEAT`] while they work.
+pub const SILENCE: Duration = Duration::from_secs(15);
 /// A killed agent whose disk hangs cannot be reaped before the disk answers.
 const REAPED: Duration = Duration::from_secs(5);
 
@@ -75,6 +77,16 @@ pub enum LinkError {
         request: &'static str,
         /// How long it was waited for.
         waited: Duration,
+        /// Its last words, as far as they are known.
+        detail: String,
+    },
+    /// No sign of life: it hangs.
+    #[error("{peer} hangs: no sign of life for {} s during {request}{}", SILENCE.as_secs(), after_colon(detail))]
+    Silent {
+        /// Who.
+        peer: String,
+        /// What it was asked.
+        request: &'static str,
         /// Its last words, as far as they are known.
         detail: String,
     },
@@ -145,6 +157,8 @@ pub struct Link {
     interrupt: Interrupt,
     child: Option<Arc<Mutex<Child>>>,
     over: bool,
+    /// How long the peer has shown no sign of life while it was waited for.
+    silent: Duration,
 }
 
 /// What a message is to the request that waits.
@@ -240,16 +254,26 @@ impl Link {
             interrupt: Arc::clone(interrupt),
             child: None,
             over: false,
+            silent: Duration::ZERO,
         }
     }
 
-    /// Asks who answers and refuses another protocol. The deadline is long for a guest that is still booting.
+    /// Asks who answers and refuses another protocol.
     pub fn hello(&mut self, deadline: Duration) -> Result<AgentHello, LinkError> {
-        let hello =
-            self.follow("hello", &Request::Hello { protocol: PROTOCOL }, deadline, |event| match event {
-                Event::Hello(hello) => Heard::Answer(hello),
-                other => Heard::foreign(&other),
-            })?;
+        self.hello_while(&mut || true, deadline)
+    }
+
+    /// The same of a machine that is still booting, which `lives` tells: whether there was a sign of life since it was asked last.
+    pub fn hello_while(
+        &mut self,
+        lives: &mut dyn FnMut() -> bool,
+        deadline: Duration,
+    ) -> Result<AgentHello, LinkError> {
+        let request = Request::Hello { protocol: PROTOCOL };
+        let hello = self.follow_while("hello", &request, deadline, lives, |event| match event {
+            Event::Hello(hello) => Heard::Answer(hello),
+            other => Heard::foreign(&other),
+        })?;
         if hello.protocol == PROTOCOL {
             return Ok(hello);
         }
@@ -440,6 +464,18 @@ impl Link {
         name: &'static str,
         request: &Request,
         deadline: Duration,
+        hear: impl FnMut(Event) -> Heard<T>,
+    ) -> Result<T, LinkError> {
+        self.follow_while(name, request, deadline, &mut || false, hear)
+    }
+
+    /// The same of a peer that may show signs of life beside its messages.
+    fn follow_while<T>(
+        &mut self,
+        name: &'static str,
+        request: &Request,
+        deadline: Duration,
+        lives: &mut dyn FnMut() -> bool,
         mut hear: impl FnMut(Event) -> Heard<T>,
     ) -> Result<T, LinkError> {
         let (false, Some(writer)) = (self.over, self.writer.as_mut()) else {
@@ -453,8 +489,12 @@ impl Link {
         }
         sent.map_err(|source| LinkError::Protocol { peer: self.peer.clone(), source })?;
         let end = Instant::now() + deadline;
+        self.silent = Duration::ZERO;
         loop {
-            let event = self.next(name, end, deadline)?;
+            let event = self.next(name, end, deadline, lives)?;
+            if event == Event::Alive {
+                continue;
+            }
             if let Event::Failed { message } = event {
                 self.over = false;
                 return Err(LinkError::Failed { peer: self.peer.clone(), message });
@@ -472,22 +512,41 @@ impl Link {
         }
     }
 
-    fn next(&mut self, name: &'static str, end: Instant, deadline: Duration) -> Result<Event, LinkError> {
+    fn next(
+        &mut self,
+        name: &'static str,
+        end: Instant,
+        deadline: Duration,
+        lives: &mut dyn FnMut() -> bool,
+    ) -> Result<Event, LinkError> {
         loop {
             if self.interrupt.load(Ordering::Relaxed) {
                 return Err(LinkError::Interrupted);
             }
             let left = end.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left.min(POLL)) {
-                Ok(Ok(event)) => return Ok(event),
+                Ok(Ok(event)) => {
+                    self.silent = Duration::ZERO;
+                    return Ok(event);
+                }
                 Ok(Err(WireError::Stream(_))) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.gone(name));
                 }
                 Ok(Err(source)) => return Err(LinkError::Protocol { peer: self.peer.clone(), source }),
                 Err(RecvTimeoutError::Timeout) if left <= POLL => return Err(self.late(name, deadline)),
-                Err(RecvTimeoutError::Timeout) => {}
+                // Counted by looks, not by the clock: while this process was stopped it heard nothing.
+                Err(RecvTimeoutError::Timeout) => {
+                    self.silent = if lives() { Duration::ZERO } else { self.silent + POLL };
+                    if self.silent >= SILENCE {
+                        return Err(self.hangs(name));
+                    }
+                }
             }
         }
+    }
+
+    fn hangs(&mut self, request: &'static str) -> LinkError {
+        LinkError::Silent { peer: self.peer.clone(), request, detail: (self.last_words)() }
     }
 
     fn gone(&mut self, request: &'static str) -> LinkError {

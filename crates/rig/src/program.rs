@@ -5,14 +5,19 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::link::{Interrupt, POLL};
+
 /// Far more than making or removing anything takes.
 const PATIENCE: Duration = Duration::from_mins(10);
+/// How long a tool that was interrupted may take to end.
+const ASKED: Duration = Duration::from_secs(10);
 
 /// A tool that did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +69,15 @@ impl Program {
         self,
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Vec<u8>, ProgramError> {
-        self.run_with(Stdio::null(), arguments)
+        self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
-    /// The same with this as its stdin.
+    /// The same with this as its stdin, ended when the user interrupts.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,
         arguments: impl IntoIterator<Item = S>,
+        interrupt: &Interrupt,
     ) -> Result<Vec<u8>, ProgramError> {
         let mut command = Command::new(self.name);
         command.args(arguments).env("LC_ALL", "C").env("PATH", search_path()).stdin(stdin).process_group(0);
@@ -80,7 +86,7 @@ impl Program {
             words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
         };
         let shown = shown();
-        let output = output(&mut command).map_err(|error| match error.kind() {
+        let output = output(&mut command, interrupt).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => ProgramError::NotFound { program: self.name, package: self.package },
             _ => ProgramError::Failed { command: shown.clone(), reason: error.to_string() },
         })?;
@@ -95,20 +101,30 @@ impl Program {
     }
 }
 
-/// What a program says until it ends; killed with all that it started if it does not.
-fn output(command: &mut Command) -> io::Result<Output> {
+/// What a program says until it ends; killed with all that it started if it does not. On an interrupt it is asked to end, so that
+/// LVM leaves no metadata half written, and killed if it does not do that either.
+pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result<Output> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = Pid::from_child(&child);
     let (sender, ended) = mpsc::channel();
     // One that hangs in the kernel outlives even its killing; its thread then stays with it.
     thread::spawn(move || sender.send(child.wait_with_output()));
-    ended.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-        let _ = kill_process_group(group, Signal::KILL);
-        let minutes = PATIENCE.as_secs() / 60;
-        Err(io::Error::other(format!(
-            "it did not end within {minutes} minutes; does a device or a server hang?"
-        )))
-    })
+    let (mut end, mut asked) = (Instant::now() + PATIENCE, false);
+    loop {
+        if let Ok(output) = ended.recv_timeout(POLL) {
+            return if asked { Err(io::ErrorKind::Interrupted.into()) } else { output };
+        }
+        if !asked && interrupt.load(Ordering::Relaxed) {
+            let _ = kill_process_group(group, Signal::INT);
+            (end, asked) = (Instant::now() + ASKED, true);
+        }
+        if Instant::now() >= end {
+            let _ = kill_process_group(group, Signal::KILL);
+            let minutes = PATIENCE.as_secs() / 60;
+            let late = format!("it did not end within {minutes} minutes; does a device or a server hang?");
+            return Err(if asked { io::ErrorKind::Interrupted.into() } else { io::Error::other(late) });
+        }
+    }
 }
 
 /// The user's PATH, and where the administrator's programs are, which a user's PATH may leave out.

@@ -65,6 +65,7 @@ pub(super) struct Session<'a> {
 impl Session<'_> {
     /// Carries it out and reports.
     pub(super) fn carry_out(mut self) -> Result<Exit, Failure> {
+        let stop = watch_signals().or_exit(Exit::Environment)?;
         make_absolute(&mut self.plan).or_exit(Exit::Environment)?;
         let needs = preflight::check(&self.plan, &self.permission)
             .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
@@ -72,21 +73,23 @@ impl Session<'_> {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let mut outputs = self.output.open(json::MARK)?;
-        let stop = watch_signals().or_exit(Exit::Environment)?;
         let ledger_dir = args::ledger_dir()?;
         hint_at_leftovers(&ledger_dir);
         let mut store = self.output.store()?;
 
         let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
+        ledger.heed(&stop);
         let result = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &mut outputs, &stop);
         let (_, failures) = ledger.undo_all();
         failures.iter().for_each(say_not_undone);
         match result {
-            Err(failure) if failure.error.is::<Interrupted>() => {
+            // Whatever failed while the user stopped it failed for that.
+            Err(_) if stop.load(Ordering::Relaxed) => {
                 say!("Interrupted.");
                 Ok(Exit::Interrupted)
             }
+            Ok(_) if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
             Ok(exit) if exit == Exit::Fine && !failures.is_empty() => Ok(Exit::Environment),
             other => other,
         }
@@ -167,8 +170,14 @@ impl Session<'_> {
             say!("Run {run} is kept all the same; its results again: iotax report {run}");
         }
         let ended = ended.or_exit(Exit::Environment)?;
-        let corrupt = reported?.1.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
+        let judgement = reported?.1;
+        let corrupt = judgement.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
+        let failed: u32 = judgement.failures.iter().map(|failure| failure.measurements).sum();
         Ok(match conclude(ended, run, plan) {
+            Exit::Fine if failed > 0 => {
+                say!("{failed} of them cannot be used: too much failed, the table and the remarks say what");
+                Exit::Measurement
+            }
             Exit::Fine if corrupt => Exit::Gate,
             exit => exit,
         })

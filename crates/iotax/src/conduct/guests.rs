@@ -25,8 +25,8 @@ use super::network::Way;
 use super::target::{Machine, Target};
 use super::{Interrupted, Progress, own_program};
 
-/// Until the agent answers. Emulated, several at once, on a loaded host.
-const BOOT_PATIENCE: Duration = Duration::from_secs(90);
+/// Until the agent answers, of a guest that shows signs of life all along: it may make a filesystem on a slow disk.
+const BOOT_PATIENCE: Duration = Duration::from_mins(5);
 
 /// What the user says about guests.
 #[derive(Debug, Clone, Default)]
@@ -109,7 +109,7 @@ impl Guests {
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let begun = Instant::now();
-        let (able, known) = known(options, plan, tag, ledger)?;
+        let (able, known) = known(options, plan, tag, ledger, stop)?;
         let kernels: BTreeMap<_, _> =
             known.into_iter().map(|(wanted, kernel)| (boot_key(wanted), (kernel, wanted))).collect();
 
@@ -153,32 +153,52 @@ impl Guests {
         &self.qemu_version
     }
 
-    /// Boots the guests of all targets side by side and pauses each as soon as its agent answers.
-    pub(super) fn boot<'t>(
+    /// Boots the guests of all groups side by side and pauses each as soon as its agent answers. Returns the groups that have a guest
+    /// which does not come up, and why.
+    pub(super) fn boot(
         &self,
-        targets: impl Iterator<Item = &'t mut Target>,
+        groups: &mut [Vec<Target>],
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> Vec<(usize, anyhow::Error)> {
+        let mut lost = Vec::new();
+        let mut booting = Vec::new();
+        for (group, targets) in groups.iter_mut().enumerate() {
+            for target in targets.iter_mut().filter(|target| target.is_guest()) {
+                match self.start(target, true, ledger, stop) {
+                    Ok(guest) => booting.push((group, target, guest)),
+                    Err(error) => lost.push((group, error)),
+                }
+            }
+        }
+        for (group, target, guest) in booting {
+            if let Err(error) = self.bring_up(target, guest, ledger, progress, stop) {
+                lost.push((group, error));
+            }
+        }
+        lost
+    }
+
+    /// Waits until a guest that was started has booted.
+    fn bring_up(
+        &self,
+        target: &mut Target,
+        mut guest: Guest,
         ledger: &mut Ledger,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
-        let mut booting = Vec::new();
-        for target in targets.filter(|target| target.is_guest()) {
-            let guest = self.start(target, true, ledger, stop)?;
-            booting.push((target, guest));
+        let mut hello = guest.wait_ready(BOOT_PATIENCE);
+        // Emulating several CPUs, QEMU 10.0.2 now and then fails an assertion of its own while a guest boots.
+        if hello.is_err() && !stop.load(Ordering::Relaxed) && guest.has_crashed() {
+            let name = &target.spec.name;
+            progress.note(&format!("{name}: QEMU crashed while the guest booted; it is started again"));
+            drop(guest);
+            guest = self.start(target, true, ledger, stop)?;
+            hello = guest.wait_ready(BOOT_PATIENCE);
         }
-        for (target, mut guest) in booting {
-            let mut hello = guest.wait_ready(BOOT_PATIENCE);
-            // Emulating several CPUs, QEMU 10.0.2 now and then fails an assertion of its own while a guest boots.
-            if hello.is_err() && guest.has_crashed() && !stop.load(Ordering::Relaxed) {
-                let name = &target.spec.name;
-                progress.note(&format!("{name}: QEMU crashed while the guest booted; it is started again"));
-                drop(guest);
-                guest = self.start(target, true, ledger, stop)?;
-                hello = guest.wait_ready(BOOT_PATIENCE);
-            }
-            self.settle(target, guest, hello)?;
-        }
-        Ok(())
+        self.settle(target, guest, hello)
     }
 
     /// Boots a target's guest anew in place of one that failed.
@@ -272,7 +292,7 @@ pub(crate) fn check_all(
     tag: &str,
     ledger: &mut Ledger,
 ) -> anyhow::Result<()> {
-    known(options, plan, tag, ledger).map(drop)
+    known(options, plan, tag, ledger, &Interrupt::default()).map(drop)
 }
 
 /// What QEMU says of itself, and the kernel of each of a plan's guests, all of which can be booted.
@@ -281,12 +301,13 @@ fn known<'a>(
     plan: &'a Plan,
     tag: &str,
     ledger: &mut Ledger,
+    stop: &Interrupt,
 ) -> anyhow::Result<(Able, Vec<(Wanted<'a>, Kernel)>)> {
     possible(options)?;
     let specs = || plan.everything().filter_map(|target| Some((&target.name, wanted(target)?)));
     let marker = format!("iotax-{tag}-able");
     let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
-    let able = Able::ask(specs().map(|(_, spec)| spec), &marker)?;
+    let able = Able::ask(specs().map(|(_, spec)| spec), &marker, stop).map_err(interrupted)?;
     ledger.forget(asked)?;
     let alike = specs().filter(|(_, (spec, _))| spec.kernel.is_none());
     let needed: BTreeSet<&'static str> =

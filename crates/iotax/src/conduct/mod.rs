@@ -10,6 +10,7 @@ mod network;
 mod outpost;
 mod phases;
 mod progress;
+mod recover;
 mod target;
 mod together;
 mod watch;
@@ -25,7 +26,7 @@ use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Accel, LayerKind, TargetSpec};
-use iotax_model::warning::{Warning, WarningKind};
+use iotax_model::warning::Warning;
 use iotax_results::store::{RunState, Store};
 use iotax_rig::facts;
 use iotax_rig::ledger::Ledger;
@@ -110,8 +111,7 @@ pub(crate) fn carry_out(
         let mut phases = Phases::default();
         phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
         phases.begin(phases::PROVISION);
-        let mut conductor =
-            Conductor { order, tag, local, outposts, groups: Vec::new(), lost: HashMap::new(), phases };
+        let mut conductor = Conductor::new(order, tag, local, outposts, phases);
         let result = conductor
             .set_up(ledger, store, progress, stop)
             .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
@@ -145,9 +145,18 @@ struct Conductor<'a> {
     outposts: Outposts,
     /// What the plan's targets, and after them its neighbours, consist of: one, or one for each guest.
     groups: Vec<Vec<Target>>,
-    /// Targets that could not be started again after a failure, and why; the others go on without them.
-    lost: HashMap<usize, String>,
+    /// What the run goes on without, by its place among the groups.
+    lost: HashSet<usize>,
+    /// What was recorded of targets that stood.
+    records: HashMap<usize, TargetRecord>,
     phases: Phases,
+}
+
+impl<'a> Conductor<'a> {
+    fn new(order: &'a Order<'a>, tag: &'a str, local: Link, outposts: Outposts, phases: Phases) -> Self {
+        let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
+        Self { order, tag, local, outposts, groups, lost, records, phases }
+    }
 }
 
 impl Conductor<'_> {
@@ -187,21 +196,31 @@ impl Conductor<'_> {
         if let Some(guests) = order.guests {
             self.phases.begin(phases::BOOT);
             progress.phase("booting guests");
-            guests.boot(self.groups.iter_mut().flatten(), ledger, progress, stop)?;
+            for (group, error) in guests.boot(&mut self.groups, ledger, progress, stop) {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Interrupted.into());
+                }
+                self.lose(group, &format!("{error:#}"), store, progress)?;
+            }
         }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
             same_storage(order.before, &record?)?;
         }
         self.phases.begin(phases::FILL);
         for group in 0..self.groups.len() {
-            for member in 0..self.groups[group].len() {
-                self.fill(group, member, progress)?;
-            }
+            let filled = self.fill_group(group, progress);
+            self.or_lose(group, filled, store, progress, stop)?;
         }
-        for group in &mut self.groups[..order.plan.targets.len()] {
-            let first = group.first_mut().map(|target| target.inspected(&mut self.local));
-            let record = first.transpose()?;
-            record.map_or(Ok(()), |record| store.put_target(order.run, &record))?;
+        for group in 0..order.plan.targets.len() {
+            if self.lost.contains(&group) {
+                continue;
+            }
+            let inspected = self.groups[group][0].inspected(&mut self.local).and_then(|record| {
+                store.put_target(order.run, &record)?;
+                self.records.insert(group, record);
+                Ok(())
+            });
+            self.or_lose(group, inspected, store, progress, stop)?;
         }
         if order.keep {
             self.groups.iter_mut().flatten().try_for_each(|target| target.keep(ledger))?;
@@ -233,6 +252,12 @@ impl Conductor<'_> {
         };
         let built = built.with_context(|| format!("target {:?}", spec.name))?;
         Ok(Target::new(spec, built, outpost))
+    }
+
+    /// Fills what a target consists of.
+    fn fill_group(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };
+        (0..members).try_for_each(|member| self.fill(group, member, progress))
     }
 
     /// Fills a target, each with other data: alike, those beneath which duplicates are found would share one copy.
@@ -294,31 +319,6 @@ impl Conductor<'_> {
         self.order.done.contains(&(target.clone(), workload.clone(), block))
     }
 
-    /// Keeps that a measurement failed, and makes ready for the next.
-    #[expect(clippy::too_many_arguments, reason = "a failure concerns everything that a measurement does")]
-    fn failed(
-        &mut self,
-        cell: Cell,
-        block: u32,
-        error: &anyhow::Error,
-        ledger: &mut Ledger,
-        store: &mut Store,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
-        let plan = self.order.plan;
-        let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
-        let evidence = format!("{error:#}");
-        progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
-        store.put_warning(self.order.run, &incomplete(self.order.plan, target, workload, block, evidence))?;
-        if !self.lost.contains_key(&cell.target)
-            && let Err(error) = self.restart(cell, ledger, stop)
-        {
-            self.lost.insert(cell.target, format!("it could not be started again: {error:#}"));
-        }
-        Ok(())
-    }
-
     /// Measures a cell, unless its target was lost.
     fn measure_if_there(
         &mut self,
@@ -326,10 +326,9 @@ impl Conductor<'_> {
         ledger: &mut Ledger,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
-        match self.lost.get(&place.cell.target) {
-            Some(reason) => Err(anyhow::anyhow!("{reason}")),
-            None => self.measure(place, ledger, progress),
-        }
+        // Why is said once, of the target.
+        anyhow::ensure!(!self.lost.contains(&place.cell.target), "the target was lost");
+        self.measure(place, ledger, progress)
     }
 
     /// Measures a cell; once more in a guest that is started again because its disk did not answer.
@@ -353,65 +352,6 @@ impl Conductor<'_> {
             "the guest's disk had not answered, so the guest was started again; this is the second attempt";
         again.outcome.notes.push(remark.into());
         Ok(again)
-    }
-
-    /// Whether a guest's disk does not answer any more: nothing was completed, and nothing failed.
-    fn hangs(&self, cell: Cell, measurement: &Measurement) -> bool {
-        let outcome = &measurement.outcome;
-        self.order.plan.targets[cell.target].guest.is_some()
-            && self.order.plan.targets[cell.target].network.is_none()
-            && outcome.tallies.ios() == 0
-            && outcome.errors.is_empty()
-    }
-
-    /// Boots a guest anew whose disk hangs.
-    fn revive(
-        &mut self,
-        cell: Cell,
-        ledger: &mut Ledger,
-        progress: &mut dyn Progress,
-        stop: &Interrupt,
-    ) -> anyhow::Result<()> {
-        let target = &self.order.plan.targets[cell.target].name;
-        progress.note(&format!("{target}: its disk does not answer; the guest is started again"));
-        match self.restart(cell, ledger, stop) {
-            Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),
-            Err(error) => {
-                self.lost.insert(cell.target, format!("it could not be started again: {error:#}"));
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// After a failure: a new agent or newly booted guests, so that one lost measurement does not cost the next. Of several
-    /// those that answer go on.
-    fn restart(&mut self, cell: Cell, ledger: &mut Ledger, stop: &Interrupt) -> anyhow::Result<()> {
-        self.phases.begin(phases::BOOT);
-        self.local = local_agent(stop)?;
-        let neighbour = self.neighbour_of(cell.target);
-        let (targets, noise) = pair(&mut self.groups, cell.target, neighbour);
-        let mut all: Vec<&mut Target> = targets.iter_mut().chain(noise).collect();
-        let some_are_lost = all.iter_mut().any(|target| target.is_lost());
-        for target in all {
-            if some_are_lost && !target.is_lost() {
-                target.pause()?;
-                continue;
-            }
-            if let Some(outpost) = &mut target.outpost {
-                outpost.give_up();
-            }
-            target.way.as_mut().map_or(Ok(()), |way| way.restart(stop))?;
-            match self.order.guests {
-                Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop)?,
-                _ if target.agent.is_some() => {
-                    let near = target.way.as_ref().map(|way| way.near_agent(stop)).transpose()?.flatten();
-                    target.agent = Some(near.map_or_else(|| local_agent(stop), Ok)?);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// The place of a target's neighbour among the groups.
@@ -512,23 +452,6 @@ fn interrupted(error: LinkError) -> anyhow::Error {
     match error {
         LinkError::Interrupted => Interrupted.into(),
         other => other.into(),
-    }
-}
-
-/// A block that a look counted is not made up for later: a resumed run that adds blocks goes on after it.
-fn incomplete(plan: &Plan, target: &str, workload: &str, block: u32, evidence: String) -> Warning {
-    let remedy = if plan.until_decided.is_some() {
-        "the evidence says where to look; the blocks that follow go on without this one"
-    } else {
-        "measure it again with iotax resume; if it fails again, the evidence says where to look"
-    };
-    Warning {
-        kind: WarningKind::Incomplete,
-        target: Some(target.to_owned()),
-        workload: Some(workload.to_owned()),
-        block: Some(block),
-        evidence,
-        remedy: remedy.into(),
     }
 }
 

@@ -274,6 +274,7 @@ impl Outpost {
             boot_ns: None,
             allocation: None,
             found: None,
+            lost: None,
         }
     }
 }

@@ -293,6 +293,7 @@ impl Target {
             boot_ns: machine.map(|machine| machine.boot_ns),
             allocation: None,
             found: None,
+            lost: None,
         })
     }
 
@@ -340,9 +341,10 @@ impl Target {
             layers.push(Layer::new(LayerKind::Bus, guest.bus.word(), bus_detail(guest)));
         }
         let machine = self.machine.as_ref();
-        let accel = machine.map(|machine| machine.accel.word().to_uppercase()).unwrap_or_default();
+        let accel = machine.map(|machine| format!(", {}", machine.accel.word().to_uppercase()));
         let memory = human::bytes(guest.memory.0);
-        let detail = format!("{}, {} vCPU, {memory}, {accel}", guest.machine_type(), guest.vcpus);
+        let accel = accel.unwrap_or_default();
+        let detail = format!("{}, {} vCPU, {memory}{accel}", guest.machine_type(), guest.vcpus);
         let name = if guest.count > 1 { format!("{} guests", guest.count) } else { "guest".to_owned() };
         layers.push(Layer::new(LayerKind::Guest, name, detail));
         layers.extend(machine.and_then(|machine| machine.hello.filesystem.clone()));

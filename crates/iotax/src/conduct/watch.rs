@@ -163,8 +163,10 @@ impl<'a> Watch<'a> {
             // Work may end before its time.
             What::Event(Event::Over) if player < self.measured => self.end(),
             What::Ended(outcome) => {
+                // Beneath one that failed there may be a QEMU that does not answer.
+                let is_whole = outcome.is_ok();
                 self.players[player].outcome = Some(*outcome);
-                if player < self.measured {
+                if player < self.measured && is_whole {
                     self.end();
                     self.see_flushed();
                 }

@@ -29,13 +29,13 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Able::ask([(&spec, None)], "iotax-test-able")
+    Able::ask([(&spec, None)], "iotax-test-able", &Interrupt::default())
         .expect("answered")
         .check((&spec, None))
         .expect("this QEMU can");
     let qcow2 = FileSpec { format: Format::Qcow2, cluster_size: Some(Bytes(4096)), ..FileSpec::default() };
     let base = rig.dir.path().join("base.qcow2");
-    image::create(&base, &qcow2, SIZE).expect("created");
+    image::create(&base, &qcow2, SIZE, &Interrupt::default()).expect("created");
     let mut config = rig.config(name);
     config.spec = spec;
     let l2_cache_size = Some(Bytes(64 << 10));

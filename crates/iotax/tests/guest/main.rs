@@ -5,6 +5,7 @@
 mod axes;
 mod device;
 mod filesystem;
+mod hangs;
 mod network;
 mod rig;
 

@@ -54,7 +54,7 @@ impl Rig {
     pub(crate) fn image(&self, name: &str, format: Format) -> PathBuf {
         let path = self.dir.path().join(name);
         let file = FileSpec { format, ..FileSpec::default() };
-        image::create(&path, &file, SIZE).expect("created");
+        image::create(&path, &file, SIZE, &Interrupt::default()).expect("created");
         path
     }
 

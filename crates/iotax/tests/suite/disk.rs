@@ -31,6 +31,11 @@ impl Disk {
         }
     }
 
+    /// Takes away what lies beyond so many bytes: reads of it fail from then on.
+    pub(crate) fn cut(&self, bytes: u64) {
+        self.file.as_file().set_len(bytes).expect("cut");
+    }
+
     /// Its node as text.
     pub(crate) fn name(&self) -> &str {
         self.node.to_str().expect("UTF-8")

@@ -11,6 +11,7 @@ mod checks;
 pub mod crowd;
 pub mod edges;
 pub mod effects;
+pub mod failed;
 pub mod figures;
 pub mod flow;
 pub mod grade;
@@ -32,6 +33,7 @@ use iotax_model::{Plan, TargetSpec, Warning};
 pub use crowd::{Crowd, Noise, Of};
 pub use edges::{Edge, edges};
 pub use effects::{Drift, Effects};
+pub use failed::{Failed, Failure};
 pub use figures::{Metric, Summary};
 pub use flow::Flow;
 pub use grade::Grade;
@@ -137,6 +139,8 @@ pub struct Judgement {
     pub flows: Vec<Flow>,
     /// One per cell that crossed a network and told of it.
     pub networks: Vec<Network>,
+    /// One per cell in which measurements failed.
+    pub failures: Vec<Failure>,
     /// What moved the figures of each workload over the run, whatever the target.
     pub effects: Vec<Effects>,
     /// Where the wall time went; absent if it was not recorded.
@@ -183,6 +187,20 @@ impl Judgement {
         self.networks.iter().find(|n| n.workload == workload && n.target == target)
     }
 
+    /// What failed in a cell.
+    #[must_use]
+    pub fn failure(&self, workload: &str, target: &str) -> Option<&Failure> {
+        self.failures.iter().find(|f| f.workload == workload && f.target == target)
+    }
+
+    /// Whether any measurement of a cell of this run cannot be used.
+    #[must_use]
+    pub fn is_unusable(&self, run: &Run, workload: &str, target: &str) -> bool {
+        let graded = run.measurements.iter().zip(&self.grades);
+        let mut unusable = graded.filter(|(_, grade)| **grade == Grade::Unusable);
+        unusable.any(|(m, _)| m.workload == workload && m.target == target)
+    }
+
     /// The summary of a cell.
     #[must_use]
     pub fn summary(&self, workload: &str, target: &str) -> Option<&Summary> {
@@ -208,6 +226,7 @@ pub fn judge(run: &Run) -> Judgement {
     let record = |name: &str| run.targets.iter().find(|record| record.name == name);
     let workload = |name: &str| run.plan.workloads.iter().find(|workload| workload.name == name);
     let is_network = |name: &str| workload(name).is_some_and(|workload| workload.net.is_some());
+    let failures = failed::failures(run, &findings);
     let on_disks = || cells.iter().filter(|(w, ..)| !is_network(w));
     let mut judgement = Judgement {
         summaries: cells.iter().filter_map(|(w, spec, m)| Summary::of(w, &spec.name, m)).collect(),
@@ -222,7 +241,10 @@ pub fn judge(run: &Run) -> Judgement {
             .collect(),
         insides: on_disks().filter_map(|(w, spec, m)| Inside::of(w, spec, record(&spec.name), m)).collect(),
         cpus: cells.iter().filter_map(|(w, spec, m)| CpuByRole::of(w, spec, m)).collect(),
-        flows: on_disks().filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m)).collect(),
+        flows: on_disks()
+            .filter(|(w, spec, _)| !failures.iter().any(|f| f.workload == *w && f.target == spec.name))
+            .filter_map(|(w, spec, m)| Flow::of(w, &spec.name, record(&spec.name), m))
+            .collect(),
         networks: cells
             .iter()
             .filter_map(|(w, spec, m)| Network::of(workload(w)?, &spec.name, record(&spec.name), m))
@@ -235,6 +257,7 @@ pub fn judge(run: &Run) -> Judgement {
             .filter(|_| run.source.is_none())
             .filter_map(|w| Effects::of(run, &w.name))
             .collect(),
+        failures,
         timing: Timing::of(&run.phases),
         grades: grade::grades(run, &findings, &warnings),
         comparisons,

@@ -7,6 +7,7 @@ use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
 use super::effects::{Cell, Grid};
+use super::failed::Failed;
 use super::figures::{bytes_per_s, is_stream};
 use crate::stats::median;
 use crate::store::Run;
@@ -45,7 +46,7 @@ fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
     grid.cells
         .iter()
         .zip(&rest)
-        .filter(|(_, rest)| rest.abs() > far)
+        .filter(|(cell, rest)| rest.abs() > far && !Failed::of(cell.measurement).is_too_many())
         .map(|(cell, rest)| {
             let m = cell.measurement;
             let figures = in_words(m, *rest);

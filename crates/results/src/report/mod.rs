@@ -5,6 +5,7 @@ mod course;
 pub(crate) mod figure;
 pub mod html;
 pub mod markdown;
+mod marks;
 mod network;
 pub mod page;
 mod passed;

@@ -14,7 +14,7 @@ fn schema() -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("a JSON Schema")
 }
 
-fn checked(run: &Run) -> Value {
+pub(crate) fn checked(run: &Run) -> Value {
     let document = document(run, &judge(run));
     let errors: Vec<String> =
         schema().iter_errors(&document).map(|e| format!("{} at {}", e, e.instance_path())).collect();

@@ -8,6 +8,7 @@ mod crossing;
 mod damage;
 mod edges;
 mod exports;
+mod failing;
 mod fio;
 mod flow;
 mod honesty;

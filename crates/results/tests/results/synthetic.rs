@@ -101,6 +101,7 @@ pub(crate) fn record(name: &str, emulated: bool) -> TargetRecord {
         boot_ns: guest.then_some(1_900_000_000),
         allocation: None,
         found: None,
+        lost: None,
     }
 }
 

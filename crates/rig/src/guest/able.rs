@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::qmp::{self, Qmp, QmpError};
 use super::{GuestError, card, disk, find_qemu, qemu_version};
+use crate::link::Interrupt;
 use crate::target::Refusal;
 
 /// Keys of a device that are not properties of its own.
@@ -53,12 +54,16 @@ impl Drop for Asked {
 impl Able {
     /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
     /// line.
-    pub fn ask<'a>(wanted: impl IntoIterator<Item = Wanted<'a>>, marker: &str) -> Result<Self, GuestError> {
+    pub fn ask<'a>(
+        wanted: impl IntoIterator<Item = Wanted<'a>>,
+        marker: &str,
+        interrupt: &Interrupt,
+    ) -> Result<Self, GuestError> {
         let program = find_qemu()?;
         let io = |source| GuestError::Io { path: program.clone(), source };
         let (ours, theirs) = UnixStream::pair().map_err(io)?;
         let output = theirs.try_clone().map_err(io)?;
-        let _asked = Command::new(&program)
+        let asked = Command::new(&program)
             .args(["-name", marker])
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "none", "-qmp", "stdio"])
             .stdin(OwnedFd::from(theirs))
@@ -68,8 +73,11 @@ impl Able {
             .spawn()
             .map(Asked)
             .map_err(io)?;
-        let refused = |source| GuestError::Qmp { source, last_words: String::new() };
-        let mut qmp = Qmp::start(ours, qmp::DEADLINE).map_err(refused)?;
+        let refused = |source| match source {
+            QmpError::Interrupted => GuestError::Interrupted,
+            error => GuestError::Qmp { error, last_words: String::new() },
+        };
+        let mut qmp = Qmp::start(ours, qmp::DEADLINE, asked.0.id(), interrupt).map_err(refused)?;
         let machines =
             names(&qmp.execute("query-machines", &json!({})).map_err(refused)?, &["name", "alias"]);
         let (drivers, version) = (BTreeMap::new(), qemu_version()?);
@@ -274,6 +282,7 @@ mod tests {
         let able = Able::ask(
             specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
             "iotax-test-able",
+            &Interrupt::default(),
         )
         .expect("answered");
         assert!(able.machines.contains("q35") && able.version().contains('.'), "{:?}", able.machines);

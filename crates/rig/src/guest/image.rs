@@ -3,12 +3,15 @@
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use iotax_model::target::{FileSpec, Format};
 use iotax_model::units::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::link::Interrupt;
+use crate::program;
 
 /// An image that cannot be made or read.
 #[derive(Debug, thiserror::Error)]
@@ -56,13 +59,15 @@ pub struct Part {
     pub writable: bool,
 }
 
-/// Creates an image of `size` bytes as the guest sees it. The file must not exist.
-pub fn create(path: &Path, file: &FileSpec, size: Bytes) -> Result<(), ImageError> {
+/// Creates an image of `size` bytes as the guest sees it. The file must not exist. An interrupt ends it, for allocating all in advance
+/// may take minutes.
+pub fn create(path: &Path, file: &FileSpec, size: Bytes, stop: &Interrupt) -> Result<(), ImageError> {
     refuse_existing(path)?;
     let options = format!("preallocation={}{}", file.preallocation, qcow2_options(file));
     let size = size.0.to_string();
     let arguments = ["create", "-q", "-f", file.format.word(), "-o", &options].map(OsStr::new);
-    qemu_img("create", path, arguments.into_iter().chain([path.as_os_str(), size.as_ref()])).map(drop)
+    let arguments = arguments.into_iter().chain([path.as_os_str(), size.as_ref()]);
+    interruptible("create", path, arguments, stop).map(drop)
 }
 
 /// Creates a qcow2 image whose unwritten clusters are read from `backing`, with the clusters and tables that `file` asks
@@ -164,18 +169,28 @@ pub fn find_qemu_img() -> Result<(), ImageError> {
     }
 }
 
-/// Runs qemu-img; returns its stdout. In a process group of its own: Ctrl-C is the conductor's to handle.
+/// Runs qemu-img; returns its stdout.
 fn qemu_img<'a>(
     action: &'static str,
     path: &Path,
     arguments: impl Iterator<Item = &'a OsStr>,
 ) -> Result<Vec<u8>, ImageError> {
+    interruptible(action, path, arguments, &Interrupt::default())
+}
+
+/// The same in a process group of its own: Ctrl-C is the conductor's to handle.
+fn interruptible<'a>(
+    action: &'static str,
+    path: &Path,
+    arguments: impl Iterator<Item = &'a OsStr>,
+    stop: &Interrupt,
+) -> Result<Vec<u8>, ImageError> {
     let failed = |reason| ImageError::Failed { path: path.to_owned(), action, reason };
-    let output = Command::new("qemu-img").args(arguments).process_group(0).output().map_err(|error| {
-        match error.kind() {
-            std::io::ErrorKind::NotFound => ImageError::NotFound,
-            _ => failed(error.to_string()),
-        }
+    let mut command = Command::new("qemu-img");
+    command.args(arguments).stdin(Stdio::null()).process_group(0);
+    let output = program::output(&mut command, stop).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => ImageError::NotFound,
+        _ => failed(error.to_string()),
     })?;
     if output.status.success() {
         return Ok(output.stdout);
@@ -210,7 +225,7 @@ mod tests {
             preallocation: Preallocation::Metadata,
             ..of(Format::Qcow2)
         };
-        create(&path, &file, Bytes(4 << 20)).expect("created");
+        create(&path, &file, Bytes(4 << 20), &Interrupt::default()).expect("created");
         let overlay = dir.path().join("overlay");
         create_overlay(&overlay, &path, Format::Qcow2, &file).expect("created");
         for image in [&path, &overlay] {
@@ -230,8 +245,13 @@ mod tests {
     fn a_chain_lists_every_image_with_its_format() {
         let Some(dir) = workshop() else { return };
         let [base, middle, top] = ["base", "a,comma", "top"].map(|name| dir.path().join(name));
-        create(&base, &FileSpec { preallocation: Preallocation::Falloc, ..of(Format::Raw) }, Bytes(1 << 20))
-            .expect("created");
+        create(
+            &base,
+            &FileSpec { preallocation: Preallocation::Falloc, ..of(Format::Raw) },
+            Bytes(1 << 20),
+            &Interrupt::default(),
+        )
+        .expect("created");
         create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2)).expect("created");
         create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2)).expect("created");
         let image = |path: &Path, format| Image { path: path.to_owned(), format, part: None };
@@ -250,13 +270,13 @@ mod tests {
         let path = dir.path().join("mine");
         std::fs::write(&path, "precious").expect("written");
         for refused in [
-            create(&path, &of(Format::Raw), Bytes(1 << 20)),
+            create(&path, &of(Format::Raw), Bytes(1 << 20), &Interrupt::default()),
             create_overlay(&path, &path, Format::Raw, &of(Format::Qcow2)),
         ] {
             assert!(matches!(refused, Err(ImageError::Exists { .. })));
         }
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "precious");
-        let error = create(&dir.path().join("no/dir"), &of(Format::Qcow2), Bytes(512));
+        let error = create(&dir.path().join("no/dir"), &of(Format::Qcow2), Bytes(512), &Interrupt::default());
         assert!(error.expect_err("no directory").to_string().contains("no/dir"));
     }
 }

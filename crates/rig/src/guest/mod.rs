@@ -40,7 +40,7 @@ use disk::Disk;
 use image::{Image, ImageError, Part};
 use kernel::Kernel;
 use passt::Passt;
-use process::Process;
+use process::{Process, Signs};
 pub use process::{find_qemu, qemu_version};
 use qmp::{Qmp, QmpError};
 
@@ -145,10 +145,10 @@ pub enum GuestError {
         last_words: String,
     },
     /// QEMU's monitor.
-    #[error("{source}{}", if last_words.is_empty() { String::new() } else { format!(" ({last_words})") })]
+    #[error("{error}{}", if last_words.is_empty() { String::new() } else { format!(" ({last_words})") })]
     Qmp {
         /// What went wrong.
-        source: QmpError,
+        error: QmpError,
         /// If QEMU is gone: its exit status and words, the console's last lines.
         last_words: String,
     },
@@ -220,8 +220,8 @@ impl Guest {
         let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
-        let mut qmp =
-            Qmp::start(monitor, qmp::DEADLINE).map_err(|source| with_last_words(source, &process))?;
+        let mut qmp = Qmp::start(monitor, qmp::DEADLINE, process.pid(), interrupt)
+            .map_err(|source| with_last_words(source, &process))?;
         let device = blockstats::begin(&mut qmp).map_err(|source| with_last_words(source, &process))?;
         let last_words = Box::new({
             let process = Arc::clone(&process);
@@ -246,9 +246,10 @@ impl Guest {
         })
     }
 
-    /// Waits until the guest's agent answers, at most `deadline` from now.
+    /// Waits until the guest's agent answers, at most `deadline` from now, and no longer than it shows signs of life.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<AgentHello, GuestError> {
-        let hello = self.link.hello(deadline)?;
+        let mut signs = Signs::of(&self.process, self.spec.vcpus);
+        let hello = self.link.hello_while(&mut || signs.seen(), deadline)?;
         self.boot_ns = u64::try_from(self.begun.elapsed().as_nanos()).ok();
         Ok(hello)
     }
@@ -305,7 +306,7 @@ impl Guest {
         self.while_paused(|guest| {
             match guest.execute("blockdev-snapshot-delete-internal-sync", &arguments) {
                 // There was none. If it is another reason, no second one of this name can be taken either.
-                Ok(_) | Err(GuestError::Qmp { source: QmpError::Refused { .. }, .. }) => {}
+                Ok(_) | Err(GuestError::Qmp { error: QmpError::Refused { .. }, .. }) => {}
                 Err(error) => return Err(error),
             }
             guest.execute("blockdev-snapshot-internal-sync", &arguments).map(drop)
@@ -418,7 +419,7 @@ impl Guest {
             return;
         }
         // A monitor that refuses is a QEMU that is to be killed.
-        if self.process.status().is_none() && self.qmp.execute("quit", &json!({})).is_ok() {
+        if self.process.status().is_none() && self.qmp.quit().is_ok() {
             self.process.wait(CLOSED);
         }
     }
@@ -466,9 +467,12 @@ fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     Ok(words.join(" "))
 }
 
-fn with_last_words(source: QmpError, process: &Process) -> GuestError {
-    let lost = !matches!(source, QmpError::Refused { .. });
-    GuestError::Qmp { source, last_words: if lost { process.last_words() } else { String::new() } }
+fn with_last_words(error: QmpError, process: &Process) -> GuestError {
+    if matches!(error, QmpError::Interrupted) {
+        return GuestError::Interrupted;
+    }
+    let lost = !matches!(error, QmpError::Refused { .. });
+    GuestError::Qmp { error, last_words: if lost { process.last_words() } else { String::new() } }
 }
 
 fn thread_ids(answer: &Value) -> BTreeSet<u32> {

@@ -7,19 +7,27 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::GuestError;
 use super::command::{CONSOLE, QEMU_LOG};
+use crate::link::SILENCE;
 use crate::network;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Where Red Hat's packages put it, outside of PATH.
 const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
 /// QEMU makes its sockets before it starts the guest.
-const SOCKETS: Duration = Duration::from_secs(20);
+const SOCKETS: Duration = SILENCE;
+/// So much CPU time is a sign of life, a hundredth of what passes until a silent guest is given up.
+const LIVELY: Duration = Duration::from_millis(150);
+/// So much CPU time of each virtual CPU without a word on the console is none: the guest runs in circles. An emulated boot takes a
+/// fifth of it.
+const CIRCLES: Duration = Duration::from_secs(20);
+/// How often a guest that boots is looked at.
+const LOOK: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// How long after its socket closed QEMU may take to end.
 const LAST_BREATH: Duration = Duration::from_millis(500);
@@ -107,6 +115,14 @@ impl Process {
         }
     }
 
+    /// CPU time of all its threads, to the kernel's tick; absent if it has ended.
+    fn cpu(&self) -> Option<Duration> {
+        let fields = stat(self.pid)?;
+        let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let per_second = rustix::param::clock_ticks_per_second().max(1);
+        Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / per_second))
+    }
+
     /// How it ended, if it did.
     pub(super) fn status(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
@@ -171,6 +187,55 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// What a guest that boots shows of itself: it writes to its console, or computes.
+pub(super) struct Signs {
+    process: Arc<Process>,
+    vcpus: u32,
+    looked: Instant,
+    /// The console's length, and the CPU time at which it grew last.
+    console: (u64, Duration),
+    /// CPU time at the last sign.
+    cpu: Duration,
+}
+
+impl Signs {
+    pub(super) fn of(process: &Arc<Process>, vcpus: u32) -> Self {
+        let (process, cpu) = (Arc::clone(process), process.cpu().unwrap_or_default());
+        Self { process, vcpus, looked: Instant::now(), console: (0, cpu), cpu }
+    }
+
+    /// Whether there was one since the last look, or it is too early for another.
+    pub(super) fn seen(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK {
+            return false;
+        }
+        self.looked = Instant::now();
+        let console = fs::metadata(self.process.run_dir.join(CONSOLE)).map_or(0, |found| found.len());
+        // What cannot be looked at has ended, which whoever waits is told.
+        let Some(cpu) = self.process.cpu() else { return true };
+        if console > self.console.0 {
+            (self.console, self.cpu) = ((console, cpu), cpu);
+            return true;
+        }
+        let computes = cpu.saturating_sub(self.cpu) >= LIVELY;
+        if computes {
+            self.cpu = cpu;
+        }
+        computes && cpu.saturating_sub(self.console.1) < CIRCLES * self.vcpus
+    }
+}
+
+/// Whether a process was stopped by a signal or a debugger.
+pub(super) fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| matches!(fields.first().map(String::as_str), Some("T" | "t")))
+}
+
+/// The fields of a process after its name, as proc_pid_stat(5) has them.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
 /// The last lines of a file, without empty lines and control characters; empty if it cannot be read.

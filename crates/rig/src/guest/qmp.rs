@@ -4,9 +4,13 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use super::process;
+use crate::link::{Interrupt, POLL, SILENCE};
 
 /// For every command. Stopping a guest flushes its disk, which takes a slow disk behind a large cache a while.
 pub const DEADLINE: Duration = Duration::from_mins(2);
@@ -30,6 +34,15 @@ pub enum QmpError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// Its process was stopped (SIGSTOP, a debugger) and not continued.
+    #[error("QEMU was stopped for {} s during {command} and did not answer", SILENCE.as_secs())]
+    Stopped {
+        /// The command.
+        command: String,
+    },
+    /// The user interrupted.
+    #[error("interrupted")]
+    Interrupted,
     /// QEMU refused.
     #[error("QEMU refused {command}: {description}")]
     Refused {
@@ -53,12 +66,22 @@ pub enum QmpError {
 pub struct Qmp {
     stream: BufReader<UnixStream>,
     deadline: Duration,
+    /// QEMU's process id.
+    pid: u32,
+    stop: Interrupt,
 }
 
 impl Qmp {
-    /// Takes the greeting and makes the connection ready for commands, each of which gets `deadline`.
-    pub fn start(stream: UnixStream, deadline: Duration) -> Result<Self, QmpError> {
-        let mut qmp = Self { stream: BufReader::new(stream), deadline };
+    /// Takes the greeting and makes the connection ready for commands, each of which gets `deadline` and is given up on an
+    /// interrupt. `pid` is QEMU's.
+    pub fn start(
+        stream: UnixStream,
+        deadline: Duration,
+        pid: u32,
+        stop: &Interrupt,
+    ) -> Result<Self, QmpError> {
+        let stream = BufReader::new(stream);
+        let mut qmp = Self { stream, deadline, pid, stop: Interrupt::clone(stop) };
         let end = Instant::now() + deadline;
         let greeting = qmp.line("the greeting", end)?;
         if greeting.get("QMP").is_none() {
@@ -92,16 +115,28 @@ impl Qmp {
         }
     }
 
+    /// Has QEMU quit, also after an interrupt.
+    pub fn quit(&mut self) -> Result<(), QmpError> {
+        self.stop = Interrupt::default();
+        self.execute("quit", &json!({})).map(drop)
+    }
+
     /// One line, read until `end` at the latest.
     fn line(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
-        let mut line = Vec::new();
+        let (mut line, mut stopped) = (Vec::new(), Duration::ZERO);
         while line.last() != Some(&b'\n') {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(QmpError::Deadline { command: command.into(), waited: self.deadline });
             }
-            self.stream.get_ref().set_read_timeout(Some(left)).map_err(gone)?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(QmpError::Interrupted);
+            }
+            if stopped >= SILENCE {
+                return Err(QmpError::Stopped { command: command.into() });
+            }
+            self.stream.get_ref().set_read_timeout(Some(left.min(POLL))).map_err(gone)?;
             match self.stream.read_until(b'\n', &mut line) {
                 // Without a newline it is the end of the stream.
                 Ok(_) if line.last() != Some(&b'\n') => {
@@ -109,8 +144,10 @@ impl Qmp {
                 }
                 Ok(_) => {}
                 // What came before stays in the line.
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    stopped = if process::is_stopped(self.pid) { stopped + POLL } else { Duration::ZERO };
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(gone(error)),
             }
         }
@@ -129,6 +166,10 @@ mod tests {
 
     const GREETING: &str = r#"{"QMP": {"version": {}, "capabilities": []}}"#;
     const LONG: Duration = Duration::from_secs(20);
+
+    fn start(stream: UnixStream, deadline: Duration) -> Result<Qmp, QmpError> {
+        Qmp::start(stream, deadline, std::process::id(), &Interrupt::default())
+    }
 
     /// A monitor that says these lines, each after it has got one (the greeting at once), and then hangs or ends.
     fn monitor(lines: &'static [&'static str], hang: bool) -> (UnixStream, thread::JoinHandle<Vec<String>>) {
@@ -165,7 +206,7 @@ mod tests {
             ],
             true,
         );
-        let mut qmp = Qmp::start(stream, LONG).expect("ready");
+        let mut qmp = start(stream, LONG).expect("ready");
         assert_eq!(
             qmp.execute("query-status", &json!({ "a": 1 })).expect("answered"),
             json!({ "status": "paused" })
@@ -189,27 +230,37 @@ mod tests {
             ],
             true,
         );
-        let mut qmp = Qmp::start(stream, LONG).expect("ready");
+        let mut qmp = start(stream, LONG).expect("ready");
         let error = qmp.execute("blockdev-del", &json!({})).expect_err("refused").to_string();
         assert_eq!(error, "QEMU refused blockdev-del: node is in use");
         assert_eq!(qmp.execute("query", &json!({})).expect("goes on"), json!(1));
     }
 
     #[test]
+    fn a_command_is_given_up_on_an_interrupt_and_quit_is_not() {
+        let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#, r#"{"return": {}}"#], true);
+        let stop = Interrupt::default();
+        let mut qmp = Qmp::start(stream, LONG, std::process::id(), &stop).expect("ready");
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Interrupted)));
+        qmp.quit().expect("answered");
+    }
+
+    #[test]
     fn a_hang_an_end_and_garbage_are_told_apart() {
         let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#], true);
-        let mut qmp = Qmp::start(stream, Duration::from_millis(300)).expect("ready");
+        let mut qmp = start(stream, Duration::from_millis(300)).expect("ready");
         let began = Instant::now();
         assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Deadline { .. })));
         assert!(began.elapsed() >= Duration::from_millis(290));
 
         let (stream, _server) = monitor(&[GREETING, r#"{"return": {}}"#], false);
-        let mut qmp = Qmp::start(stream, LONG).expect("ready");
+        let mut qmp = start(stream, LONG).expect("ready");
         assert!(matches!(qmp.execute("stop", &json!({})), Err(QmpError::Gone { .. })));
 
         let (stream, _server) = monitor(&["SSH-2.0-OpenSSH"], true);
-        assert!(Qmp::start(stream, LONG).expect_err("no QMP").to_string().contains("SSH-2.0"));
+        assert!(start(stream, LONG).expect_err("no QMP").to_string().contains("SSH-2.0"));
         let (stream, _server) = monitor(&["{}"], true);
-        assert!(matches!(Qmp::start(stream, LONG), Err(QmpError::Protocol { .. })));
+        assert!(matches!(start(stream, LONG), Err(QmpError::Protocol { .. })));
     }
 }

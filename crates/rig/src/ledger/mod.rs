@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::link::Interrupt;
 use crate::program::{Program, ProgramError};
 pub use effect::Effect;
 use fault::Fault;
@@ -89,6 +90,7 @@ pub struct Ledger {
     standing: BTreeMap<u64, Standing>,
     next: u64,
     fault: Fault,
+    stop: Interrupt,
 }
 
 impl Ledger {
@@ -112,7 +114,8 @@ impl Ledger {
         fs::rename(&new, &path).map_err(failed("cannot make the undo ledger", &path))?;
         let dir_file = File::open(dir).map_err(failed("cannot open", dir))?;
         dir_file.sync_all().map_err(failed("cannot sync", dir))?;
-        Ok(Self { path, file, length: 0, standing: BTreeMap::new(), next: 0, fault })
+        let (standing, stop) = (BTreeMap::new(), Interrupt::default());
+        Ok(Self { path, file, length: 0, standing, next: 0, fault, stop })
     }
 
     /// Takes over the ledger of a process that is gone; `None` if that process still lives.
@@ -125,8 +128,8 @@ impl Ledger {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
         }
-        let (own, standing) = (path.to_owned(), BTreeMap::new());
-        let mut ledger = Self { path: own, file, length: 0, standing, next: 0, fault };
+        let (own, standing, stop) = (path.to_owned(), BTreeMap::new(), Interrupt::default());
+        let mut ledger = Self { path: own, file, length: 0, standing, next: 0, fault, stop };
         let text = fs::read(path).map_err(failed("cannot read", path))?;
         // What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet
         // carried out. Any other line that cannot be read may hide an effect: better leave all than forget one.
@@ -201,7 +204,17 @@ impl Ledger {
             command: program.name.to_owned(),
             reason: format!("{}: {error}", self.path.display()),
         })?;
-        program.run_with(lock.into(), arguments)
+        program.run_with(lock.into(), arguments, &self.stop)
+    }
+
+    /// From now on tools that carry effects out are ended when the user interrupts. Undoing goes on.
+    pub fn heed(&mut self, stop: &Interrupt) {
+        self.stop = Interrupt::clone(stop);
+    }
+
+    /// What ends them.
+    pub(crate) const fn stop(&self) -> &Interrupt {
+        &self.stop
     }
 
     /// Undoes one effect now. It stays in the ledger if that fails.

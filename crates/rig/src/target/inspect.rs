@@ -105,6 +105,7 @@ pub fn found(path: &Path) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Interrupt;
     use iotax_model::target::FileSpec;
     use iotax_model::units::Bytes;
     use rustix::fs::{FallocateFlags, fallocate};
@@ -147,7 +148,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (base, top) = (dir.path().join("base"), dir.path().join("top"));
         let qcow2 = FileSpec { format: Format::Qcow2, ..FileSpec::default() };
-        image::create(&base, &qcow2, Bytes(1 << 20)).expect("made");
+        image::create(&base, &qcow2, Bytes(1 << 20), &Interrupt::default()).expect("made");
         let empty = allocation(&base, Format::Qcow2).expect("told");
         assert_eq!((empty.written, empty.unwritten + empty.holes), (0, 1 << 20));
         let raw = dir.path().join("raw");

@@ -12,7 +12,7 @@ use crate::ledger::{Effect, Entry, Ledger};
 /// Makes the image in a directory of iotax's own.
 pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
     let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
-    image::create(path, file, size)?;
+    image::create(path, file, size, ledger.stop())?;
     Ok(Built {
         path: path.to_owned(),
         offset: Bytes(0),

@@ -10,7 +10,9 @@ use crate::judge::crowd::Fairness;
 use crate::judge::flow::{Level, Passed};
 use crate::judge::network::{Hop, Way};
 use crate::judge::roles::Role;
-use crate::judge::{CpuByRole, Crowd, Inside, Judgement, Metric, Network, Noise, Of, Summary, Timing};
+use crate::judge::{
+    CpuByRole, Crowd, Failure, Inside, Judgement, Metric, Network, Noise, Of, Summary, Timing,
+};
 
 /// Of one cell that was measured.
 pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
@@ -42,6 +44,17 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
         ("guests", crowd(Of::Guests)),
         ("jobs", crowd(Of::Jobs)),
         ("neighbour", noise.map(neighbour)),
+        ("failed", judgement.failure(workload, target).map(failed)),
+    ])
+}
+
+/// What failed of a cell.
+fn failed(failure: &Failure) -> Value {
+    object([
+        ("measurements", Some(failure.measurements.into())),
+        ("ios", Some(failure.ios.ios.into())),
+        ("of", Some(failure.ios.of.into())),
+        ("reason", Some(failure.reason.as_str().into())),
     ])
 }
 

@@ -6,14 +6,10 @@ use iotax_model::{Warning, WarningKind};
 
 use super::{Case, Finding};
 use crate::judge::edges::{Edge, other_devices};
+use crate::judge::failed::{Failed, SYNC};
 use crate::judge::figures::done;
 use crate::judge::{Comparison, Standing, by_cell, each_cell};
 use crate::store::Run;
-
-/// A measurement of which a larger share failed measured how errors are made.
-const ERRORS: f64 = 0.01;
-/// The direction of flushes in records of errors.
-const SYNC: &str = "sync";
 
 /// Of a run that adds blocks, what was left out because it is decided is not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
@@ -44,7 +40,9 @@ pub(super) fn comparisons<'a>(
     each_cell(run).filter_map(move |(workload, spec)| {
         let target = &spec.name;
         let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
-        if compared || *target == run.plan.baseline {
+        // Of one that was lost the run's own warnings say why.
+        let lost = |name: &str| run.targets.iter().any(|record| record.name == name && record.lost.is_some());
+        if compared || *target == run.plan.baseline || lost(target) || lost(&run.plan.baseline) {
             return None;
         }
         let blocks = |target: &str| measured.get(&(workload, target)).map_or(0, Vec::len);
@@ -119,10 +117,8 @@ pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
     } else {
         "the figures leave the failed I/Os out; see the kernel log for the device, then measure again"
     };
-    let failed = outcome.errors.iter().map(|error| error.count).sum::<u64>() as f64;
-    let too_many = failed > ERRORS * (failed + outcome.tallies.ios() as f64);
     let found = case.finding(WarningKind::Incomplete, counts.join("; "), remedy);
-    Some(found.unusable_if(lost || too_many))
+    Some(found.unusable_if(lost || Failed::of(case.m).is_too_many()))
 }
 
 pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {

@@ -18,6 +18,7 @@ use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::{TargetSpec, Warning, WarningKind, Workload};
 
 use super::edges::Edge;
+use super::failed::Failed;
 use super::{Comparison, Standing};
 use crate::store::Run;
 
@@ -96,12 +97,16 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
     let case = Case { run, workload, spec, record, m };
     // What a network carries passes no disk.
     let on_disk = |check: Check| if workload.net.is_none() { check(&case) } else { None };
+    // Where I/Os fail, the rate is the errors' doing: nothing else is to explain it.
+    let failed = Failed::of(m).is_too_many();
+    let of_working = |check: Check| if failed { None } else { check(&case) };
+    let of_working_disk = |check: Check| if failed { None } else { on_disk(check) };
     let checks = [
         missing::no_io(&case),
         missing::errors(&case),
         missing::corrupt(&case),
         missing::stopped(&case),
-        generator::cannot_sustain(&case),
+        of_working(generator::cannot_sustain),
         clock::elapsed(&case),
         clock::steal(&case),
         on_disk(cache::kept),
@@ -109,11 +114,11 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
         on_disk(cache::put_off),
         on_disk(buffered::seen),
         on_disk(content::discarded),
-        on_disk(generator::saturated),
-        pace::uneven(&case),
+        of_working_disk(generator::saturated),
+        of_working(pace::uneven),
         pace::heat(&case),
         pace::governor(&case),
-        on_disk(load::device),
+        of_working_disk(load::device),
         load::cpu(&case),
     ];
     checks.into_iter().flatten().chain(network::seen_in(&case)).collect()

@@ -8,6 +8,7 @@ use iotax_model::{Warning, WarningKind};
 
 use super::step::{self, Step};
 use super::{Case, Finding};
+use crate::judge::failed::Failed;
 use crate::judge::figures::{bytes_per_s, done, iops, is_stream};
 use crate::judge::warm_up::warm_up;
 use crate::stats::median;
@@ -71,9 +72,10 @@ fn unsteady(case: &Case<'_>) -> Option<Finding> {
 
 /// All measurements in their order fell once and stayed down, each held against the best of its own cell.
 pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
-    // One without I/O has no rate that could have fallen.
+    // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
     let rate = |m: &Measurement| if is_stream(m) { bytes_per_s(m) } else { iops(m) };
-    let rated = run.measurements.iter().filter_map(|m| Some((m, rate(m).filter(|rate| *rate > 0.0)?)));
+    let worked = run.measurements.iter().filter(|m| !Failed::of(m).is_too_many());
+    let rated = worked.filter_map(|m| Some((m, rate(m).filter(|rate| *rate > 0.0)?)));
     let mut rated: Vec<(&Measurement, f64)> = rated.collect();
     rated.sort_by_key(|(m, _)| m.started_at_ms);
     let cell = |m: &Measurement| (m.workload.clone(), m.target.clone());

@@ -25,6 +25,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use chart::{Cell, Place};
 
 use super::figure::{counted, listed};
+use super::marks::{LOST, is_lost};
 use super::page::checks;
 use super::remarks::{engine, notes, remarks};
 use super::words::margin;
@@ -148,6 +149,7 @@ fn head(run: &Run) -> Markup {
                         span.swatch {} (target.name)
                         @if target.name == run.plan.baseline && run.plan.targets.len() > 1 { span.tag { "baseline" } }
                         @if is_emulated(run, &target.name) { span.tag { "emulated" } }
+                        @if is_lost(run, &target.name) { span.tag { (LOST) } }
                     }
                 }
             }
@@ -178,7 +180,10 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
 fn meaning(run: &Run, judgement: &Judgement) -> Markup {
     html! {
         @if run.measurements.is_empty() {
-            section.means { h2 { "Nothing was measured" } }
+            section.means {
+                h2 { "Nothing was measured" }
+                ul { @for sentence in &judgement.conclusions { li { (sentence) } } }
+            }
         } @else if !judgement.conclusions.is_empty() {
             section.means {
                 h2 { "What it means" }
@@ -250,7 +255,9 @@ fn target(run: &Run, record: &TargetRecord) -> Markup {
         h3 class=(colour(run, &record.name)) {
             span.swatch {} (record.name)
             @if record.emulated { span.tag { "emulated" } }
+            @if record.lost.is_some() { span.tag { (LOST) } }
         }
+        @if let Some(reason) = &record.lost { p { (reason) } }
         ol.layers {
             @for layer in &record.layers {
                 li { (layer.name) small { (layer.kind) @if !layer.detail.is_empty() { " \u{b7} " (layer.detail) } } }

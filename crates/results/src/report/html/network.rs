@@ -7,10 +7,11 @@ use maud::{Markup, html};
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Plot, Unit};
 use super::taxes::verdict;
-use super::{colour, colours, is_emulated};
+use super::{colour, colours};
 use crate::judge::network::word;
 use crate::judge::{Judgement, Metric};
 use crate::report::figure::{UNKNOWN, title};
+use crate::report::marks::{failures, marks};
 use crate::report::network::{self, Row, Table};
 use crate::stats::paired::Differences;
 use crate::stats::{ALPHA, Estimate};
@@ -35,7 +36,10 @@ pub(super) fn tables(run: &Run, judgement: &Judgement, workloads: &[&Workload]) 
                             tr.workload {
                                 th scope="rowgroup" colspan=(table.head.len() + 2) { (title(workload)) small { (workload.name) } }
                             }
-                            @for row in &table.rows { (one(run, row, compares)) }
+                            @for row in &table.rows { (one(run, judgement, &workload.name, row, compares)) }
+                            @for line in failures(run, judgement, workload) {
+                                tr.member { td colspan=(table.head.len() + 2) { (line) } }
+                            }
                         }
                     }
                 }
@@ -44,8 +48,9 @@ pub(super) fn tables(run: &Run, judgement: &Judgement, workloads: &[&Workload]) 
     }
 }
 
-fn one(run: &Run, row: &Row<'_>, compares: bool) -> Markup {
+fn one(run: &Run, judgement: &Judgement, workload: &str, row: &Row<'_>, compares: bool) -> Markup {
     let is_target = row.name == row.target;
+    let marks = if is_target { marks(run, judgement, workload, row.target) } else { vec![] };
     html! {
         tr.member[!is_target] {
             (name(run, row))
@@ -53,7 +58,7 @@ fn one(run: &Run, row: &Row<'_>, compares: bool) -> Markup {
             @if compares {
                 td.verdict {
                     @if let Some(comparison) = row.comparison { (verdict(run, comparison)) }
-                    @if is_target && is_emulated(run, row.target) { span.tag { "emulated" } }
+                    @for mark in &marks { span.tag { (mark) } }
                 }
             }
         }

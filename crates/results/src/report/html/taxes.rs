@@ -4,10 +4,11 @@ use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
-use super::{colour, is_emulated, network};
+use super::{colour, network};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
 use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title_in};
+use crate::report::marks::{failures, marks};
 use crate::report::words::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
@@ -46,6 +47,9 @@ pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], n
                     tbody {
                         tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
                         @for summary in summaries { (row(run, judgement, summary, compares)) }
+                        @for line in failures(run, judgement, workload) {
+                            tr.member { td colspan="10" { (line) } }
+                        }
                     }
                 }
             }
@@ -70,7 +74,10 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
     let time = |value: Option<f64>| or_unknown(value, human::time);
     html! {
         tr {
-            td class=(colour(run, &s.target)) { span.swatch {} (s.target) }
+            td class=(colour(run, &s.target)) {
+                span.swatch {} (s.target)
+                @if !compares && judgement.is_unusable(run, &s.workload, &s.target) { span.tag { "unusable" } }
+            }
             td { (or_unknown(s.iops, human::count)) }
             td { (or_unknown(s.bytes_per_s, megabytes)) }
             td { (time(s.mean())) }
@@ -83,7 +90,7 @@ fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup 
             @if compares {
                 td.verdict {
                     @if let Some(comparison) = comparison { (verdict(run, comparison)) }
-                    @if is_emulated(run, &s.target) { span.tag { "emulated" } }
+                    @for mark in marks(run, judgement, &s.workload, &s.target) { span.tag { (mark) } }
                 }
             }
         }

@@ -2,9 +2,11 @@
 
 use iotax_model::Workload;
 
+use super::run::lost_row;
 use super::{Grid, figure, verdict, words};
 use crate::judge::{Comparison, Judgement};
 use crate::report::figure::UNKNOWN;
+use crate::report::marks::marks;
 use crate::report::network::{self, Table};
 use crate::store::Run;
 
@@ -14,11 +16,16 @@ pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> 
     let compares = run.plan.targets.len() > 1;
     let mut grid = set(&table, compares);
     for (fields, row) in grid.rows.iter_mut().zip(&table.rows).filter(|_| compares) {
-        let emulated = run.targets.iter().any(|t| t.name == row.name && t.emulated);
         let word = row.comparison.map(Comparison::word);
-        let said: Vec<&str> = word.into_iter().chain(emulated.then_some("emulated")).collect();
+        let marks =
+            if row.name == row.target { marks(run, judgement, &workload.name, row.target) } else { vec![] };
+        let said: Vec<&str> = word.into_iter().chain(marks).collect();
         fields.push(verdict(said.join(", "), row.comparison.map(|c| c.verdict)));
     }
+    let columns = grid.head.len();
+    let missing =
+        run.plan.targets.iter().filter(|target| judgement.summary(&workload.name, &target.name).is_none());
+    grid.rows.extend(missing.filter_map(|target| lost_row(run, judgement, &target.name, columns)));
     grid.filled()
 }
 

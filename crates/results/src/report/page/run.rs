@@ -9,6 +9,7 @@ use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Of};
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
+use crate::report::marks;
 use crate::report::remarks::{engine, notes, remarks};
 use crate::store::Run;
 use crate::suite;
@@ -53,6 +54,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         lines.extend(layers::insides(judgement, &workload.name));
         lines.extend(layers::flows(judgement, &workload.name));
         lines.extend(not_given(run, judgement, workload));
+        lines.extend(marks::failures(run, judgement, workload));
         let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
         lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));
         let known = run.plan.known_suite().into_iter();
@@ -76,16 +78,18 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
 pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "p50", "p99", "tax on mean latency", "CPU/IO", ""]);
     for target in &run.plan.targets {
-        let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };
+        let Some(summary) = judgement.summary(&workload.name, &target.name) else {
+            grid.rows.extend(lost_row(run, judgement, &target.name, grid.head.len()));
+            continue;
+        };
         let latency = judgement.comparison(&workload.name, &target.name, Metric::LatencyMean);
         let cost = match latency {
             _ if target.name == run.plan.baseline => "baseline".into(),
             Some(comparison) => comparison.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
             None => UNKNOWN.into(),
         };
-        let emulated = run.targets.iter().any(|t| t.name == target.name && t.emulated);
-        let said: Vec<&str> =
-            latency.map(Comparison::word).into_iter().chain(emulated.then_some("emulated")).collect();
+        let marks = marks::marks(run, judgement, &workload.name, &target.name);
+        let said: Vec<&str> = latency.map(Comparison::word).into_iter().chain(marks).collect();
         let mut row = vec![words(&target.name)];
         row.extend(
             [
@@ -104,10 +108,21 @@ pub(super) fn comparison_table(run: &Run, judgement: &Judgement, workload: &Work
     grid.filled()
 }
 
+/// The row of a target that the run went on without, in a table of so many columns; absent for any other, and where nothing at all was measured.
+pub(super) fn lost_row(run: &Run, judgement: &Judgement, target: &str, columns: usize) -> Option<Vec<Field>> {
+    (marks::is_lost(run, target) && !judgement.summaries.is_empty()).then(|| {
+        let mut row = vec![words(target)];
+        row.extend((2..columns).map(|_| figure(UNKNOWN)));
+        row.push(words(marks::LOST));
+        row
+    })
+}
+
 /// One row per direction, and one for all together if there are several; absent if nothing was measured. In an open loop
 /// each is followed by its response times.
 fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
-    let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
+    let target = &run.plan.targets.first()?.name;
+    let summary = judgement.summary(&workload.name, target)?;
     let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
     // Files without content are not written: that is no figure.
     let on_files = workload.test.is_some_and(Test::is_on_files);
@@ -130,6 +145,11 @@ fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Optio
     }
     // The last column holds figures here.
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
+    let marks: Vec<&str> = marks::marks(run, judgement, &workload.name, target);
+    if marks.iter().any(|mark| *mark != "emulated") {
+        grid.head.push(words(""));
+        grid.rows.iter_mut().for_each(|row| row.push(words(marks.join(", "))));
+    }
     grid.filled()
 }
 

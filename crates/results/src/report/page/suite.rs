@@ -1,15 +1,19 @@
 //! The tests of a suite: each in one table.
 
+use iotax_model::Bytes;
 use iotax_model::suite::Shape;
 use iotax_model::units::human;
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::judge::{Comparison, Judgement, Metric};
-use crate::report::course;
 use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax};
+use crate::report::{course, marks};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 use crate::suite::{Course, Point, Test};
+
+/// Stands behind a figure in a map that cannot be used.
+const UNUSABLE: &str = " (unusable)";
 
 /// A heading, a table of all sizes or depths, or for each target one of file and record sizes, and what their course tells.
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test<'_>) {
@@ -20,11 +24,15 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, test: &Test
             if test.courses.len() > 1 {
                 page.add(Part::Sentence(format!("{}, MB/s", course.target)));
             }
-            page.add(Part::Table(map(course)));
+            page.add(Part::Table(map(run, judgement, course)));
         }
         lines.extend(verdicts(run, judgement, test));
     } else {
         page.add(Part::Table(table(run, judgement, test)));
+    }
+    for workload in &test.workloads {
+        let failures = marks::failures(run, judgement, workload);
+        lines.extend(failures.into_iter().map(|line| format!("{}: {line}", workload.name)));
     }
     lines.extend(course::sentences(test));
     if let Some(suite) = run.plan.known_suite() {
@@ -61,13 +69,17 @@ fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
         "p99",
         if sizes { "IOPS at half / here" } else { "in flight" },
     ]);
-    if compares {
-        head.extend(["tax on mean latency", ""]);
-    }
+    let alone = test.courses.first().filter(|_| !compares).map(|course| course.target);
+    let is_unusable = |target| test.workloads.iter().any(|w| judgement.is_unusable(run, &w.name, target));
+    let marked = alone.is_some_and(is_unusable);
+    head.extend(compares.then_some("tax on mean latency"));
+    head.extend((compares || marked).then_some(""));
     let mut grid = Grid::new(&head);
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     if compares {
         grid.head[1].is_figure = false;
+    }
+    if compares || marked {
         grid.head.last_mut().into_iter().for_each(|field| field.is_figure = false);
     }
     for workload in &test.workloads {
@@ -84,6 +96,8 @@ fn table(run: &Run, judgement: &Judgement, test: &Test<'_>) -> Grid {
             row.extend(figures(judgement, test.shape, course, at).map(figure));
             if compares {
                 row.extend(compared(run, judgement, course.target, point));
+            } else if marked {
+                row.push(words(marks::marks(run, judgement, &workload.name, course.target).join(", ")));
             }
             grid.rows.push(row);
         }
@@ -116,21 +130,30 @@ fn compared(run: &Run, judgement: &Judgement, target: &str, point: &Point<'_>) -
         Some(comparison) => comparison.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax),
         None => UNKNOWN.into(),
     };
-    let emulated = run.targets.iter().any(|t| t.name == target && t.emulated);
-    let said: Vec<&str> =
-        latency.map(Comparison::word).into_iter().chain(emulated.then_some("emulated")).collect();
+    let marks = marks::marks(run, judgement, &point.workload.name, target);
+    let said: Vec<&str> = latency.map(Comparison::word).into_iter().chain(marks).collect();
     [figure(cost), verdict(said.join(", "), latency.map(|c| c.verdict))]
 }
 
 /// MB/s by file size and record size.
-fn map(course: &Course<'_>) -> Grid {
+///
+/// A cell that cannot be used has a sign behind its figure.
+fn map(run: &Run, judgement: &Judgement, course: &Course<'_>) -> Grid {
     let map = course::Map::of(course);
+    let unusable = |file: Bytes, record: Bytes| {
+        let here = |p: &&Point<'_>| p.workload.size.unwrap_or_default() == file && p.block_size() == record;
+        let point = course.points.iter().find(here);
+        point.is_some_and(|p| judgement.is_unusable(run, &p.workload.name, course.target))
+    };
     let heads: Vec<String> =
         ["file \\ record".into()].into_iter().chain(map.records.iter().map(ToString::to_string)).collect();
     let mut grid = Grid::new(&heads.iter().map(String::as_str).collect::<Vec<_>>());
     grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
     for (file, values) in map.files.iter().zip(&map.bytes_per_s) {
-        let row = values.iter().map(|value| figure(value.map_or_else(String::new, megabytes)));
+        let row = values.iter().zip(&map.records).map(|(value, record)| {
+            let sign = if unusable(*file, *record) { UNUSABLE } else { "" };
+            figure(value.map_or_else(String::new, |value| format!("{}{sign}", megabytes(value))))
+        });
         grid.rows.push([words(file.to_string())].into_iter().chain(row).collect());
     }
     grid

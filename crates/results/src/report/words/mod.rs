@@ -31,7 +31,8 @@ pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
         (of(&judgement.steps, network), totals)
     };
     let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
-    let mut sentences = layers::prices(run, &steps);
+    let mut sentences: Vec<String> = open::lost(run).collect();
+    sentences.extend(layers::prices(run, &steps));
     sentences.extend(totals::totals(run, judgement, &totals));
     let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
     sentences.extend(network::prices(run, judgement, &hops, &ways));

@@ -11,6 +11,18 @@ const MANY_BLOCKS: u32 = 50;
 /// More pairs than this are counted, not named: the tables mark them.
 const MOST_NAMED: usize = 3;
 
+/// What the run went on without, a sentence for each target.
+pub(super) fn lost(run: &Run) -> impl Iterator<Item = String> + '_ {
+    run.targets.iter().filter_map(|record| {
+        let (name, reason) = (&record.name, record.lost.as_ref()?);
+        let is_baseline = *name == run.plan.baseline && run.plan.targets.len() > 1;
+        let what = if is_baseline { ", the baseline: nothing is compared with it from then on" } else { "" };
+        let there = run.measurements.iter().filter(|m| m.target == *name).count();
+        let there = counted(there as u64, "measurement");
+        Some(format!("{name} was lost{what} ({there} of it are there): {}.", reason.trim_end_matches('.')))
+    })
+}
+
 /// Verdicts that are not given because a measurement that they rest on cannot be used.
 pub(super) fn withheld(judgement: &Judgement, all: &[&Comparison]) -> Option<String> {
     let found: Vec<&Comparison> = all.iter().copied().filter(|c| c.withheld.is_some()).collect();

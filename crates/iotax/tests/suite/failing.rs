@@ -1,0 +1,60 @@
+//! A device that fails most of what is asked of it: an unusable measurement, said in the table, and exit code 3.
+
+use serde_json::Value;
+
+use crate::disk::Disk;
+use crate::lab::{Lab, assert_valid, text};
+
+/// A device of 16 MiB of which reads work in the first MiB only.
+fn failing() -> Option<Disk> {
+    let disk = Disk::new(16 << 20)?;
+    disk.cut(1 << 20);
+    Some(disk)
+}
+
+#[test]
+fn a_device_that_fails_most_reads_is_marked_and_ends_in_exit_code_3() {
+    let Some(disk) = failing() else { return };
+    let lab = Lab::new();
+    let db = lab.path("runs.db");
+    let arguments = ["bench", disk.name(), "--rw", "randread", "--runtime", "2s", "--ramp_time", "0s"];
+    let mut command = lab.iotax();
+    let output = command.args(arguments).arg("--db").arg(&db).args(["--json", "-"]).output().expect("iotax");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    assert_eq!(json["measurements"][0]["grade"], "unusable");
+    let (failed, of) = (&json["cells"][0]["failed"]["ios"], &json["cells"][0]["failed"]["of"]);
+    let (failed, of) = (failed.as_u64().expect("a count"), of.as_u64().expect("a count"));
+    // 15 of 16 blocks are gone.
+    assert!(failed * 100 > of * 85 && failed < of, "{failed} of {of}");
+    for kind in ["throttled", "unsteady", "saturated_generator"] {
+        assert!(json["warnings"].as_array().expect("warnings").iter().all(|w| w["kind"] != kind), "{json}");
+    }
+    assert!(said.contains("unusable") && said.contains("I/Os failed") && said.contains("EIO"), "{said}");
+
+    let report = lab.run(&["report", "1", "--db", db.to_str().expect("UTF-8")]);
+    let said = text(&report.stdout);
+    let row = said.lines().find(|line| line.trim_start().starts_with("read ")).expect("a row");
+    assert!(row.ends_with("unusable"), "{said}");
+
+    // Two of them have no verdict between them.
+    let side = format!("1:{}", json["targets"][0]["name"].as_str().expect("a name"));
+    let again = lab.iotax().args(arguments).arg("--db").arg(&db).output().expect("iotax starts");
+    assert_eq!(again.status.code(), Some(3));
+    let compared =
+        lab.run(&["compare", "--db", db.to_str().expect("UTF-8"), &side, "2", "--fail-if", "slower>5%"]);
+    let said = text(&compared.stdout);
+    assert!(said.contains("withheld") && said.contains("cannot be used"), "{said}{}", text(&compared.stderr));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_device_that_works_is_not_marked() {
+    let Some(disk) = Disk::new(16 << 20) else { return };
+    let lab = Lab::new();
+    let output = lab.run(&["bench", disk.name(), "--rw", "randread", "--runtime", "1s", "--ramp_time", "0s"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stdout).contains("unusable"));
+}

@@ -1,0 +1,97 @@
+//! Ctrl-C, a termination or a lost terminal at any moment of a run: exit code 130 soon, and nothing left.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::lab::{GUESTS, Lab, needs};
+
+/// Tools, fills, boots, snapshots and measurements, without an end.
+const PLAN: &str = r#"
+name = "interrupted"
+repeat = 1000
+[defaults]
+size = "32m"
+runtime = "300ms"
+ramp_time = "0s"
+[[target]]
+name = "host"
+file = { dir = "WORK" }
+[[target]]
+name = "allocated"
+file = { dir = "WORK", format = "qcow2", preallocation = "full", snapshot = "external" }
+guest = { memory = "256m", cache = "writeback", aio = "threads" }
+[[target]]
+name = "within"
+file = { dir = "WORK" }
+guest = { memory = "256m", cache = "writeback", aio = "threads", filesystem = "ext4" }
+[[workload]]
+rw = "randwrite"
+"#;
+
+/// How soon all is undone, on a machine that emulates its guests and does other work.
+const SOON: Duration = Duration::from_secs(30);
+/// Until the guests have been measured a few times.
+const LIFE: Duration = Duration::from_secs(40);
+
+/// Shares from 0 to 1 that follow from a seed: Knuth's linear congruential generator, its upper bits.
+fn share(seed: &mut u64) -> f64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 40) as f64 / (1_u64 << 24) as f64
+}
+
+fn ended(child: &mut Child, within: Duration) -> Option<ExitStatus> {
+    let end = Instant::now() + within;
+    loop {
+        let status = child.try_wait().expect("a child");
+        if status.is_some() || Instant::now() > end {
+            return status;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Interrupts a run after so long and looks at what becomes of it.
+fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
+    let mut command = lab.iotax();
+    command.args(["run", "plan.toml", "--yes"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let log = lab.path("stderr");
+    command.stderr(std::fs::File::create(&log).expect("a file"));
+    let mut child = command.spawn().expect("iotax starts");
+    thread::sleep(after);
+    let pid = Pid::from_child(&child);
+    kill_process(pid, signal).expect("it runs");
+    let began = Instant::now();
+    let status = ended(&mut child, SOON);
+    let said = std::fs::read_to_string(&log).unwrap_or_default();
+    let Some(status) = status else {
+        let _ = child.kill();
+        let _ = child.wait();
+        panic!("{signal:?} after {after:?}: it still runs {SOON:?} later: {said}");
+    };
+    println!("{signal:?} after {after:?}: {status} in {:?}", began.elapsed());
+    // Before it listens to signals it has done nothing, and the shell says 130 or the like by itself.
+    let at_once = after < Duration::from_millis(500) && status.signal() == Some(signal.as_raw());
+    assert!(status.code() == Some(130) || at_once, "{signal:?} after {after:?}: {status}: {said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_run_can_be_interrupted_at_any_moment() {
+    if !needs(GUESTS) || !needs(&["mkfs.ext4"]) {
+        return;
+    }
+    let lab = Lab::new();
+    lab.plan(PLAN);
+    let times = if std::env::var_os("IOTAX_EVERY_FAULT").is_some() { 100 } else { 12 };
+    let mut seed = 13;
+    for turn in 0..times {
+        // As many in the first seconds, when the most different things are done, as in all the rest.
+        let whole = if turn % 2 == 0 { LIFE / 5 } else { LIFE };
+        let after = whole.mul_f64(share(&mut seed));
+        interrupt(&lab, after, [Signal::INT, Signal::TERM, Signal::HUP][turn % 3]);
+    }
+}

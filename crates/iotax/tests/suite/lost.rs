@@ -1,0 +1,128 @@
+//! Guests that do not come up: each is lost with its reason, and the run goes on without it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+
+/// The guest whose QEMU is killed is the baseline.
+const PLAN: &str = r#"
+name = "lost"
+repeat = 2
+baseline = "killed"
+[defaults]
+size = "16m"
+runtime = "300ms"
+ramp_time = "0s"
+[[target]]
+name = "host"
+file = { dir = "WORK" }
+[[target]]
+name = "killed"
+file = { dir = "WORK" }
+guest = { memory = "256m", cache = "writeback", aio = "threads" }
+[[target]]
+name = "stopped"
+file = { dir = "WORK" }
+guest = { memory = "256m", cache = "writeback", aio = "threads" }
+[[target]]
+name = "broken"
+file = { dir = "WORK" }
+guest = { memory = "256m", cache = "writeback", aio = "threads", kernel = "KERNEL" }
+[[target]]
+name = "sound"
+file = { dir = "WORK" }
+guest = { memory = "256m", cache = "writeback", aio = "threads" }
+[[workload]]
+rw = "randread"
+"#;
+
+/// Kills the guest of one target a second after its start, and stops that of another.
+const WRAPPER: &str = r#"#!/bin/sh
+real=/usr/bin/qemu-system-x86_64
+case "$*" in
+*-killed,*|*-killed\ *) (sleep 1; kill -9 $$) & ;;
+*-stopped,*|*-stopped\ *) (sleep 1; kill -STOP $$) & ;;
+esac
+exec "$real" "$@"
+"#;
+
+/// A kernel of this machine's, what it is packed in intact, its middle zeros.
+fn broken_kernel(lab: &Lab) -> Option<PathBuf> {
+    let has_modules = |path: &PathBuf| {
+        let release = path.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));
+        release.is_some_and(|release| Path::new("/lib/modules").join(release).is_dir())
+    };
+    let found = fs::read_dir("/boot").ok()?.flatten().map(|entry| entry.path()).find(has_modules);
+    let found = found?;
+    let mut bytes = fs::read(&found).ok()?;
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + (1 << 20)].fill(0);
+    // Its name says which modules are its own.
+    let path = lab.path(found.file_name()?.to_str()?);
+    fs::write(&path, bytes).expect("written");
+    Some(path)
+}
+
+#[test]
+fn guests_that_do_not_come_up_are_lost_and_the_others_are_measured() {
+    if !needs(GUESTS) {
+        return;
+    }
+    let lab = Lab::new();
+    let Some(kernel) = broken_kernel(&lab) else {
+        assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "no kernel in /boot has modules");
+        eprintln!("skipped: no kernel in /boot has modules");
+        return;
+    };
+    let plan = lab.plan(&PLAN.replace("KERNEL", kernel.to_str().expect("UTF-8")));
+    let bin = lab.path("bin");
+    fs::create_dir(&bin).expect("made");
+    fs::write(bin.join("qemu-system-x86_64"), WRAPPER).expect("written");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(bin.join("qemu-system-x86_64"), executable).expect("executable");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
+    let began = Instant::now();
+    let mut command = lab.iotax();
+    command.env("PATH", path).arg("run").arg(plan).args(["--accel", "tcg", "--yes", "--json", "-"]);
+    let output = command.output().expect("iotax starts");
+    let (took, said) = (began.elapsed(), text(&output.stderr));
+    println!("{took:?}\n{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_valid(&json);
+    let lost = |name: &str| {
+        let targets = json["targets"].as_array().expect("targets");
+        targets.iter().find(|target| target["name"] == name).expect("recorded")["lost"].as_str()
+    };
+    assert!(lost("killed").is_some_and(|reason| reason.contains("signal: 9")), "{:?}", lost("killed"));
+    // By its console or by its monitor, whichever was waited for.
+    let hangs = |reason: &str| {
+        ["no sign of life for 15 s", "was stopped for 15 s"].iter().any(|w| reason.contains(w))
+    };
+    assert!(lost("stopped").is_some_and(hangs), "{:?}", lost("stopped"));
+    assert!(lost("broken").is_some(), "{:?}", lost("broken"));
+    assert_eq!((lost("host"), lost("sound")), (None, None));
+    let measured: Vec<&str> = json["measurements"]
+        .as_array()
+        .expect("measurements")
+        .iter()
+        .filter_map(|m| m["target"].as_str())
+        .collect();
+    assert_eq!(measured.iter().filter(|name| **name == "host").count(), 2);
+    assert_eq!(measured.iter().filter(|name| **name == "sound").count(), 2);
+    assert_eq!((measured.len(), json["comparisons"].as_array().map(Vec::len)), (4, Some(0)));
+    for name in ["killed", "stopped", "broken"] {
+        let row = said
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{name} ")) && line.ends_with("lost"));
+        assert!(row.is_some(), "{name}: {said}");
+    }
+    assert!(said.contains("the baseline: nothing is compared with it"), "{said}");
+    lab.assert_nothing_left();
+}
