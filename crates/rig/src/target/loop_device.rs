@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{BuildError, Refusal, device};
 use crate::facts::text;
 use crate::ledger::{Effect, Ledger};
+use crate::lock::ProcessLock;
 use crate::program::Program;
 use crate::users;
 
@@ -97,12 +98,12 @@ struct Listing {
 
 impl Attached {
     /// Detaches the file's loop devices and waits until they are free.
-    pub(crate) fn detach(&self) -> io::Result<()> {
+    pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
         if self.boot_id != boot_id() {
             return Ok(());
         }
         for node in self.nodes()? {
-            LOSETUP.run(["--detach", &node]).map_err(io::Error::other)?;
+            lock.run(LOSETUP, ["--detach", &node]).map_err(io::Error::other)?;
         }
         // The kernel lets go of one that is still open once it is closed.
         let deadline = Instant::now() + PATIENCE;
