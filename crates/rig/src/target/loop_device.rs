@@ -80,15 +80,15 @@ fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
-/// A line of `losetup --list`.
+/// A line of `losetup --list`. A device that somebody detaches at that moment is listed without a file.
 #[derive(Deserialize)]
 struct Listed {
     name: String,
     #[serde(rename = "back-ino")]
-    inode: u64,
+    inode: Option<u64>,
     /// With spaces around it.
     #[serde(rename = "back-maj:min")]
-    device: String,
+    device: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -121,13 +121,35 @@ impl Attached {
 
     fn nodes(&self) -> io::Result<Vec<String>> {
         let list = ["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"];
-        let said = LOSETUP.run(list).map_err(io::Error::other)?;
+        self.listed(&LOSETUP.run(list).map_err(io::Error::other)?)
+    }
+
+    /// Those of the file among what is listed.
+    fn listed(&self, said: &[u8]) -> io::Result<Vec<String>> {
         if said.trim_ascii().is_empty() {
             return Ok(Vec::new());
         }
-        let listing: Listing = serde_json::from_slice(&said)?;
+        let listing: Listing = serde_json::from_slice(said)?;
         let number = device::number_text(self.device);
-        let ours = |device: &Listed| device.inode == self.inode && device.device.trim() == number;
+        let ours = |device: &Listed| {
+            device.inode == Some(self.inode) && device.device.as_deref().map(str::trim) == Some(&number)
+        };
         Ok(listing.loopdevices.into_iter().filter(ours).map(|device| device.name).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_somebody_detaches_meanwhile_is_nobodys() {
+        let attached = Attached { file: "/a".into(), device: 65024, inode: 12, boot_id: None };
+        let said = br#"{"loopdevices": [
+            {"name": "/dev/loop0", "back-ino": null, "back-maj:min": null},
+            {"name": "/dev/loop1", "back-ino": 12, "back-maj:min": "254:0  "},
+            {"name": "/dev/loop2", "back-ino": 12, "back-maj:min": " 8:1"}]}"#;
+        assert_eq!(attached.listed(said).expect("read"), ["/dev/loop1"]);
+        assert_eq!(attached.listed(b"\n").expect("read"), Vec::<String>::new());
     }
 }
