@@ -98,10 +98,13 @@ impl Sshd {
 
     /// Kills what runs in its sessions, and the sessions.
     pub(crate) fn kill_sessions(&self) {
-        // The children of what has ended are nobody's: those that are to be killed are found first.
-        for pid in descendants(self.child.id()) {
-            let pid = Pid::from_raw(pid.cast_signed()).expect("a pid");
-            let _ = kill_process(pid, Signal::KILL);
+        // The children of what has ended are nobody's: those that are to be killed are found first. And all stand still before
+        // the first is killed: the others would see that and clean up.
+        let pids = descendants(self.child.id());
+        for signal in [Signal::STOP, Signal::KILL] {
+            for pid in &pids {
+                let _ = kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal);
+            }
         }
     }
 

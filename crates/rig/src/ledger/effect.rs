@@ -1,5 +1,6 @@
 //! What is done to this machine, and how each of it is undone.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -219,16 +220,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Takes the lock at `path` once all processes have ended that a run left: its guests are killed, a tool is waited for.
 ///
 /// Guests are looked for again each time: a process that has just been started does not show its marker yet.
-pub(super) fn end_processes<'a>(
-    standing: impl Iterator<Item = &'a Effect> + Clone,
-    path: &Path,
-) -> io::Result<ProcessLock> {
+pub(super) fn end_processes(standing: &BTreeMap<u64, Effect>, path: &Path) -> io::Result<ProcessLock> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(lock) = ProcessLock::take(path)? {
             return Ok(lock);
         }
-        for effect in standing.clone() {
+        for effect in standing.values() {
             if let Effect::Guest { marker } = effect {
                 kill_marked(marker);
             }

@@ -104,7 +104,7 @@ impl Ledger {
         let Record { standing, next, length } = Record::read(path)?;
         // What follows was cut short: what is written next begins a line.
         file.set_len(length).map_err(failed("cannot write", path))?;
-        let lock = effect::end_processes(standing.values(), &path.with_extension(LOCK))
+        let lock = effect::end_processes(&standing, &path.with_extension(LOCK))
             .map_err(failed("cannot take over the undo ledger", path))?;
         Ok(Some(Self { path: path.to_owned(), file, lock, length, standing, next, fault }))
     }
