@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use iotax_results::store::{RunState, Store};
 use iotax_testkit::require;
 
 use crate::lab::{Lab, text};
@@ -184,4 +185,18 @@ fn a_guest_that_dies_costs_its_measurement_and_not_the_run() {
     let resume = lab.run(&["resume", "1", "--yes"]);
     assert!(resume.status.success(), "{}", text(&resume.stderr));
     assert_eq!(measured(&lab), 12);
+}
+
+#[test]
+fn a_run_that_was_killed_after_its_last_measurement_is_complete_once_it_is_resumed() {
+    let lab = Lab::new();
+    let target = lab.work().join("new.dat");
+    let bench =
+        ["bench", target.to_str().expect("UTF-8"), "--size", "1m", "--runtime", "100ms", "--ramp-time", "0s"];
+    assert!(lab.run(&bench).status.success());
+    let mut store = Store::open(&lab.path("home/.local/share/iotax/iotax.db")).expect("a store");
+    store.set_state(1, RunState::Running).expect("as the kill left it");
+    drop(store);
+    assert!(lab.run(&["resume", "1", "--yes"]).status.success());
+    assert_eq!(lab.json(&["list", "--json"])[0]["state"], "complete");
 }
