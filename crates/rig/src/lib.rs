@@ -8,6 +8,7 @@ pub mod interfaces;
 pub mod ledger;
 pub mod libvirt;
 pub mod link;
+pub mod lock;
 pub mod lvm;
 pub mod monitor;
 mod netlink;

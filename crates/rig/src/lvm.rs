@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
 use crate::target::device::RecordedDisk;
 
@@ -160,13 +161,13 @@ impl Physical {
     }
 
     /// Makes the device what it was: without a label.
-    pub(crate) fn remove(&self) -> io::Result<()> {
+    pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
-        change(Scope::Device(&device), "pvremove", &device.to_string_lossy())
+        change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)
     }
 
     /// Removes a group from it, if it has no volumes any more but the group is there.
-    pub(crate) fn remove_group(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn remove_group(&self, name: &str, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         let scope = Scope::Device(&device);
         let selection = format!("vg_name={name}");
@@ -174,16 +175,16 @@ impl Physical {
         if number(&row, "lv_count") != Some(0) {
             return Err(io::Error::other("there are volumes in it that iotax did not make; left alone"));
         }
-        change(scope, "vgremove", name)
+        change(scope, "vgremove", name, lock)
     }
 }
 
 impl Group {
     /// Removes a volume from it, if it is there.
-    pub(crate) fn remove_volume(&self, group: &str, name: &str) -> io::Result<()> {
+    pub(crate) fn remove_volume(&self, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
         match self {
             Self::Own(physical) => match physical.locate()? {
-                Some(device) => remove_volume(Scope::Device(&device), group, name),
+                Some(device) => remove_volume(Scope::Device(&device), group, name, lock),
                 None => Ok(()),
             },
             Self::Users(uuid) => {
@@ -193,15 +194,15 @@ impl Group {
                 let now = row.and_then(|row| row.get("vg_name").cloned());
                 let now =
                     now.ok_or_else(|| io::Error::other(format!("volume group {group} is not there")))?;
-                remove_volume(Scope::Configured, &now, name)
+                remove_volume(Scope::Configured, &now, name, lock)
             }
         }
     }
 }
 
-fn remove_volume(scope: Scope<'_>, group: &str, name: &str) -> io::Result<()> {
+fn remove_volume(scope: Scope<'_>, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
     match one(scope, "lvs", "lv_name", &format!("vg_name={group} && lv_name={name}"))? {
-        Some(_) => change(scope, "lvremove", &format!("{group}/{name}")),
+        Some(_) => change(scope, "lvremove", &format!("{group}/{name}"), lock),
         None => Ok(()),
     }
 }
@@ -211,8 +212,8 @@ fn one(scope: Scope<'_>, command: &str, field: &str, selection: &str) -> io::Res
     Ok(rows.into_iter().next())
 }
 
-fn change(scope: Scope<'_>, command: &str, what: &str) -> io::Result<()> {
-    LVM.run(scope.command(command, &[what])).map(drop).map_err(io::Error::other)
+fn change(scope: Scope<'_>, command: &str, what: &str, lock: &ProcessLock) -> io::Result<()> {
+    lock.run(LVM, scope.command(command, &[what])).map(drop).map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -51,6 +51,14 @@ pub(crate) fn below(directory: &Path) -> Vec<String> {
     })
 }
 
+/// Processes that have a file open.
+pub(crate) fn of_file(path: &Path) -> Vec<String> {
+    users(|process| {
+        let descriptors = entries(&process.join("fd"));
+        descriptors.iter().any(|link| fs::read_link(link).is_ok_and(|open| open == path))
+    })
+}
+
 /// Such as `qemu-system-x86 (process 1234)`. Those that may not be looked at are passed over.
 fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
     let processes = entries(Path::new("/proc"));

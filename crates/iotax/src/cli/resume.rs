@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
 use iotax_results::judge::Stopped;
+use iotax_results::store::RunState;
 use iotax_results::{Run, judge};
 
 use super::args::{Guest, Overwrite, Remote};
@@ -87,6 +88,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let planned = run.plan.cells() * run.plan.repeat as usize;
     if run.plan.until_decided.is_none() && run.measurements.len() == planned {
+        if run.state != RunState::Complete {
+            // It ended after its last measurement and before it could say so.
+            args.output.store()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
+        }
         say!("run {} has all its measurements; more blocks: iotax resume {} --repeat N", run.id, run.id);
         return Ok(Exit::Fine);
     }

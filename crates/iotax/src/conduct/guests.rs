@@ -126,7 +126,7 @@ impl Guests {
         ledger.will(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
         let (accel, accel_reason) =
-            accel::resolve(wanted, &probed.kernel, &probed.initramfs, &run_dir, &marker, stop)
+            accel::resolve(wanted, &probed.kernel, &probed.initramfs, &run_dir, &marker, ledger.lock(), stop)
                 .map_err(interrupted)?;
         for target in plan.everything() {
             let refused = target.guest.as_ref().map(|spec| accel::parameters(spec, accel, Path::new("/")));
@@ -245,6 +245,7 @@ impl Guests {
             initramfs: boot.initramfs.clone(),
             kernel_parameters: String::new(),
             run_dir,
+            lock: ledger.lock().clone(),
         };
         Guest::boot(&config, stop)
             .map_err(interrupted)
@@ -307,7 +308,7 @@ fn known<'a>(
     let specs = || plan.everything().filter_map(|target| Some((&target.name, wanted(target)?)));
     let marker = format!("iotax-{tag}-able");
     let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
-    let able = Able::ask(specs().map(|(_, spec)| spec), &marker, stop).map_err(interrupted)?;
+    let able = Able::ask(specs().map(|(_, spec)| spec), &marker, ledger.lock()).map_err(interrupted)?;
     ledger.forget(asked)?;
     let alike = specs().filter(|(_, (spec, _))| spec.kernel.is_none());
     let needed: BTreeSet<&'static str> =

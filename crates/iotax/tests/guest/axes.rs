@@ -29,13 +29,13 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Able::ask([(&spec, None)], "iotax-test-able", &Interrupt::default())
+    Able::ask([(&spec, None)], "iotax-test-able", &rig.lock)
         .expect("answered")
         .check((&spec, None))
         .expect("this QEMU can");
     let qcow2 = FileSpec { format: Format::Qcow2, cluster_size: Some(Bytes(4096)), ..FileSpec::default() };
     let base = rig.dir.path().join("base.qcow2");
-    image::create(&base, &qcow2, SIZE, &Interrupt::default()).expect("created");
+    image::create(&base, &qcow2, SIZE, &rig.lock).expect("created");
     let mut config = rig.config(name);
     config.spec = spec;
     let l2_cache_size = Some(Bytes(64 << 10));
@@ -54,7 +54,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
     let mut below = (base.clone(), Format::Qcow2);
     for round in 0..2 {
         let overlay = rig.dir.path().join(format!("overlay-{round}"));
-        image::create_overlay(&overlay, &below.0, below.1, &qcow2).expect("created");
+        image::create_overlay(&overlay, &below.0, below.1, &qcow2, &rig.lock).expect("created");
         let empty = allocated(&overlay);
         guest.swap_disk(&overlay, Format::Qcow2).expect("exchanged");
         guest.resume().expect("resumed");

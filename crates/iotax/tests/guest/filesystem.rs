@@ -28,7 +28,7 @@ fn lives(kind: GuestFs, options: &str) {
     let Some(rig) = Rig::build_for(&spec) else { return };
     let disk = rig.dir.path().join("disk.qcow2");
     let qcow2 = FileSpec { format: Format::Qcow2, ..FileSpec::default() };
-    image::create(&disk, &qcow2, spec.disk_size(SIZE), &Interrupt::default()).expect("created");
+    image::create(&disk, &qcow2, spec.disk_size(SIZE), &rig.lock).expect("created");
     for make in [true, false] {
         let mut config = rig.config(&format!("{kind}-{make}"));
         config.spec = spec.clone();

@@ -100,7 +100,8 @@ fn overlays_are_swapped_under_a_guest() {
         guest.wait_ready(BOOT).expect("ready");
         for round in 0..3 {
             let overlay = rig.dir.path().join(format!("overlay-{iothread}-{round}"));
-            image::create_overlay(&overlay, &base, Format::Qcow2, &FileSpec::default()).expect("created");
+            image::create_overlay(&overlay, &base, Format::Qcow2, &FileSpec::default(), &rig.lock)
+                .expect("created");
             if round == 1 {
                 // Swapped by a caller who keeps it paused.
                 guest.pause().expect("paused");
@@ -145,7 +146,7 @@ fn cache_and_aio_reach_every_image_of_a_chain() {
     let mut config = rig.config("chained");
     let base = rig.image("chain-base", Format::Raw);
     let top = rig.dir.path().join("chain-top");
-    image::create_overlay(&top, &base, Format::Raw, &FileSpec::default()).expect("created");
+    image::create_overlay(&top, &base, Format::Raw, &FileSpec::default(), &rig.lock).expect("created");
     config.storage = Some(storage(top.clone(), Format::Qcow2));
     for (cache, aio) in [(CacheMode::None, Aio::IoUring), (CacheMode::Writeback, Aio::Threads)] {
         config.run_dir = rig.dir.path().join(format!("chained-{cache}"));
@@ -262,7 +263,15 @@ fn the_accelerator_is_decided_with_a_reason() {
     let Some(rig) = Rig::build() else { return };
     let interrupt = Interrupt::default();
     let resolve = |wanted| {
-        accel::resolve(wanted, &rig.kernel, &rig.initramfs, rig.dir.path(), "iotax-test-probe", &interrupt)
+        accel::resolve(
+            wanted,
+            &rig.kernel,
+            &rig.initramfs,
+            rig.dir.path(),
+            "iotax-test-probe",
+            &rig.lock,
+            &interrupt,
+        )
     };
     let (taken, reason) = resolve(Accel::Auto).expect("decided");
     println!("QEMU {}: {taken}: {reason}", qemu_version().expect("told"));
@@ -302,7 +311,8 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let written = fs::read(&base).expect("readable");
     for round in 0..3 {
         let overlay = rig.dir.path().join(format!("measured-{round}"));
-        image::create_overlay(&overlay, &base, Format::Qcow2, &FileSpec::default()).expect("created");
+        image::create_overlay(&overlay, &base, Format::Qcow2, &FileSpec::default(), &rig.lock)
+            .expect("created");
         let empty = fs::metadata(&overlay).expect("there").len();
         guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
         assert_eq!(guest.link().drop_caches(None).expect("dropped"), CacheDrop::PageCache);

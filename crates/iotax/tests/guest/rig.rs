@@ -11,6 +11,7 @@ use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{Guest, GuestConfig, Storage, image, initramfs, modules};
 use iotax_rig::link::Interrupt;
+use iotax_rig::lock::ProcessLock;
 use iotax_testkit::require;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.
@@ -26,6 +27,7 @@ pub(crate) struct Rig {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) kernel: Kernel,
     pub(crate) initramfs: PathBuf,
+    pub(crate) lock: ProcessLock,
 }
 
 impl Rig {
@@ -48,13 +50,14 @@ impl Rig {
         let initramfs = dir.path().join("initramfs");
         initramfs::write(&initramfs, Path::new(env!("CARGO_BIN_EXE_iotax")), kernel, spec, network)
             .expect("built");
-        Self { dir, kernel: kernel.clone(), initramfs }
+        let lock = ProcessLock::take(&dir.path().join("lock")).expect("a lock").expect("free");
+        Self { dir, kernel: kernel.clone(), initramfs, lock }
     }
 
     pub(crate) fn image(&self, name: &str, format: Format) -> PathBuf {
         let path = self.dir.path().join(name);
         let file = FileSpec { format, ..FileSpec::default() };
-        image::create(&path, &file, SIZE, &Interrupt::default()).expect("created");
+        image::create(&path, &file, SIZE, &self.lock).expect("created");
         path
     }
 
@@ -72,6 +75,7 @@ impl Rig {
             card: None,
             kernel_parameters: String::new(),
             run_dir,
+            lock: self.lock.clone(),
         }
     }
 

@@ -1,9 +1,13 @@
 //! A run that ends badly: nothing is lost, nothing is left behind.
 
-use iotax_testkit::require;
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use iotax_results::store::{RunState, Store};
+use iotax_testkit::require;
 
 use crate::lab::{Lab, text};
 
@@ -107,6 +111,44 @@ fn killed_at_any_moment_it_can_be_resumed() {
     }
 }
 
+/// Puts a program before another of the PATH that stands still for a second before it becomes it, where its arguments match a
+/// pattern of the shell's. It makes the file `begun`, and then `over`.
+fn slow_down(lab: &Lab, program: &str, pattern: &str) -> Command {
+    let real = Command::new("which").arg(program).output().expect("which starts").stdout;
+    let (bin, place) = (lab.path("bin"), lab.path("").display().to_string());
+    fs::create_dir(&bin).expect("made");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in {pattern}) : > {place}begun; sleep 1; : > {place}over ;; esac\nexec {} \"$@\"\n",
+        text(&real).trim()
+    );
+    fs::write(bin.join(program), script).expect("written");
+    fs::set_permissions(bin.join(program), fs::Permissions::from_mode(0o755)).expect("a program");
+    let mut iotax = lab.iotax();
+    iotax.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").expect("a path")));
+    iotax
+}
+
+#[test]
+fn what_outlives_a_killed_run_has_ended_before_anything_is_undone() {
+    require!(guests);
+    for (program, pattern) in [("qemu-img", "create*"), ("qemu-system-x86_64", "*-kernel*")] {
+        let lab = Lab::new();
+        let plan = lab.plan(
+            "repeat = 1\n[defaults]\nsize = '8m'\nruntime = '100ms'\n[[workload]]\nrw = 'randread'\n\
+             [[target]]\nname = 't'\nfile = { dir = 'WORK', format = 'qcow2' }\nguest = {}\n",
+        );
+        let mut iotax = slow_down(&lab, program, pattern);
+        iotax.arg("run").arg(plan).args(["--yes", "--accel", "tcg"]);
+        let mut child = iotax.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("iotax starts");
+        while !lab.path("begun").exists() {
+            assert_eq!(child.try_wait().expect("waited for"), None, "{program} was never started");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill_and_clean(&lab, child, program);
+        assert!(lab.path("over").exists(), "{program} was waited for");
+    }
+}
+
 #[test]
 fn interrupted_it_undoes_everything_and_keeps_what_was_measured() {
     require!(guests);
@@ -143,4 +185,18 @@ fn a_guest_that_dies_costs_its_measurement_and_not_the_run() {
     let resume = lab.run(&["resume", "1", "--yes"]);
     assert!(resume.status.success(), "{}", text(&resume.stderr));
     assert_eq!(measured(&lab), 12);
+}
+
+#[test]
+fn a_run_that_was_killed_after_its_last_measurement_is_complete_once_it_is_resumed() {
+    let lab = Lab::new();
+    let target = lab.work().join("new.dat");
+    let bench =
+        ["bench", target.to_str().expect("UTF-8"), "--size", "1m", "--runtime", "100ms", "--ramp-time", "0s"];
+    assert!(lab.run(&bench).status.success());
+    let mut store = Store::open(&lab.path("home/.local/share/iotax/iotax.db")).expect("a store");
+    store.set_state(1, RunState::Running).expect("as the kill left it");
+    drop(store);
+    assert!(lab.run(&["resume", "1", "--yes"]).status.success());
+    assert_eq!(lab.json(&["list", "--json"])[0]["state"], "complete");
 }

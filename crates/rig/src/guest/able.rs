@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use iotax_model::target::{Aio, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
 use serde_json::{Value, json};
 
 use super::qmp::{self, Qmp, QmpError};
 use super::{GuestError, card, disk, find_qemu, qemu_version};
-use crate::link::Interrupt;
+use crate::lock::ProcessLock;
 use crate::target::Refusal;
 
 /// Keys of a device that are not properties of its own.
@@ -53,11 +53,11 @@ impl Drop for Asked {
 
 impl Able {
     /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
-    /// line.
+    /// line. It holds the run's lock as its stderr, which nobody reads.
     pub fn ask<'a>(
         wanted: impl IntoIterator<Item = Wanted<'a>>,
         marker: &str,
-        interrupt: &Interrupt,
+        lock: &ProcessLock,
     ) -> Result<Self, GuestError> {
         let program = find_qemu()?;
         let io = |source| GuestError::Io { path: program.clone(), source };
@@ -68,7 +68,7 @@ impl Able {
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "none", "-qmp", "stdio"])
             .stdin(OwnedFd::from(theirs))
             .stdout(OwnedFd::from(output))
-            .stderr(Stdio::null())
+            .stderr(lock.stdio().map_err(io)?)
             .process_group(0)
             .spawn()
             .map(Asked)
@@ -77,7 +77,7 @@ impl Able {
             QmpError::Interrupted => GuestError::Interrupted,
             error => GuestError::Qmp { error, last_words: String::new() },
         };
-        let mut qmp = Qmp::start(ours, qmp::DEADLINE, asked.0.id(), interrupt).map_err(refused)?;
+        let mut qmp = Qmp::start(ours, qmp::DEADLINE, asked.0.id(), lock.stop()).map_err(refused)?;
         let machines =
             names(&qmp.execute("query-machines", &json!({})).map_err(refused)?, &["name", "alias"]);
         let (drivers, version) = (BTreeMap::new(), qemu_version()?);
@@ -279,10 +279,12 @@ mod tests {
         let buses = Bus::WORDS.iter().map(|bus| bus.parse().expect("known"));
         let specs: Vec<GuestSpec> = buses.map(|bus| GuestSpec { bus, ..GuestSpec::default() }).collect();
         let user = NetworkSpec::new(NetPath::User);
+        let temp = tempfile::tempdir().expect("a directory");
+        let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
         let able = Able::ask(
             specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
             "iotax-test-able",
-            &Interrupt::default(),
+            &lock,
         )
         .expect("answered");
         assert!(able.machines.contains("q35") && able.version().contains('.'), "{:?}", able.machines);

@@ -14,6 +14,7 @@ use super::kernel::Kernel;
 use super::process::Process;
 use crate::facts;
 use crate::link::Interrupt;
+use crate::lock::ProcessLock;
 use crate::target::Refusal;
 use iotax_model::contract::{PROBE_MARKER, PROBE_PARAMETER};
 
@@ -33,12 +34,13 @@ pub fn resolve(
     initramfs: &Path,
     run_dir: &Path,
     marker: &str,
+    lock: &ProcessLock,
     interrupt: &Interrupt,
 ) -> Result<(Accel, String), GuestError> {
     if wanted == Accel::Tcg {
         return Ok((Accel::Tcg, "TCG (emulation) was asked for".into()));
     }
-    decide(wanted, probe(kernel, initramfs, run_dir, marker, interrupt)?)
+    decide(wanted, probe(kernel, initramfs, run_dir, marker, lock, interrupt)?)
 }
 
 /// What the kernel of a guest must be told of its CPU; usually nothing. `root` is `/` outside of tests.
@@ -71,6 +73,7 @@ fn probe(
     initramfs: &Path,
     run_dir: &Path,
     marker: &str,
+    lock: &ProcessLock,
     interrupt: &Interrupt,
 ) -> Result<Option<String>, GuestError> {
     if let Err(error) = File::options().read(true).write(true).open(DEVICE) {
@@ -94,7 +97,7 @@ fn probe(
         card: None,
         run_dir: &place.0,
     });
-    let process = Process::spawn(&arguments, &place.0, None)?;
+    let process = Process::spawn(&arguments, &place.0, None, lock)?;
     let end = Instant::now() + PROBE;
     loop {
         // Asked for first: what QEMU wrote before it ended is there once it has ended.

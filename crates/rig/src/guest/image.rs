@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::link::Interrupt;
+use crate::lock::ProcessLock;
 use crate::program;
 
 /// An image that cannot be made or read.
@@ -59,24 +60,24 @@ pub struct Part {
     pub writable: bool,
 }
 
-/// Creates an image of `size` bytes as the guest sees it. The file must not exist. An interrupt ends it, for allocating all in advance
-/// may take minutes.
-pub fn create(path: &Path, file: &FileSpec, size: Bytes, stop: &Interrupt) -> Result<(), ImageError> {
+/// Creates an image of `size` bytes as the guest sees it. The file must not exist. qemu-img holds the run's lock. An
+/// interrupt ends it, for allocating all in advance may take minutes.
+pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> Result<(), ImageError> {
     refuse_existing(path)?;
     let options = format!("preallocation={}{}", file.preallocation, qcow2_options(file));
     let size = size.0.to_string();
     let arguments = ["create", "-q", "-f", file.format.word(), "-o", &options].map(OsStr::new);
-    let arguments = arguments.into_iter().chain([path.as_os_str(), size.as_ref()]);
-    interruptible("create", path, arguments, stop).map(drop)
+    make(path, lock, arguments.into_iter().chain([path.as_os_str(), size.as_ref()]))
 }
 
 /// Creates a qcow2 image whose unwritten clusters are read from `backing`, with the clusters and tables that `file` asks
-/// for. The file must not exist.
+/// for. The file must not exist. qemu-img holds the run's lock.
 pub fn create_overlay(
     path: &Path,
     backing: &Path,
     backing_format: Format,
     file: &FileSpec,
+    lock: &ProcessLock,
 ) -> Result<(), ImageError> {
     refuse_existing(path)?;
     // A relative name would be looked up from the overlay's directory.
@@ -84,7 +85,7 @@ pub fn create_overlay(
     let options = format!("preallocation=off{}", qcow2_options(file));
     let arguments = ["create", "-q", "-f", "qcow2", "-o", &options, "-F", backing_format.word(), "-b"];
     let arguments = arguments.map(OsStr::new).into_iter().chain([absolute.as_os_str(), path.as_os_str()]);
-    qemu_img("create", path, arguments).map(drop)
+    make(path, lock, arguments)
 }
 
 /// What only qcow2 has, each after a comma.
@@ -169,25 +170,40 @@ pub fn find_qemu_img() -> Result<(), ImageError> {
     }
 }
 
-/// Runs qemu-img; returns its stdout.
+/// Has qemu-img make a file, with the run's lock in its hand.
+fn make<'a>(
+    path: &Path,
+    lock: &ProcessLock,
+    arguments: impl Iterator<Item = &'a OsStr>,
+) -> Result<(), ImageError> {
+    let held = lock.stdio().map_err(|error| ImageError::Failed {
+        path: path.to_owned(),
+        action: "create",
+        reason: error.to_string(),
+    })?;
+    run("create", path, held, arguments, lock.stop()).map(drop)
+}
+
+/// Runs qemu-img, which changes nothing; returns its stdout.
 fn qemu_img<'a>(
     action: &'static str,
     path: &Path,
     arguments: impl Iterator<Item = &'a OsStr>,
 ) -> Result<Vec<u8>, ImageError> {
-    interruptible(action, path, arguments, &Interrupt::default())
+    run(action, path, Stdio::null(), arguments, &Interrupt::default())
 }
 
-/// The same in a process group of its own: Ctrl-C is the conductor's to handle.
-fn interruptible<'a>(
+/// In a process group of its own: Ctrl-C is the conductor's to handle.
+fn run<'a>(
     action: &'static str,
     path: &Path,
+    stdin: Stdio,
     arguments: impl Iterator<Item = &'a OsStr>,
     stop: &Interrupt,
 ) -> Result<Vec<u8>, ImageError> {
     let failed = |reason| ImageError::Failed { path: path.to_owned(), action, reason };
     let mut command = Command::new("qemu-img");
-    command.args(arguments).stdin(Stdio::null()).process_group(0);
+    command.args(arguments).stdin(stdin).process_group(0);
     let output = program::output(&mut command, stop).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => ImageError::NotFound,
         _ => failed(error.to_string()),
@@ -204,10 +220,12 @@ mod tests {
     use super::*;
     use iotax_model::target::Preallocation;
 
-    /// A directory, or `None` after saying why images cannot be made here.
-    fn workshop() -> Option<tempfile::TempDir> {
+    /// A directory and a lock, or `None` after saying why images cannot be made here.
+    fn workshop() -> Option<(tempfile::TempDir, ProcessLock)> {
         iotax_testkit::require!(program "qemu-img");
-        Some(tempfile::tempdir().expect("a directory"))
+        let dir = tempfile::tempdir().expect("a directory");
+        let lock = ProcessLock::take(&dir.path().join("lock")).expect("a lock").expect("free");
+        Some((dir, lock))
     }
 
     fn of(format: Format) -> FileSpec {
@@ -216,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_image_is_what_was_asked_for() {
-        let Some(dir) = workshop() else { return };
+        let Some((dir, lock)) = workshop() else { return };
         let path = dir.path().join("image");
         let file = FileSpec {
             cluster_size: Some(Bytes(128 << 10)),
@@ -225,9 +243,9 @@ mod tests {
             preallocation: Preallocation::Metadata,
             ..of(Format::Qcow2)
         };
-        create(&path, &file, Bytes(4 << 20), &Interrupt::default()).expect("created");
+        create(&path, &file, Bytes(4 << 20), &lock).expect("created");
         let overlay = dir.path().join("overlay");
-        create_overlay(&overlay, &path, Format::Qcow2, &file).expect("created");
+        create_overlay(&overlay, &path, Format::Qcow2, &file, &lock).expect("created");
         for image in [&path, &overlay] {
             let info = ["info", "--output=json"].map(OsStr::new).into_iter().chain([image.as_os_str()]);
             let info: Value =
@@ -243,17 +261,12 @@ mod tests {
 
     #[test]
     fn a_chain_lists_every_image_with_its_format() {
-        let Some(dir) = workshop() else { return };
+        let Some((dir, lock)) = workshop() else { return };
         let [base, middle, top] = ["base", "a,comma", "top"].map(|name| dir.path().join(name));
-        create(
-            &base,
-            &FileSpec { preallocation: Preallocation::Falloc, ..of(Format::Raw) },
-            Bytes(1 << 20),
-            &Interrupt::default(),
-        )
-        .expect("created");
-        create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2)).expect("created");
-        create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2)).expect("created");
+        let raw = FileSpec { preallocation: Preallocation::Falloc, ..of(Format::Raw) };
+        create(&base, &raw, Bytes(1 << 20), &lock).expect("created");
+        create_overlay(&middle, &base, Format::Raw, &of(Format::Qcow2), &lock).expect("created");
+        create_overlay(&top, &middle, Format::Qcow2, &of(Format::Qcow2), &lock).expect("created");
         let image = |path: &Path, format| Image { path: path.to_owned(), format, part: None };
         assert_eq!(
             chain(&top, Format::Qcow2).expect("read"),
@@ -266,17 +279,17 @@ mod tests {
 
     #[test]
     fn what_exists_is_never_overwritten() {
-        let Some(dir) = workshop() else { return };
+        let Some((dir, lock)) = workshop() else { return };
         let path = dir.path().join("mine");
         std::fs::write(&path, "precious").expect("written");
         for refused in [
-            create(&path, &of(Format::Raw), Bytes(1 << 20), &Interrupt::default()),
-            create_overlay(&path, &path, Format::Raw, &of(Format::Qcow2)),
+            create(&path, &of(Format::Raw), Bytes(1 << 20), &lock),
+            create_overlay(&path, &path, Format::Raw, &of(Format::Qcow2), &lock),
         ] {
             assert!(matches!(refused, Err(ImageError::Exists { .. })));
         }
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), "precious");
-        let error = create(&dir.path().join("no/dir"), &of(Format::Qcow2), Bytes(512), &Interrupt::default());
+        let error = create(&dir.path().join("no/dir"), &of(Format::Qcow2), Bytes(512), &lock);
         assert!(error.expect_err("no directory").to_string().contains("no/dir"));
     }
 }

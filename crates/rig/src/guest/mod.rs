@@ -33,6 +33,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::link::{Interrupt, Link, LinkError};
+use crate::lock::ProcessLock;
 use crate::target::Refusal;
 use blockstats::BlockCounters;
 use card::{Backend, Card};
@@ -74,6 +75,8 @@ pub struct GuestConfig {
     pub kernel_parameters: String,
     /// A private directory of this guest alone for sockets and logs, which the caller creates and removes.
     pub run_dir: PathBuf,
+    /// Of the run that the guest is part of.
+    pub lock: ProcessLock,
 }
 
 /// What a guest's disk is made of.
@@ -217,7 +220,7 @@ impl Guest {
         let namespace = config.card.as_ref().and_then(|card| card.namespace.as_deref());
         let passt = config.card.as_ref().filter(|card| card.backend == Backend::Passt);
         let passt = passt.map(|card| Passt::start(card, &config.run_dir)).transpose()?;
-        let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace)?);
+        let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace, &config.lock)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
         let mut qmp = Qmp::start(monitor, qmp::DEADLINE, process.pid(), interrupt)

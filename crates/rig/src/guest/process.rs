@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::GuestError;
 use super::command::{CONSOLE, QEMU_LOG};
 use crate::link::SILENCE;
+use crate::lock::ProcessLock;
 use crate::network;
 
 const PROGRAM: &str = "qemu-system-x86_64";
@@ -66,24 +67,26 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts QEMU with its own output in the run directory, in a network namespace if one is named.
+    /// Starts QEMU with its own output in the run directory, in a network namespace if one is named. It holds the run's lock.
     pub(super) fn spawn(
         arguments: &[String],
         run_dir: &Path,
         namespace: Option<&str>,
+        lock: &ProcessLock,
     ) -> Result<Self, GuestError> {
         let program = find_qemu()?;
         let log_path = run_dir.join(QEMU_LOG);
         let log = File::create(&log_path).map_err(|source| GuestError::Io { path: log_path, source })?;
+        let in_program = |source| GuestError::Io { path: program.clone(), source };
         let child = network::command_in(namespace, &program)
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(lock.stdio().map_err(in_program)?)
             .stdout(Stdio::null())
             .stderr(log)
             // Ctrl-C is the conductor's to handle; QEMU would end on it at once.
             .process_group(0)
             .spawn()
-            .map_err(|source| GuestError::Io { path: program.clone(), source })?;
+            .map_err(in_program)?;
         let words = std::iter::once(program.to_string_lossy().into_owned()).chain(arguments.iter().cloned());
         let command_line = words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
         let pid = child.id();

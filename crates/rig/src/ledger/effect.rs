@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::place::FileId;
+use crate::lock::ProcessLock;
 use crate::lvm::{Group, Physical};
 use crate::network::{Interface, Namespace};
 use crate::remote;
 use crate::target::filesystem::{Made, Mounted};
 use crate::target::loop_device::Attached;
+use crate::users;
 
 /// Something done to this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,43 +129,79 @@ impl std::fmt::Display for Effect {
     }
 }
 
-/// Undoes an effect on anything but a path of a filesystem. What is not there is fine; what is not ours any more is left alone and said.
-pub(super) fn undo(effect: &Effect) -> io::Result<()> {
+/// Undoes an effect on anything but a path of a filesystem. What is not there is fine; what is not ours any more is left alone and
+/// said. Tools hold the lock.
+pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     match effect {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
             Err(io::Error::other("it is not on record which directory it was made in; left alone"))
         }
         Effect::Guest { marker } => kill_guest(marker),
         Effect::Agent(agent) => remote::leave(agent, io::stdin().is_terminal()).map_err(io::Error::other),
-        Effect::PhysicalVolume(physical) => physical.remove(),
-        Effect::VolumeGroup { name, physical } => physical.remove_group(name),
-        Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name),
-        Effect::Filesystem(made) => made.wipe(),
+        Effect::PhysicalVolume(physical) => physical.remove(lock),
+        Effect::VolumeGroup { name, physical } => physical.remove_group(name, lock),
+        Effect::LogicalVolume { group, group_name, name } => group.remove_volume(group_name, name, lock),
+        Effect::Filesystem(made) => made.wipe(lock),
         Effect::Mount(mounted) => mounted.unmount(),
-        Effect::Loop(attached) => attached.detach(),
-        Effect::Namespace(namespace) => namespace.remove(),
-        Effect::Interface(interface) => interface.remove(),
+        Effect::Loop(attached) => attached.detach(lock),
+        Effect::Namespace(namespace) => namespace.remove(lock),
+        Effect::Interface(interface) => interface.remove(lock),
+    }
+}
+
+/// How long a process of a run may take to end.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Takes the lock at `path` once all processes have ended that a run left: its guests are killed, a tool is waited for.
+///
+/// Guests are looked for again each time: a process that has just been started does not show its marker yet.
+pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<ProcessLock> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(lock) = ProcessLock::take(path)? {
+            return Ok(lock);
+        }
+        for effect in standing {
+            if let Effect::Guest { marker } = effect {
+                kill_marked(marker);
+            }
+        }
+        if Instant::now() > deadline {
+            let users = users::of_file(path);
+            let users = if users.is_empty() { "a process".into() } else { users.join(", ") };
+            return Err(io::Error::other(format!(
+                "{users} of that run does not end; run iotax clean again when it has ended"
+            )));
+        }
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 
 /// Kills the QEMU process with this marker in its command line, if there is one, and waits until it is gone.
 fn kill_guest(marker: &str) -> io::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     loop {
-        let pids = guests_marked(Path::new("/proc"), marker)?;
+        let pids = kill_marked(marker);
         if pids.is_empty() {
             return Ok(());
-        }
-        for pid in &pids {
-            if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
         }
         if Instant::now() > deadline {
             return Err(io::Error::other(format!("process {pids:?} does not end")));
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(LOOK_AGAIN);
     }
+}
+
+/// Kills the QEMU processes with this marker in their command line, and returns which these were.
+fn kill_marked(marker: &str) -> Vec<u32> {
+    let pids = guests_marked(Path::new("/proc"), marker);
+    for pid in &pids {
+        if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+    pids
 }
 
 /// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.

@@ -2,7 +2,8 @@
 //!
 //! Every effect is written to a file and fsynced before it is carried out, so that whatever ends the process (a crash,
 //! SIGKILL, a power cut) the next `iotax clean` can undo it. A ledger file is locked as long as its process lives:
-//! another iotax never undoes the work of one that still runs.
+//! another iotax never undoes the work of one that still runs. Beside it is a [`ProcessLock`], which the processes hold that it
+//! starts: nothing is undone before they have ended too.
 
 mod effect;
 mod fault;
@@ -14,11 +15,14 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::link::Interrupt;
+use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
 pub use effect::Effect;
 use fault::Fault;
@@ -85,12 +89,12 @@ pub struct NotUndone {
 pub struct Ledger {
     path: PathBuf,
     file: File,
+    lock: ProcessLock,
     /// Bytes of whole lines in it.
     length: u64,
     standing: BTreeMap<u64, Standing>,
     next: u64,
     fault: Fault,
-    stop: Interrupt,
 }
 
 impl Ledger {
@@ -102,56 +106,29 @@ impl Ledger {
             .mode(0o700)
             .create(dir)
             .map_err(failed("cannot make the directory", dir))?;
-        // Locked before it takes the name that `clean` looks for: nobody adopts it in between.
-        let (new, path) = (dir.join(format!("{tag}.new")), dir.join(format!("{tag}.jsonl")));
-        let file = OpenOptions::new()
-            .create_new(true)
-            .append(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(failed("cannot make the undo ledger", &new))?;
-        file.lock().map_err(failed("cannot lock the undo ledger", &new))?;
-        fs::rename(&new, &path).map_err(failed("cannot make the undo ledger", &path))?;
-        let dir_file = File::open(dir).map_err(failed("cannot open", dir))?;
-        dir_file.sync_all().map_err(failed("cannot sync", dir))?;
-        let (standing, stop) = (BTreeMap::new(), Interrupt::default());
-        Ok(Self { path, file, length: 0, standing, next: 0, fault, stop })
+        let (new, path) = (dir.join(format!("{tag}.{NEW}")), dir.join(format!("{tag}.{NAMED}")));
+        let file = begin(&new).map_err(failed("cannot make the undo ledger", &new))?;
+        let take = || {
+            let lock = ProcessLock::take(&path.with_extension(LOCK))?;
+            rename_without_replacing(&new, &path)?;
+            File::open(dir)?.sync_all()?;
+            lock.ok_or_else(|| io::Error::other("another process holds its lock"))
+        };
+        let lock = take().map_err(failed("cannot make the undo ledger", &path))?;
+        Ok(Self { path, file, lock, length: 0, standing: BTreeMap::new(), next: 0, fault })
     }
 
-    /// Takes over the ledger of a process that is gone; `None` if that process still lives.
+    /// Takes over the ledger of a process that is gone, when all that it started is gone too; `None` if it still lives.
     fn adopt(path: &Path) -> Result<Option<Self>, LedgerError> {
         let fault = Fault::from_environment().map_err(failed("cannot take over", path))?;
-        let file =
-            OpenOptions::new().read(true).append(true).open(path).map_err(failed("cannot open", path))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
-        }
-        let (own, standing, stop) = (path.to_owned(), BTreeMap::new(), Interrupt::default());
-        let mut ledger = Self { path: own, file, length: 0, standing, next: 0, fault, stop };
-        let text = fs::read(path).map_err(failed("cannot read", path))?;
-        // What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet
-        // carried out. Any other line that cannot be read may hide an effect: better leave all than forget one.
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match serde_json::from_slice(line) {
-                Ok(Line::Will { id, effect, within }) => {
-                    ledger.next = ledger.next.max(id + 1);
-                    ledger.standing.insert(id, Standing { effect, within, directory: None, own: None });
-                }
-                Ok(Line::Undone { id }) => {
-                    ledger.standing.remove(&id);
-                }
-                Err(error) => return Err(failed("cannot understand the undo ledger", path)(error.into())),
-            }
-        }
-        if whole < text.len() {
-            // So that what is written next begins a line.
-            ledger.file.set_len(whole as u64).map_err(failed("cannot write", path))?;
-        }
-        ledger.length = whole as u64;
-        Ok(Some(ledger))
+        let Some(file) = abandoned(path)? else { return Ok(None) };
+        let Record { standing, next, length } = Record::read(path)?;
+        // What follows was cut short: what is written next begins a line.
+        file.set_len(length).map_err(failed("cannot write", path))?;
+        let effects: Vec<&Effect> = standing.values().map(|standing| &standing.effect).collect();
+        let lock = effect::end_processes(&effects, &path.with_extension(LOCK))
+            .map_err(failed("cannot take over the undo ledger", path))?;
+        Ok(Some(Self { path: path.to_owned(), file, lock, length, standing, next, fault }))
     }
 
     fn append(&mut self, line: &Line) -> Result<(), LedgerError> {
@@ -193,28 +170,24 @@ impl Ledger {
         Ok(Entry(id))
     }
 
-    /// Runs a tool for an effect that is on record. Its stdin is the ledger, so that the lock outlives this process as long as
-    /// the tool works: nobody undoes what is still being done.
+    /// For processes of this run: nothing is undone by another before they have ended.
+    #[must_use]
+    pub const fn lock(&self) -> &ProcessLock {
+        &self.lock
+    }
+
+    /// Runs a tool for an effect that is on record. It holds the run's lock: nobody undoes what is still being done.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         program: Program,
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Vec<u8>, ProgramError> {
-        let lock = self.file.try_clone().map_err(|error| ProgramError::Failed {
-            command: program.name.to_owned(),
-            reason: format!("{}: {error}", self.path.display()),
-        })?;
-        program.run_with(lock.into(), arguments, &self.stop)
+        self.lock.run(program, arguments)
     }
 
     /// From now on tools that carry effects out are ended when the user interrupts. Undoing goes on.
     pub fn heed(&mut self, stop: &Interrupt) {
-        self.stop = Interrupt::clone(stop);
-    }
-
-    /// What ends them.
-    pub(crate) const fn stop(&self) -> &Interrupt {
-        &self.stop
+        self.lock.heed(stop);
     }
 
     /// Undoes one effect now. It stays in the ledger if that fails.
@@ -232,7 +205,7 @@ impl Ledger {
     /// Undoes an effect, and fails if it cannot be known to be gone.
     fn carry_back(&self, standing: &Standing) -> io::Result<()> {
         let Standing { effect, within, directory, own } = standing;
-        let Some((path, within)) = effect.path().zip(within.as_ref()) else { return effect::undo(effect) };
+        let Some((path, within)) = effect.path().zip(within.as_ref()) else { return effect::undo(effect, &self.lock.heedless()) };
         let made = || self.standing.values().map(|other| &other.effect);
         match within.find(path, directory.as_ref())? {
             Found::Directory(directory) => {
@@ -273,13 +246,23 @@ impl Ledger {
             }
         }
         if failures.is_empty()
-            && let Err(error) = fs::remove_file(&self.path)
-            && error.kind() != io::ErrorKind::NotFound
+            && let Err(error) = self.remove()
         {
             let effect = Effect::File { path: self.path.clone(), identity: None };
             failures.push(NotUndone { effect, reason: error.to_string() });
         }
         (undone, failures)
+    }
+
+    /// Removes the ledger's files, of which the one that `clean` looks for goes last.
+    fn remove(&self) -> io::Result<()> {
+        for path in [&self.path.with_extension(LOCK), &self.path] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Makes a directory, on record.
@@ -400,7 +383,72 @@ pub struct Cleaned {
     pub unreadable: Vec<LedgerError>,
 }
 
-fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
+/// How a ledger's name ends before it is locked, and then; and that of the lock beside it.
+const NEW: &str = "new";
+const NAMED: &str = "jsonl";
+const LOCK: &str = "lock";
+
+/// How long a process that was killed may still hold its ledger: on its way out, or in a child that is only just forked.
+const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
+
+/// Makes a ledger's file and locks it, under a name that nobody adopts.
+fn begin(new: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(new)?;
+        file.lock()?;
+        // `clean` may have taken it for one that a killed process left, and this one locked it after that.
+        if new.try_exists()? {
+            return Ok(file);
+        }
+    }
+}
+
+/// The ledger file of a process that is gone, locked; `None` if it still lives.
+fn abandoned(path: &Path) -> Result<Option<File>, LedgerError> {
+    let file = OpenOptions::new().read(true).append(true).open(path).map_err(failed("cannot open", path))?;
+    let deadline = Instant::now() + ON_ITS_WAY_OUT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if Instant::now() > deadline => return Ok(None),
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::Error(error)) => return Err(failed("cannot lock", path)(error)),
+        }
+    }
+}
+
+/// What a ledger file says.
+struct Record {
+    standing: BTreeMap<u64, Standing>,
+    next: u64,
+    /// Bytes of whole lines.
+    length: u64,
+}
+
+impl Record {
+    /// What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet carried out.
+    /// Any other line that cannot be read may hide an effect: better leave all than forget one.
+    fn read(path: &Path) -> Result<Self, LedgerError> {
+        let text = fs::read(path).map_err(failed("cannot read", path))?;
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64 };
+        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            match serde_json::from_slice(line) {
+                Ok(Line::Will { id, effect, within }) => {
+                    record.next = record.next.max(id + 1);
+                    record.standing.insert(id, Standing { effect, within, directory: None, own: None });
+                }
+                Ok(Line::Undone { id }) => {
+                    record.standing.remove(&id);
+                }
+                Err(error) => return Err(failed("cannot understand the undo ledger", path)(error.into())),
+            }
+        }
+        Ok(record)
+    }
+}
+
+fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, LedgerError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -408,7 +456,7 @@ fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
     };
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == ending))
         .collect();
     files.sort();
     Ok(files)
@@ -417,12 +465,18 @@ fn ledger_files(dir: &Path) -> Result<Vec<PathBuf>, LedgerError> {
 /// Undoes what processes that are gone left behind. With `forget` what cannot be undone is taken off the record.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
     let mut cleaned = Cleaned::default();
-    for path in ledger_files(dir)? {
+    for path in ledger_files(dir, NEW)? {
+        // Nothing was done before it had its name.
+        if let Ok(Some(_locked)) = abandoned(&path) {
+            let _ = [path.with_extension(LOCK), path].map(fs::remove_file);
+        }
+    }
+    for path in ledger_files(dir, NAMED)? {
         match Ledger::adopt(&path) {
             Ok(Some(mut ledger)) => {
                 let (undone, failed) = ledger.undo_all();
                 if forget && !failed.is_empty() {
-                    fs::remove_file(&path).map_err(self::failed("cannot remove", &path))?;
+                    ledger.remove().map_err(self::failed("cannot remove", &path))?;
                 }
                 cleaned.undone.extend(undone);
                 cleaned.failed.extend(failed);
@@ -437,10 +491,12 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
 /// What processes that are gone left behind, without touching it.
 pub fn leftovers(dir: &Path) -> Result<Vec<Effect>, LedgerError> {
     let mut left = Vec::new();
-    for path in ledger_files(dir)? {
+    for path in ledger_files(dir, NAMED)? {
         // One that cannot be read is for `clean` to complain of.
-        if let Ok(Some(ledger)) = Ledger::adopt(&path) {
-            left.extend(ledger.standing.values().map(|standing| standing.effect.clone()));
+        if let Ok(Some(_locked)) = abandoned(&path)
+            && let Ok(record) = Record::read(&path)
+        {
+            left.extend(record.standing.into_values().map(|standing| standing.effect));
         }
     }
     Ok(left)

@@ -175,3 +175,60 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
     assert_eq!(fs::read_to_string(replaced.join("note")).expect("still there"), "the user's");
     assert_eq!(fs::read_dir(&work).expect("work").count(), 3, "no scratch is left");
 }
+
+/// What a process was killed at before its ledger had its name.
+#[test]
+fn a_ledger_that_was_only_begun_goes() {
+    let (_temp, state, _work) = scene();
+    fs::create_dir(&state).expect("dir");
+    let living = begin(&state.join("living.new")).expect("begun");
+    for name in ["dead.new", "dead.lock"] {
+        fs::write(state.join(name), "").expect("file");
+    }
+    clean(&state, false).expect("cleaned");
+    let left: Vec<_> = fs::read_dir(&state).expect("state").map(|e| e.expect("read").file_name()).collect();
+    assert_eq!(left, ["living.new"]);
+    drop(living);
+    clean(&state, false).expect("cleaned");
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+}
+
+/// A ledger whose process was killed while a tool of its worked, which makes what is on record only now.
+fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Child {
+    let mut ledger = Ledger::create(state, "killed").expect("ledger");
+    let dir = work.join("iotax-d");
+    ledger.make_directory(&dir).expect("dir");
+    let late = dir.join("late");
+    ledger.will(Effect::File { path: late.clone(), identity: None }).expect("written");
+    std::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&late)
+        .stdin(ledger.lock().stdio().expect("a descriptor"))
+        .spawn()
+        .expect("sh starts")
+}
+
+#[test]
+fn what_a_tool_makes_after_its_process_was_killed_is_undone_too() {
+    let (_temp, state, work) = scene();
+    let mut tool = killed_at_work(&state, &work, "sleep 0.5; echo late > \"$1\"");
+    assert_eq!(leftovers(&state).expect("readable").len(), 2, "to look waits for nobody");
+    let cleaned = clean(&state, false).expect("cleaned");
+    assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (2, 0), "{cleaned:?}");
+    assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
+    assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
+    assert!(tool.wait().expect("ended").success(), "it could do its work");
+}
+
+#[test]
+fn a_tool_that_does_not_end_is_named_and_nothing_is_undone_meanwhile() {
+    let (_temp, state, work) = scene();
+    let mut tool = killed_at_work(&state, &work, "exec sleep 60");
+    let cleaned = clean(&state, false).expect("cleaned");
+    let said = format!("{:?}", cleaned.unreadable);
+    assert!(cleaned.undone.is_empty() && said.contains(&format!("sleep (process {})", tool.id())), "{said}");
+    assert!(work.join("iotax-d").exists());
+    tool.kill().expect("killed");
+    tool.wait().expect("ended");
+    assert_eq!(clean(&state, false).expect("cleaned").undone.len(), 2);
+}

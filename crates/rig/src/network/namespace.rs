@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guest::passt::PASST;
 use crate::ledger::{Effect, Ledger};
+use crate::lock::ProcessLock;
 use crate::program::Program;
 use crate::target::BuildError;
 
@@ -85,13 +86,13 @@ impl Namespace {
     }
 
     /// Removes it with all that is in it. It ends for good when the last process in it does.
-    pub(crate) fn remove(&self) -> io::Result<()> {
+    pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         if !self.name.starts_with(OURS) || self.name.contains('/') {
             return Err(io::Error::other("this is not a namespace that iotax made; left alone"));
         }
         if self.path().try_exists()? {
             self.end_passt();
-            IP.run(["netns", "delete", &self.name]).map_err(io::Error::other)?;
+            lock.run(IP, ["netns", "delete", &self.name]).map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -111,7 +112,7 @@ pub struct Interface {
 
 impl Interface {
     /// Removes it. The other end of a pair goes with it.
-    pub(crate) fn remove(&self) -> io::Result<()> {
+    pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let namespace = Namespace { name: self.namespace.clone() };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {
             return Ok(());
@@ -120,7 +121,8 @@ impl Interface {
         let there =
             String::from_utf8_lossy(&listed).lines().any(|line| listed_name(line) == Some(&self.name));
         if there {
-            IP.run(["-n", &self.namespace, "link", "delete", &self.name]).map_err(io::Error::other)?;
+            let words = ["-n", &self.namespace, "link", "delete", &self.name];
+            lock.run(IP, words).map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -161,13 +163,15 @@ mod tests {
 
     #[test]
     fn only_a_namespace_of_our_own_is_removed() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
         for name in ["users", "iotax-/../users"] {
-            let error = Namespace { name: name.into() }.remove().expect_err("not ours").to_string();
+            let error = Namespace { name: name.into() }.remove(&lock).expect_err("not ours").to_string();
             assert!(error.contains("left alone"), "{error}");
         }
-        Namespace { name: "iotax-none-near".into() }.remove().expect("it is not there");
+        Namespace { name: "iotax-none-near".into() }.remove(&lock).expect("it is not there");
         let (namespace, name, kind) = ("iotax-none-near".into(), "veth0".into(), "veth".into());
-        Interface { namespace, name, kind }.remove().expect("it is not there");
+        Interface { namespace, name, kind }.remove(&lock).expect("it is not there");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::device::{self, Block, RecordedDisk, signature};
 use super::{BuildError, Refusal};
 use crate::ledger::{Effect, Ledger};
+use crate::lock::ProcessLock;
 use crate::program::Program;
 use crate::stack::mount::{self, Mount};
 use crate::users;
@@ -149,7 +150,7 @@ pub struct Made {
 
 impl Made {
     /// Wipes its signature if it is still this filesystem's.
-    pub(crate) fn wipe(&self) -> io::Result<()> {
+    pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         // The very device whose signature was read, whatever its names mean by now.
         let place = device::by_descriptor(&device);
@@ -160,7 +161,7 @@ impl Made {
         .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
         let only = ["--all", "--types", self.kind.word()];
         let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
-        signature::WIPEFS.run(words).map_err(io::Error::other)?;
+        lock.run(signature::WIPEFS, words).map_err(io::Error::other)?;
         Ok(())
     }
 

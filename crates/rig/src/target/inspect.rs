@@ -105,7 +105,7 @@ pub fn found(path: &Path) -> Option<Found> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Interrupt;
+    use crate::lock::ProcessLock;
     use iotax_model::target::FileSpec;
     use iotax_model::units::Bytes;
     use rustix::fs::{FallocateFlags, fallocate};
@@ -146,14 +146,15 @@ mod tests {
     fn an_images_clusters_are_its_own() {
         iotax_testkit::require!(program "qemu-img");
         let dir = tempfile::tempdir().expect("a directory");
+        let lock = ProcessLock::take(&dir.path().join("lock")).expect("a lock").expect("free");
         let (base, top) = (dir.path().join("base"), dir.path().join("top"));
         let qcow2 = FileSpec { format: Format::Qcow2, ..FileSpec::default() };
-        image::create(&base, &qcow2, Bytes(1 << 20), &Interrupt::default()).expect("made");
+        image::create(&base, &qcow2, Bytes(1 << 20), &lock).expect("made");
         let empty = allocation(&base, Format::Qcow2).expect("told");
         assert_eq!((empty.written, empty.unwritten + empty.holes), (0, 1 << 20));
         let raw = dir.path().join("raw");
         std::fs::write(&raw, [noise(1), noise(2)].concat()).expect("written");
-        image::create_overlay(&top, &raw, Format::Raw, &qcow2).expect("made");
+        image::create_overlay(&top, &raw, Format::Raw, &qcow2, &lock).expect("made");
         let above = allocation(&top, Format::Qcow2).expect("told");
         assert_eq!((above.written, above.shared, above.source), (1 << 20, 1 << 20, Mapper::QemuImg));
     }

@@ -15,6 +15,8 @@ use super::{BuildError, Built, Refusal, device};
 use crate::facts::{boot_id, text};
 use crate::ledger::{Effect, Ledger};
 use crate::program::{Program, ProgramError};
+use crate::lock::ProcessLock;
+use crate::program::Program;
 use crate::users;
 
 const LOSETUP: Program = Program { name: "losetup", package: "mount" };
@@ -85,11 +87,11 @@ pub struct Attached {
     pub boot_id: Option<String>,
 }
 
-/// A line of `losetup --list`.
+/// A line of `losetup --list`. A device that somebody detaches at that moment is listed without a file.
 #[derive(Deserialize)]
 pub(super) struct Listed {
     pub(super) name: String,
-    /// Absent to users who may not ask.
+    /// Absent to users who may not ask too.
     #[serde(rename = "back-ino")]
     inode: Option<u64>,
     /// With spaces around it.
@@ -113,25 +115,27 @@ struct Listing {
 /// The loop devices of this machine that are attached.
 pub(super) fn list() -> Result<Vec<Listed>, ProgramError> {
     let said = LOSETUP.run(["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"])?;
+    listed(&said).map_err(|error| ProgramError::Failed {
+        command: "losetup --list --json".into(),
+        reason: format!("its words are not understood ({error}): {}", String::from_utf8_lossy(&said)),
+    })
+}
+
+fn listed(said: &[u8]) -> serde_json::Result<Vec<Listed>> {
     if said.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
-    serde_json::from_slice(&said).map(|listing: Listing| listing.loopdevices).map_err(|error| {
-        ProgramError::Failed {
-            command: "losetup --list --json".into(),
-            reason: format!("its words are not understood ({error}): {}", String::from_utf8_lossy(&said)),
-        }
-    })
+    serde_json::from_slice(said).map(|listing: Listing| listing.loopdevices)
 }
 
 impl Attached {
     /// Detaches the file's loop devices and waits until they are free.
-    pub(crate) fn detach(&self) -> io::Result<()> {
+    pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
         if self.boot_id != boot_id() {
             return Ok(());
         }
         for node in self.nodes()? {
-            LOSETUP.run(["--detach", &node]).map_err(io::Error::other)?;
+            lock.run(LOSETUP, ["--detach", &node]).map_err(io::Error::other)?;
         }
         // The kernel lets go of one that is still open once it is closed.
         let deadline = Instant::now() + PATIENCE;
@@ -148,8 +152,28 @@ impl Attached {
     }
 
     fn nodes(&self) -> io::Result<Vec<String>> {
-        let ours = |device: &Listed| device.file() == Some((self.device, self.inode));
         let all = list().map_err(io::Error::other)?;
-        Ok(all.into_iter().filter(ours).map(|device| device.name).collect())
+        Ok(all.into_iter().filter(|device| self.is_over(device)).map(|device| device.name).collect())
+    }
+
+    fn is_over(&self, device: &Listed) -> bool {
+        device.file() == Some((self.device, self.inode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_somebody_detaches_meanwhile_is_nobodys() {
+        let attached = Attached { file: "/a".into(), device: 65024, inode: 12, boot_id: None };
+        let said = br#"{"loopdevices": [
+            {"name": "/dev/loop0", "back-ino": null, "back-maj:min": null},
+            {"name": "/dev/loop1", "back-ino": 12, "back-maj:min": "254:0  "},
+            {"name": "/dev/loop2", "back-ino": 12, "back-maj:min": " 8:1"}]}"#;
+        let over: Vec<bool> = listed(said).expect("read").iter().map(|one| attached.is_over(one)).collect();
+        assert_eq!(over, [false, true, false]);
+        assert!(listed(b"\n").expect("read").is_empty());
     }
 }

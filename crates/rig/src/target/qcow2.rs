@@ -12,7 +12,7 @@ use crate::ledger::{Effect, Entry, Ledger};
 /// Makes the image in a directory of iotax's own.
 pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
     let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
-    image::create(path, file, size, ledger.stop())?;
+    image::create(path, file, size, ledger.lock())?;
     Ok(Built {
         path: path.to_owned(),
         offset: Bytes(0),
@@ -39,6 +39,6 @@ pub fn overlay(
     ledger: &mut Ledger,
 ) -> Result<Entry, BuildError> {
     let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
-    image::create_overlay(path, below, format, file)?;
+    image::create_overlay(path, below, format, file, ledger.lock())?;
     Ok(entry)
 }

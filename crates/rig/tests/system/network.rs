@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_rig::ledger::{self, Ledger};
@@ -139,15 +138,12 @@ fn leaves_nothing(via: NetPath, least: u32) {
                 assert!(line > least, "{via} has more lines than {line}");
                 break;
             }
-            // A tool that the killed process started may still be at work.
-            let cleaned = loop {
-                let cleaned = ledger::clean(state.path(), false).expect("readable");
-                if cleaned.in_use == 0 {
-                    break cleaned;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            };
-            assert!(cleaned.failed.is_empty() && cleaned.unreadable.is_empty(), "{tag}: {cleaned:?}");
+            // A tool that the killed process started, and that may still be at work, is waited for.
+            let cleaned = ledger::clean(state.path(), false).expect("readable");
+            assert!(
+                cleaned.in_use == 0 && cleaned.failed.is_empty() && cleaned.unreadable.is_empty(),
+                "{tag}: {cleaned:?}"
+            );
             assert!(!ip(&["netns", "list"]).contains(&tag), "{tag}");
         }
     }
