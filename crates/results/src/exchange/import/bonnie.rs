@@ -48,6 +48,9 @@ struct About<'a> {
 
 /// bonnie++'s results in a text. Where the text has the CSV of a machine, its table says nothing more.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !text.contains(',') && !text.contains("%CP") {
+        return None;
+    }
     let mut found = Found { tool: "bonnie++", ..Found::default() };
     let lines = Lines::of(text);
     for (i, line) in lines.from(0).enumerate() {

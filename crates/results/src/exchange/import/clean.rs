@@ -160,8 +160,14 @@ fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
 
+/// Longer is no number.
+const LONGEST_NUMBER: usize = 60;
+
 /// Whether it is `1,234,567`, of which no comma is a point.
 fn has_thousands(word: &str) -> bool {
+    if word.len() > LONGEST_NUMBER {
+        return false;
+    }
     let parts: Vec<&str> = word.split(',').collect();
     parts.len() > 2
         && (1..=3).contains(&parts[0].len())

@@ -57,6 +57,9 @@ struct Reader {
 
 /// iozone's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !["Iozone", "reclen", "Children see", "\""].iter().any(|mark| text.contains(mark)) {
+        return None;
+    }
     let mut reader = Reader { found: Found { tool: "iozone", ..Found::default() }, ..Reader::default() };
     let mut lines = lines(text).enumerate().peekable();
     while let Some((i, line)) = lines.next().filter(|_| !reader.found.is_cut) {

@@ -27,8 +27,10 @@ pub(super) fn read(text: &str) -> Read {
         tree.maps().for_each(|(begin, map)| documents(map, line_of(begin), &mut read));
         if tree.is_torn && is_head(&text[open..]) {
             let number = line_of(tree.end);
-            let begin = text[..tree.end].rfind('\n').map_or(0, |end| end + 1);
-            let text = text[begin..].lines().next().unwrap_or_default().to_owned();
+            // A line may be as long as the file.
+            let near = text.floor_char_boundary(tree.end.saturating_sub(200));
+            let begin = text[near..tree.end].rfind('\n').map_or(near, |end| near + end + 1);
+            let text = text[begin..].chars().take_while(|c| *c != '\n').take(400).collect();
             read.miss(Line { number, text, reason: "the JSON is torn here".to_owned() });
         }
         at = tree.end.max(open + 1);

@@ -45,6 +45,9 @@ const PERCENTILES: usize = 20;
 
 pub(super) fn read(text: &str) -> Read {
     let mut read = Read::default();
+    if !text.contains(';') {
+        return read;
+    }
     let mut lines = lines(text).enumerate().peekable();
     while let Some((at, line)) = lines.next() {
         let line = line.trim();

@@ -38,6 +38,9 @@ struct Reader {
 
 pub(super) fn read(text: &str) -> Read {
     let mut reader = Reader::default();
+    if !text.contains("groupid=") {
+        return reader.read;
+    }
     let mut lines = lines(text).enumerate().peekable();
     while let Some((i, line)) = lines.next() {
         let next = lines.peek().map(|(_, next)| next.trim());

@@ -77,6 +77,9 @@ impl<'a> Row<'a> {
 
 /// Adds the tests of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
+    if !text.contains(',') {
+        return;
+    }
     let rows: Vec<Row<'_>> = lines(text).enumerate().filter_map(|(i, line)| Row::of(line, i + 1)).collect();
     let mut ends: HashMap<_, f64> = HashMap::new();
     for row in &rows {
