@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     let found = recognise(text);
     let entries = || found.iter().flat_map(|found| &found.entries);
-    assert!(entries().all(|entry| entry.stated.metrics.values().all(|value| value.is_finite() && *value > 0.0)));
+    assert!(
+        entries().all(|entry| entry.stated.metrics.values().all(|value| value.is_finite() && *value > 0.0))
+    );
     assert!(entries().all(|entry| entry.stated.others.iter().all(|figure| figure.value.is_finite())));
     let _ = runs(&[("file".to_owned(), found)]);
 });

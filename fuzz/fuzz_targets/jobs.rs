@@ -1,7 +1,7 @@
 //! Job files of any text are read or refused; what is refused is said with its reason, what is read can be carried out.
 #![no_main]
 
-use iotax_model::jobs::{Included, JobsError, Machine, Surroundings, is_job_file, read};
+use iotax_model::jobs::{Included, Jobs, JobsError, Machine, Surroundings, is_job_file, read, vdbench};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -12,11 +12,17 @@ fuzz_target!(|text: &str| {
         variable: &|name| (name.len() < 9).then(|| name.to_owned()),
         machine: Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 },
     };
-    match read("job.fio", text, &[], &around) {
+    check(read("job.fio", text, &[], &around));
+    let _ = vdbench::is_meant(text);
+    check(vdbench::read("parameters", text));
+});
+
+fn check(jobs: Result<Jobs, JobsError>) {
+    match jobs {
         Ok(jobs) => jobs.workloads.iter().for_each(|workload| workload.check().expect("it is checked")),
         Err(JobsError(complaints)) => {
             assert!(!complaints.is_empty());
             assert!(complaints.iter().all(|complaint| !complaint.why.is_empty()));
         }
     }
-});
+}

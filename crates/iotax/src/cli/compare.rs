@@ -1,6 +1,5 @@
 //! `iotax compare`: two runs, or two targets of one.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -16,7 +15,7 @@ use iotax_results::report::page;
 use super::output::{Output, load};
 use super::say::{self, say};
 use super::screen::Form;
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit, input, usage};
 
 /// Flags of `iotax compare`.
 #[derive(Debug, ClapArgs)]
@@ -129,9 +128,7 @@ impl Named {
             }
             Place::File(path) => {
                 let place = path.display();
-                let text = fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {place}"))
-                    .or_exit(Exit::Environment)?;
+                let text = input::text(path, input::REPORT)?;
                 read::account(&text, &place.to_string())
                     .with_context(|| format!("{place}"))
                     .or_exit(Exit::Usage)

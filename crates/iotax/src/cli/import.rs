@@ -1,10 +1,7 @@
 //! `iotax import`: runs of what other tools wrote.
 
-use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_results::exchange::import::{self, Found, Imported};
@@ -14,11 +11,8 @@ use iotax_results::store::{NewRun, RunState, Store};
 use super::output::Output;
 use super::say::say;
 use super::screen::Form;
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit, input, usage};
 use crate::conduct;
-
-/// A file is results and no disk image.
-const LARGEST: u64 = 256 << 20;
 
 /// Lines that were not understood, shown before the rest is counted.
 const SHOWN: usize = 20;
@@ -62,26 +56,21 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// A file's name and what was found in it.
 fn read(path: &Path) -> Result<(String, Vec<Found>), Failure> {
-    let mut bytes = Vec::new();
-    let name = if path == Path::new("-") { "stdin".into() } else { shown(path) };
-    let source: Box<dyn std::io::Read> = if path == Path::new("-") {
-        Box::new(std::io::stdin())
+    let (name, bytes) = if path == Path::new("-") {
+        ("stdin".to_owned(), input::stdin(input::RESULTS)?)
     } else {
-        let about = || format!("cannot read {name}");
-        let file = fs::File::open(path).with_context(about).or_exit(Exit::Usage)?;
-        if file.metadata().with_context(about).or_exit(Exit::Environment)?.is_dir() {
-            return Err(usage(format!(
-                "{name} is a directory; accepted: files with what another tool wrote"
-            )));
-        }
-        Box::new(file)
+        (shown(path), input::bytes(path, input::RESULTS)?)
     };
-    let about = || format!("cannot read {name}");
-    source.take(LARGEST + 1).read_to_end(&mut bytes).with_context(about).or_exit(Exit::Environment)?;
-    if bytes.len() as u64 > LARGEST {
-        return Err(usage(format!("{name} is larger than 256 MiB; accepted: what another tool wrote")));
+    let size = bytes.len();
+    let found = import::recognise(&import::decode(bytes));
+    if let Some(found) = found.iter().find(|found| found.is_cut) {
+        let (tool, most) = (found.tool, import::MOST_ROWS);
+        return Err(usage(format!(
+            "{name} ({size} bytes) has more than {most} results of {tool}, or lines of its that are not understood; accepted: up to \
+             {most}; split it, and import its parts one by one"
+        )));
     }
-    Ok((name, import::recognise(&import::decode(&bytes))))
+    Ok((name, found))
 }
 
 /// The name alone: where the file lay is of no use to who reads the report elsewhere.

@@ -10,7 +10,7 @@ use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_rig::target::device::Permission;
 
 use super::say::say;
-use super::{Failure, OrExit, place, usage};
+use super::{Failure, OrExit, input, place, usage};
 
 /// How many blocks a job file is measured in when nothing is said.
 const REPEAT: u32 = 3;
@@ -130,9 +130,9 @@ fn included(including: &str, name: &str) -> Result<Included, String> {
     let beside = Path::new(including).parent().map(|directory| directory.join(name));
     let named = Path::new(name).to_path_buf();
     let path = if named.exists() { named } else { beside.unwrap_or(named) };
-    match std::fs::read_to_string(&path) {
+    match input::text(&path, input::PLAN) {
         Ok(text) => Ok(Included { file: path.display().to_string(), text }),
-        Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+        Err(failure) => Err(failure.error.to_string()),
     }
 }
 

@@ -8,7 +8,7 @@ use iotax_model::exit::Exit;
 use iotax_model::target::FileSpec;
 use iotax_rig::libvirt::{self, Domain};
 
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, input};
 
 /// What is measured in place of the usual rungs.
 pub(super) struct Like {
@@ -21,9 +21,7 @@ pub(super) struct Like {
 /// Reads a domain: a file of libvirt's XML, or by the name, UUID or number that libvirt knows it by.
 pub(super) fn like(domain: &str, disk: Option<&str>, dir: &Path) -> Result<Like, Failure> {
     let xml = if Path::new(domain).is_file() {
-        std::fs::read_to_string(domain)
-            .with_context(|| format!("cannot read {domain}"))
-            .or_exit(Exit::Usage)?
+        input::text(Path::new(domain), input::DOMAIN)?
     } else {
         libvirt::dumpxml(domain)
             .with_context(|| format!("{domain:?} is no file, and libvirt cannot be asked"))

@@ -10,6 +10,7 @@ mod export;
 mod flags;
 mod foreign;
 mod import;
+mod input;
 mod jobs;
 mod ladder;
 mod like;

@@ -20,7 +20,7 @@ use super::jobs::{self, JobFlags};
 use super::price;
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
-use super::{Failure, OrExit};
+use super::{Failure, OrExit, input};
 use crate::conduct;
 
 /// Flags of `iotax plan`.
@@ -105,9 +105,7 @@ pub(super) fn read(
 
 /// A file that the user named.
 pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}", path.display()))
-        .or_exit(Exit::Usage)
+    input::text(path, input::PLAN)
 }
 
 /// Says what axes lead to that cannot be built.

@@ -41,7 +41,7 @@ pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut Trouble) -
     for note in std::mem::take(&mut draft.notes) {
         notes.sentences.push(note);
     }
-    if trouble.0.len() > before {
+    if trouble.0.len() > before || trouble.is_full() {
         return None;
     }
     let finished = finish(&mut draft, notes);
@@ -66,6 +66,9 @@ fn last<'a>(section: &'a Section, name: &str) -> Option<&'a Setting> {
 fn effective<'a>(section: &'a Section, trouble: &mut Trouble) -> Vec<(&'static Known, &'a Setting)> {
     let mut found: Vec<(&Known, &Setting)> = Vec::new();
     for setting in &section.options {
+        if trouble.is_full() {
+            break;
+        }
         let Some(known) = find(&setting.name) else {
             let near = nearest(&setting.name, names()).map(|near| format!("; did you mean {near:?}?"));
             let why =

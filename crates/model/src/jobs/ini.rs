@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use super::expression::evaluate;
-use super::{Included, Machine, Place, Surroundings, Trouble};
+use super::{Included, MOST_JOBS, Machine, Place, Surroundings, Trouble};
 
 /// How deep files may include one another.
 const DEEPEST: usize = 8;
 /// How many files may be included in all: two that name one another several times would never end.
 const MOST: usize = 100;
+/// How many options all jobs may have, those of `[global]` counted for each, and long ones as several.
+const MOST_OPTIONS: usize = 1 << 16;
+/// Bytes of an option that counts as one.
+const OPTION: usize = 64;
+/// Bytes of the longest value, with what its variables hold.
+const LONGEST_VALUE: usize = 64 << 10;
 
 /// A section that is a job, with what `[global]` says above it.
 #[derive(Debug, Clone)]
@@ -31,6 +37,13 @@ pub(super) struct Setting {
     pub(super) value: Option<String>,
 }
 
+impl Setting {
+    /// As how many options it counts.
+    fn weight(&self) -> usize {
+        1 + (self.quoted.len() + self.value.as_ref().map_or(0, String::len)) / OPTION
+    }
+}
+
 /// Reads the sections of a file and of those it includes.
 pub(super) fn sections(
     file: &str,
@@ -45,6 +58,8 @@ pub(super) fn sections(
         sections: Vec::new(),
         inside: Inside::Nothing,
         included: 0,
+        options: 0,
+        is_over: false,
     };
     reader.read(&file.into(), text, 0);
     reader.sections
@@ -65,6 +80,9 @@ struct Reader<'a, 'b> {
     sections: Vec<Section>,
     inside: Inside,
     included: usize,
+    /// Options of all sections so far.
+    options: usize,
+    is_over: bool,
 }
 
 impl Reader<'_, '_> {
@@ -75,6 +93,9 @@ impl Reader<'_, '_> {
             let line = line.split([';', '#']).next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
+            }
+            if self.is_over || self.trouble.is_full() {
+                return;
             }
             if let Some(header) = line.strip_prefix('[') {
                 self.header(place, line, header, depth);
@@ -107,7 +128,19 @@ impl Reader<'_, '_> {
             return;
         }
         self.inside = Inside::Job;
+        self.options += self.globals.iter().map(Setting::weight).sum::<usize>();
+        if self.sections.len() == MOST_JOBS || self.options > MOST_OPTIONS {
+            return self.too_many(&place, line);
+        }
         self.sections.push(Section { place, name: name.to_owned(), options: self.globals.clone() });
+    }
+
+    /// Refuses what no file has that somebody wrote; the rest is not read.
+    fn too_many(&mut self, place: &Place, line: &str) {
+        let why =
+            format!("accepted: up to {MOST_JOBS} sections and {MOST_OPTIONS} options in all; split the file");
+        self.trouble.add(place, line.into(), why);
+        self.is_over = true;
     }
 
     fn include(&mut self, place: &Place, line: &str, name: &str, depth: usize) {
@@ -135,6 +168,10 @@ impl Reader<'_, '_> {
             Err(why) => return self.trouble.add(&place, line.into(), why),
         };
         let setting = Setting { place, quoted: line.into(), name: name.to_owned(), value };
+        self.options += setting.weight();
+        if self.options > MOST_OPTIONS {
+            return self.too_many(&setting.place, line);
+        }
         match self.sections.last_mut().filter(|_| self.inside == Inside::Job) {
             Some(section) => section.options.push(setting),
             None => self.globals.push(setting),
@@ -174,6 +211,9 @@ fn with_variables(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
         })?;
         text.push_str(before);
         text.push_str(&found);
+        if text.len() > LONGEST_VALUE {
+            return Err(format!("with its variables it is longer than {LONGEST_VALUE} bytes"));
+        }
         rest = after;
     }
     text.push_str(rest);

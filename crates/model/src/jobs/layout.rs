@@ -1,9 +1,10 @@
 //! From jobs to workloads: which run at once, and where on the target each finds its files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::ini::Setting;
 use super::{Jobs, Place, Trouble};
+use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Verify, Workload};
 
@@ -42,6 +43,11 @@ impl Job {
         self.workload.numjobs.into()
     }
 
+    /// How many workloads it may become.
+    fn count(&self) -> u64 {
+        if self.workload.verify == Verify::None { 1 } else { self.clones() }
+    }
+
     /// From one clone's start to the next one's within a file.
     fn step(&self) -> u64 {
         self.increment.map_or(0, |increment| increment.0)
@@ -74,6 +80,7 @@ impl Job {
 pub(super) struct Notes {
     /// Options that change nothing, by reason.
     unchanged: Vec<(&'static str, Vec<(String, Place)>)>,
+    seen: HashSet<(&'static str, (String, Place))>,
     /// Everything else.
     pub(super) sentences: Vec<String>,
 }
@@ -82,20 +89,19 @@ impl Notes {
     /// An option that changes nothing for this reason.
     pub(super) fn add(&mut self, setting: &Setting, why: &'static str) {
         let option = (setting.name.clone(), setting.place.clone());
+        if !self.seen.insert((why, option.clone())) {
+            return;
+        }
         match self.unchanged.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, options)) if options.contains(&option) => {}
             Some((_, options)) => options.push(option),
             None => self.unchanged.push((why, vec![option])),
         }
     }
 
     fn into_lines(self) -> Vec<String> {
-        let mut lines: Vec<String> = Vec::new();
-        for sentence in self.sentences {
-            if !lines.contains(&sentence) {
-                lines.push(sentence);
-            }
-        }
+        let mut said = HashSet::new();
+        let mut lines = self.sentences;
+        lines.retain(|sentence| said.insert(sentence.clone()));
         lines.extend(self.unchanged.into_iter().map(|(why, options)| {
             let options: Vec<_> =
                 options.iter().map(|(name, place)| format!("{name} (line {})", place.line)).collect();
@@ -108,9 +114,10 @@ impl Notes {
 /// Puts jobs side by side, and after one another where a stonewall is.
 pub(super) fn lay_out(jobs: Vec<Job>, mut notes: Notes, trouble: &mut Trouble) -> Jobs {
     let mut filenames: Vec<(Place, String)> = Vec::new();
+    let mut seen = HashSet::new();
     for job in &jobs {
         if let Some(name) = &job.filename
-            && !filenames.iter().any(|(_, known)| known == name)
+            && seen.insert(name)
         {
             filenames.push((job.places.get("filename").unwrap_or(&job.place).clone(), name.clone()));
         }
@@ -131,9 +138,10 @@ pub(super) fn lay_out(jobs: Vec<Job>, mut notes: Notes, trouble: &mut Trouble) -
         );
     }
     let mut workloads: Vec<Workload> = Vec::new();
+    let mut names = Names::default();
     for group in groups {
         let Some(mut workload) = together(&group, &mut notes, trouble) else { continue };
-        tell_apart(&mut workload, &workloads);
+        names.tell_apart(&mut workload);
         workloads.push(workload);
     }
     Jobs { workloads, filenames, own_files, directory, seed, notes: notes.into_lines() }
@@ -151,13 +159,21 @@ fn together(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<W
             job.complain(trouble, "ramp_time", why);
         }
     }
+    if group.iter().map(Job::count).fold(0, u64::saturating_add) > MOST_AT_ONCE as u64 {
+        let why = format!(
+            "accepted: up to {MOST_AT_ONCE} jobs at the same time, and with verify as many clones of them"
+        );
+        first.complain(trouble, "numjobs", why);
+        return None;
+    }
     let mut workloads: Vec<Workload> = Vec::new();
+    let mut names = Names::default();
     for (job, files) in group.iter().zip(place(group, notes, trouble)?) {
         for mut workload in job.on(&files) {
             if let Err(error) = workload.check() {
                 job.complain(trouble, error.key, error.accepted);
             }
-            tell_apart(&mut workload, &workloads);
+            names.tell_apart(&mut workload);
             workloads.push(workload);
         }
     }
@@ -172,14 +188,23 @@ fn together(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<W
     Some(workload)
 }
 
-/// Numbers a workload whose name another one has.
-fn tell_apart(workload: &mut Workload, others: &[Workload]) {
-    let name = workload.name.clone();
-    for number in 2.. {
-        if others.iter().all(|other| other.name != workload.name) {
-            break;
+/// The names of workloads so far.
+#[derive(Default)]
+struct Names {
+    taken: HashSet<String>,
+    /// The last number that a name got.
+    numbers: HashMap<String, usize>,
+}
+
+impl Names {
+    /// Numbers a workload whose name another one has.
+    fn tell_apart(&mut self, workload: &mut Workload) {
+        let name = workload.name.clone();
+        let number = self.numbers.entry(name.clone()).or_insert(1);
+        while !self.taken.insert(workload.name.clone()) {
+            *number += 1;
+            workload.name = format!("{name}-{number}");
         }
-        workload.name = format!("{name}-{number}");
     }
 }
 

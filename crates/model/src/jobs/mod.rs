@@ -15,6 +15,8 @@ mod value;
 pub mod vdbench;
 
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod tests;
 
 use std::fmt;
@@ -146,6 +148,12 @@ pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) 
     trouble.into_result(jobs)
 }
 
+/// So many complaints are more than anybody reads.
+const MOST_COMPLAINTS: usize = 100;
+
+/// How many jobs or definitions one file may have: more are a slip of the keyboard, not a wish.
+const MOST_JOBS: usize = 1000;
+
 /// What has been found wrong so far.
 #[derive(Debug, Default)]
 struct Trouble(Vec<Complaint>);
@@ -154,9 +162,14 @@ impl Trouble {
     /// What stands in `[global]` is met once for each job, and said once.
     fn add(&mut self, place: &Place, quoted: String, why: String) {
         let complaint = Complaint { place: place.clone(), quoted, why };
-        if !self.0.contains(&complaint) {
+        if !self.is_full() && !self.0.contains(&complaint) {
             self.0.push(complaint);
         }
+    }
+
+    /// Whether there is no use in reading on.
+    fn is_full(&self) -> bool {
+        self.0.len() >= MOST_COMPLAINTS
     }
 
     fn into_result(mut self, jobs: Jobs) -> Result<Jobs, JobsError> {

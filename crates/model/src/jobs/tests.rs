@@ -25,7 +25,7 @@ fn jobs(text: &str) -> Jobs {
     read_with(text, &[]).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 
-fn refused(text: &str) -> String {
+pub(super) fn refused(text: &str) -> String {
     read_with(text, &[]).expect_err(text).to_string()
 }
 

@@ -68,6 +68,10 @@ impl<'i> Product<'i> {
     pub(super) fn new(table: &DeTable<'i>) -> Result<Self, Wrong> {
         let mut found = Vec::new();
         find(table, &mut Vec::new(), &mut found)?;
+        if let Some(axis) = found.get(MOST) {
+            let span = axis.values.first().map_or(0..0, Spanned::span);
+            return wrong(span, format!("{} lists in one table; accepted: up to {MOST}", found.len()));
+        }
         let product = found.iter().try_fold(1_usize, |product, axis| product.checked_mul(axis.values.len()));
         if let (Some(axis), true) = (found.last(), product.is_none_or(|product| product > MOST)) {
             let lists: Vec<String> = found.iter().map(|axis| axis.values.len().to_string()).collect();

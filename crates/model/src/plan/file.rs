@@ -62,6 +62,9 @@ pub(super) struct Head {
     _neighbour: Option<IgnoredAny>,
 }
 
+/// More words, signs and blanks than this are no plan that somebody wrote: each takes many times its room while it is read.
+const MOST_WORDS: usize = 1 << 19;
+
 /// What one table of a list becomes, or several if there are axes in it.
 trait Row: DeserializeOwned + Clone + PartialEq {
     /// The list.
@@ -115,6 +118,12 @@ struct Reader<'i> {
 
 /// Reads a plan file's text and checks it.
 pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
+    let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
+    if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
+        return Err(PlanError::Content(format!(
+            "it has more than {MOST_WORDS} words and signs, which no plan of {MOST} targets and {MOST} workloads needs; split it"
+        )));
+    }
     let text = Text(text);
     let document = DeTable::parse(text.0).map_err(|error| text.parser(&error))?;
     let (span, document) = (document.span(), document.into_inner());
@@ -189,6 +198,10 @@ impl<'i> Reader<'i> {
         let mut rows = Vec::new();
         for mut source in self.tables(document, T::TABLE)? {
             if let Some(DeValue::Array(jobs)) = source.table.get_mut("beside").map(Spanned::get_mut) {
+                if jobs.len() > MOST {
+                    let message = format!("{} jobs beside a workload; accepted: up to {MOST}", jobs.len());
+                    return Err(self.text.at(source.span, &message));
+                }
                 for job in jobs.iter_mut() {
                     if let DeValue::Table(job) = job.get_mut() {
                         inherit(job, defaults);

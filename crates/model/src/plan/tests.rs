@@ -412,3 +412,27 @@ fn a_network_carries_its_own_work_and_nothing_else() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+#[test]
+fn plans_that_nobody_wrote_are_refused_before_they_take_memory() {
+    let all = |text: &str, times: usize| text.repeat(times);
+    let lists: String = (0..300).map(|number| format!("k{number} = [1]\n")).collect();
+    for (text, words) in [
+        (format!("a = [{}]\n", all("0,", 5 << 20)), "more than 524288 words and signs"),
+        (all("a ", 5 << 20), "more than 524288 words and signs"),
+        (
+            format!("[[target]]\nname = \"t\"\n[[workload]]\n{lists}"),
+            "300 lists in one table; accepted: up to 200",
+        ),
+        (
+            format!(
+                "[[target]]\nname = \"t\"\n[[workload]]\nname = \"w\"\nbeside = [{}]\n",
+                all("{},", 1000)
+            ),
+            "1000 jobs beside a workload; accepted: up to 200",
+        ),
+    ] {
+        let refusal = Plan::from_toml(&text).expect_err(words).to_string();
+        assert!(refusal.contains(words), "{words}: {}", refusal.chars().take(500).collect::<String>());
+    }
+}

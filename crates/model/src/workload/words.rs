@@ -23,11 +23,16 @@ impl WordError {
     }
 }
 
+/// Bytes of a word that may be another one, mistyped.
+const LONGEST_INPUT: usize = 100;
+
 /// The word most like `input`, if any is like it at all.
 pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody mistypes so much, and comparing takes time that grows as the product of both lengths.
+    let input = (input.len() <= LONGEST_INPUT).then(|| input.to_lowercase())?;
     words
         .into_iter()
-        .map(|word| (strsim::jaro_winkler(&input.to_lowercase(), word), word))
+        .map(|word| (strsim::jaro_winkler(&input, word), word))
         .filter(|(likeness, _)| *likeness > 0.7)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, word)| word)

@@ -2,6 +2,7 @@
 
 mod mutations;
 mod others;
+mod size;
 mod stored;
 mod tools;
 

@@ -1,10 +1,10 @@
 //! The token that two ends share.
 
-use anyhow::Context;
-use clap::Args;
-use iotax_model::exit::Exit;
+use std::path::Path;
 
-use crate::cli::{Failure, OrExit, usage};
+use clap::Args;
+
+use crate::cli::{Failure, input, usage};
 
 /// Where the token is if no file is named.
 const VARIABLE: &str = "IOTAX_TOKEN";
@@ -26,7 +26,7 @@ impl Auth {
                 usage(format!("--auth: {VARIABLE} is not set; set it, or name a file: --auth=FILE"))
             })?
         } else {
-            std::fs::read_to_string(file).with_context(|| format!("--auth={file}")).or_exit(Exit::Usage)?
+            input::text(Path::new(file), input::TOKEN)?
         };
         let token = text.lines().next().unwrap_or_default().trim();
         if token.is_empty() {

@@ -1,9 +1,14 @@
 //! The text of a vdbench parameter file: definitions with their keys.
 
-use super::super::{Place, Trouble};
+use std::sync::Arc;
+
+use super::super::{MOST_JOBS, Place, Trouble};
 
 /// What can be defined; everything else is refused with a reason.
 const KINDS: [&str; 3] = ["sd", "wd", "rd"];
+
+/// How many keys and values all definitions may have, those of their defaults counted for each, and long ones as several.
+const MOST_KEYS: usize = 1 << 16;
 
 /// `sd=NAME,key=value,...`.
 #[derive(Debug, Clone)]
@@ -34,6 +39,13 @@ impl Key {
     }
 }
 
+impl Key {
+    /// As how many keys it counts.
+    fn weight(&self) -> usize {
+        1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
+    }
+}
+
 impl Definition {
     /// The last key of a name, which is the one that holds.
     pub(super) fn key(&self, name: &str) -> Option<&Key> {
@@ -45,8 +57,13 @@ impl Definition {
 pub(super) fn definitions(file: &str, text: &str, trouble: &mut Trouble) -> Vec<Definition> {
     let mut defaults: Vec<Definition> = Vec::new();
     let mut found: Vec<Definition> = Vec::new();
+    let file: Arc<str> = file.into();
+    let mut all = 0;
     for (line, statement) in statements(text) {
-        let place = Place { file: file.into(), line };
+        let place = Place { file: Arc::clone(&file), line };
+        if trouble.is_full() {
+            break;
+        }
         let Some(mut definition) = definition(&place, &statement, trouble) else { continue };
         if definition.name == "default" {
             defaults.push(definition);
@@ -54,6 +71,14 @@ pub(super) fn definitions(file: &str, text: &str, trouble: &mut Trouble) -> Vec<
         }
         let before = defaults.iter().filter(|default| default.kind == definition.kind);
         let own = std::mem::take(&mut definition.keys);
+        all += before.clone().flat_map(|default| &default.keys).chain(&own).map(Key::weight).sum::<usize>();
+        if all > MOST_KEYS || found.len() == MOST_JOBS || own.iter().any(|key| key.values.len() > MOST_JOBS) {
+            let why = format!(
+                "accepted: up to {MOST_JOBS} definitions, {MOST_JOBS} values of a key and {MOST_KEYS} keys in all; split the file"
+            );
+            trouble.add(&place, format!("{}={}", definition.kind, definition.name), why);
+            break;
+        }
         definition.keys = before.flat_map(|default| default.keys.clone()).chain(own).collect();
         let same = |other: &&Definition| other.kind == definition.kind && other.name == definition.name;
         if let Some(other) = found.iter().find(same) {

@@ -13,6 +13,9 @@ use self::lines::{Definition, Key};
 use super::{Jobs, JobsError, Place, Trouble};
 use crate::workload::nearest;
 
+/// How many workloads one file may come to.
+const MOST_IN_ALL: usize = 10_000;
+
 /// Whether a text is meant as a parameter file: a line of it begins a run definition, and none a section or a table.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
@@ -44,8 +47,18 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     let bases = run::lay_out(&storages, &mut notes, &mut trouble);
     let setting = run::Setting { storages: &storages, bases: &bases, work: &work };
     let mut workloads = Vec::new();
+    let mut jobs = 0;
     for definition in of("rd") {
-        workloads.extend(setting.workloads(definition, &mut notes, &mut trouble));
+        let new = setting.workloads(definition, &mut notes, &mut trouble);
+        jobs += new.iter().map(|workload| workload.jobs().count()).sum::<usize>();
+        if jobs > MOST_IN_ALL {
+            let why = format!(
+                "accepted: up to {MOST_IN_ALL} workloads, those at the same time counted one by one; split the file"
+            );
+            trouble.add(&definition.place, format!("rd={}", definition.name), why);
+            break;
+        }
+        workloads.extend(new);
     }
     let mut filenames: Vec<(Place, String)> = Vec::new();
     for (place, lun) in storages.iter().filter_map(|storage| storage.lun.clone()) {
@@ -76,6 +89,9 @@ fn take<T>(
 
 fn refuse_unknown(definition: &Definition, known: &[&str], trouble: &mut Trouble) {
     for key in definition.keys.iter().filter(|key| !known.contains(&key.name.as_str())) {
+        if trouble.is_full() {
+            break;
+        }
         let like = nearest(&key.name, known.iter().copied());
         let hint = like.map(|like| format!(" (did you mean {like:?}?)")).unwrap_or_default();
         let accepted = known.join(", ");

@@ -5,7 +5,8 @@ use super::lines::{Definition, Key};
 use super::storage::{Storage, threads};
 use super::values::{list, names, one, time};
 use super::work::{Lengths, Work, lengths, percent, rate, seeks};
-use super::{refuse_unknown, take};
+use super::{MOST_IN_ALL, refuse_unknown, take};
+use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::Nanos;
 use crate::workload::{RateProcess, Workload, WorkloadKeys};
 
@@ -114,10 +115,18 @@ impl Setting<'_> {
         let work: Vec<&Work> = self.work.iter().filter(|work| wanted.contains(&work.name.as_str())).collect();
         let times = times(definition, trouble);
         let mut workloads = Vec::new();
+        let mut jobs = 0;
         for pass in passes(definition, trouble) {
+            // What comes to more is refused as a whole.
+            if jobs > MOST_IN_ALL || trouble.is_full() {
+                break;
+            }
             let name = format!("{}{}", definition.name, pass.suffix);
             match self.at_once(&work, &pass, &times, name) {
-                Ok(workload) => workloads.extend(workload),
+                Ok(workload) => {
+                    jobs += workload.iter().map(|workload| workload.jobs().count()).sum::<usize>();
+                    workloads.extend(workload);
+                }
                 Err(why) => trouble.add(&definition.place, format!("rd={}", definition.name), why),
             }
         }
@@ -133,6 +142,12 @@ impl Setting<'_> {
         name: String,
     ) -> Result<Option<Workload>, String> {
         let rates = rates(work, pass)?;
+        let jobs: usize = work.iter().map(|work| work.storages.len()).sum();
+        if jobs > MOST_AT_ONCE {
+            return Err(format!(
+                "{jobs} workloads run at the same time, each on each of its storages; accepted: up to {MOST_AT_ONCE}"
+            ));
+        }
         let mut all: Vec<WorkloadKeys> = Vec::new();
         for (work, rate) in work.iter().zip(rates) {
             let work = Work {

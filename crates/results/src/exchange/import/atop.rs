@@ -5,16 +5,22 @@
 
 mod parseable;
 
+use std::collections::HashMap;
+
+use super::lines::lines;
 use super::pieces::{decimal, not_understood, whole_nanos};
 use super::{Entry, Found};
 use crate::judge::Metric;
 
 /// atop's results in a text: one for each device that had I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
+        return None;
+    }
     let mut found = Found { tool: "atop", ..Found::default() };
     let mut devices = Devices::default();
     let mut screen = Screen::default();
-    for (i, line) in text.lines().enumerate() {
+    for (i, line) in lines(text).enumerate() {
         if let Some(seconds) = elapsed(line) {
             std::mem::replace(&mut screen, Screen { seconds: Some(seconds), ..Screen::default() })
                 .close(&mut devices);
@@ -23,13 +29,13 @@ pub(super) fn read(text: &str) -> Option<Found> {
         } else if let Some(disk) = Disk::of(line) {
             match disk {
                 Ok(disk) => screen.disks.push((i + 1, disk)),
-                Err(reason) => found.not_understood.push(not_understood(i + 1, line, reason)),
+                Err(reason) => found.miss(not_understood(i + 1, line, reason)),
             }
         }
     }
     screen.close(&mut devices);
-    parseable::read(text, &mut devices, &mut found.not_understood);
-    found.entries = devices.entries();
+    parseable::read(text, &mut devices, &mut found);
+    devices.entries(&mut found);
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
@@ -49,18 +55,24 @@ struct Sums {
 
 /// Sums of each device, in the text's order.
 #[derive(Default)]
-struct Devices(Vec<(String, Sums)>);
+struct Devices {
+    all: Vec<(String, Sums)>,
+    /// Where each is.
+    places: HashMap<String, usize>,
+}
 
 impl Devices {
     fn of(&mut self, device: &str, line: usize) -> &mut Sums {
-        let at = self.0.iter().position(|(known, _)| known == device).unwrap_or_else(|| {
-            self.0.push((device.to_owned(), Sums { line, ..Sums::default() }));
-            self.0.len() - 1
+        let known = self.places.get(device).copied();
+        let at = known.unwrap_or_else(|| {
+            self.all.push((device.to_owned(), Sums { line, ..Sums::default() }));
+            self.places.insert(device.to_owned(), self.all.len() - 1);
+            self.all.len() - 1
         });
-        &mut self.0[at].1
+        &mut self.all[at].1
     }
 
-    fn entries(self) -> Vec<Entry> {
+    fn entries(self, found: &mut Found) {
         let entry = |(device, sums): (String, Sums)| {
             let ios = sums.reads + sums.writes;
             // A device without I/O was not measured.
@@ -80,7 +92,7 @@ impl Devices {
                 entry
             })
         };
-        self.0.into_iter().filter_map(entry).collect()
+        self.all.into_iter().filter_map(entry).for_each(|entry| found.keep(entry));
     }
 }
 

@@ -2,7 +2,10 @@
 //!
 //! Rates are KiB a second, which bonnie++ calls K; `+++++` stands for too fast to tell. A latency is the longest of its test.
 
+use std::collections::HashSet;
+
 use super::columns::{may_be_rest, placed, words};
+use super::lines::Lines;
 use super::quantity::{nanos_in, number, number_and_unit};
 use super::{Entry, Found, Line};
 use crate::judge::Metric;
@@ -45,12 +48,15 @@ struct About<'a> {
 
 /// bonnie++'s results in a text. Where the text has the CSV of a machine, its table says nothing more.
 pub(super) fn read(text: &str) -> Option<Found> {
-    let mut found = Found { tool: "bonnie++", ..Found::default() };
-    let lines: Vec<&str> = text.lines().collect();
-    for (i, line) in lines.iter().enumerate() {
-        csv(&lines[i..], line.trim(), i + 1, text.ends_with('\n'), &mut found);
+    if !text.contains(',') && !text.contains("%CP") {
+        return None;
     }
-    let told: Vec<String> = found.entries.iter().filter_map(|entry| entry.target.clone()).collect();
+    let mut found = Found { tool: "bonnie++", ..Found::default() };
+    let lines = Lines::of(text);
+    for (i, line) in lines.from(0).enumerate() {
+        csv(&lines, line.trim(), i + 1, text.ends_with('\n'), &mut found);
+    }
+    let told: HashSet<String> = found.entries.iter().filter_map(|entry| entry.target.clone()).collect();
     tables(&lines, &told, &mut found);
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
@@ -58,11 +64,11 @@ pub(super) fn read(text: &str) -> Option<Found> {
 /// Fields of 1.03.
 const OLD: usize = 27;
 
-fn csv(rest: &[&str], line: &str, at: usize, ends: bool, found: &mut Found) {
-    let Some(wanted) = fields_of(line) else { return };
+fn csv(lines: &Lines<'_>, line: &str, at: usize, ends: bool, found: &mut Found) {
+    let Some(wanted) = fields_of(line).filter(|_| !found.is_cut) else { return };
     // A line that was broken goes on where it was broken.
     let mut whole = line.to_owned();
-    let mut more = rest[1..].iter().take(8);
+    let mut more = lines.from(at).take(8);
     while whole.split(',').count() < wanted {
         let Some(next) = more.next().filter(|next| is_rest(next)) else { break };
         whole.push_str(next.trim());
@@ -74,7 +80,7 @@ fn csv(rest: &[&str], line: &str, at: usize, ends: bool, found: &mut Found) {
         fields.len() == wanted && first.iter().all(|at| fields[*at..at + 12].chunks(2).all(is_pair));
     if !is_sound {
         let reason = format!("{} fields of {wanted}, or not the pairs of rates and CPU", fields.len());
-        found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+        found.miss(Line { number: at, text: line.to_owned(), reason });
         return;
     }
     // What the end of a text or another piece of line follows may have lost its own end.
@@ -124,7 +130,11 @@ fn is_size(text: &str) -> bool {
 }
 
 fn is_old_field(text: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_digit() || matches!(c, '+' | '.' | ':' | '/'))
+    text.chars().all(is_of_old)
+}
+
+const fn is_of_old(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '+' | '.' | ':' | '/')
 }
 
 /// Whether it can be the rest of a line of fields.
@@ -132,7 +142,7 @@ fn is_rest(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty()
         && fields_of(line).is_none()
-        && line.chars().all(|c| is_old_field(&c.to_string()) || matches!(c, ',' | 'u' | 'm' | 's'))
+        && line.chars().all(|c| is_of_old(c) || matches!(c, ',' | 'u' | 'm' | 's'))
 }
 
 /// Name, size, six pairs, files, six pairs.
@@ -199,7 +209,7 @@ fn add(found: &mut Found, about: &About<'_>, tests: &[Test; 6], pairs: &[&str], 
         if rate == "+++++" {
             entry.notes.push(format!("{name} was too fast for bonnie++ to tell its rate"));
         }
-        found.entries.push(entry);
+        found.keep(entry);
     }
 }
 
@@ -222,13 +232,14 @@ fn time(text: &str) -> Option<f64> {
 }
 
 /// Tables of machines that `told` has no CSV of.
-fn tables(lines: &[&str], told: &[String], found: &mut Found) {
+fn tables(lines: &Lines<'_>, told: &HashSet<String>, found: &mut Found) {
     let mut machine = "";
-    for (i, line) in lines.iter().enumerate() {
+    for (i, line) in lines.from(0).enumerate() {
         if !line.contains("%CP") || line.contains("---") {
             continue;
         }
-        let above = lines[..i].iter().rev().take(3).copied().collect::<Vec<_>>().join(" ");
+        let above = lines.from(i.saturating_sub(3)).take(i.min(3)).collect::<Vec<_>>();
+        let above = above.into_iter().rev().collect::<Vec<_>>().join(" ");
         let is_on_a_file = above.contains("--Seeks--");
         let on_files = above.contains("-Delete--");
         if let Some(version) = above.split("Version").nth(1).and_then(|rest| rest.split_whitespace().next())
@@ -237,10 +248,10 @@ fn tables(lines: &[&str], told: &[String], found: &mut Found) {
             found.version.get_or_insert_with(|| version.to_owned());
         }
         let Some(row) = lines.get(i + 1).filter(|_| is_on_a_file != on_files) else { continue };
-        let is_whole = lines.get(i + 2).is_none_or(|next| !may_be_rest(Some(next)));
+        let is_whole = !may_be_rest(lines.get(i + 2));
         let Some((name, figures)) = row_of(line, row).filter(|_| is_whole) else {
             let reason = "its figures do not stand beneath their heads".to_owned();
-            found.not_understood.push(Line { number: i + 2, text: (*row).to_owned(), reason });
+            found.miss(Line { number: i + 2, text: row.to_owned(), reason });
             continue;
         };
         let is_its = match name.as_slice() {
@@ -250,7 +261,7 @@ fn tables(lines: &[&str], told: &[String], found: &mut Found) {
         };
         if !is_its {
             let reason = "not a row of the heads above it".to_owned();
-            found.not_understood.push(Line { number: i + 2, text: (*row).to_owned(), reason });
+            found.miss(Line { number: i + 2, text: row.to_owned(), reason });
             continue;
         }
         let mut about = About { machine, line: i + 2, ..About::default() };
@@ -263,7 +274,7 @@ fn tables(lines: &[&str], told: &[String], found: &mut Found) {
         } else {
             about.files = name.last().copied().unwrap_or_default();
         }
-        if told.iter().any(|known| known == about.machine) {
+        if told.contains(about.machine) {
             continue;
         }
         let latencies = lines.get(i + 2).map(|next| latencies(line, next)).unwrap_or_default();

@@ -2,39 +2,48 @@
 //!
 //! Nothing here changes a figure. A line stays the line of its number, so that what is said of a line is found in the file.
 
+use std::borrow::Cow;
+
 use serde::de::IgnoredAny;
 
 /// The text of a file: UTF-8, or UTF-16 where a byte order mark says so. What is no text becomes a replacement character.
 #[must_use]
-pub fn decode(bytes: &[u8]) -> String {
+pub fn decode(bytes: Vec<u8>) -> String {
     let units = |of: fn([u8; 2]) -> u16| {
-        let units: Vec<u16> = bytes[2..].chunks_exact(2).map(|pair| of([pair[0], pair[1]])).collect();
-        String::from_utf16_lossy(&units)
+        let units = bytes[2..].chunks_exact(2).map(|pair| of([pair[0], pair[1]]));
+        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
     };
-    match bytes {
+    match bytes.as_slice() {
         [0xff, 0xfe, ..] => units(u16::from_le_bytes),
         [0xfe, 0xff, ..] => units(u16::from_be_bytes),
-        _ => String::from_utf8_lossy(bytes).into_owned(),
+        _ => String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
     }
 }
 
 /// The text without what its way here added: marks of quoting and of web pages, invisible characters, typographic quotes and dashes,
 /// and commas for points where the text shows that they are that.
 #[must_use]
-pub fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> Cow<'_, str> {
     let text = text.trim_start_matches('\u{feff}');
     if is_json(text) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let is_page = tags(text).any(|(_, name)| PAGES.iter().any(|page| name.eq_ignore_ascii_case(page)));
     let mut clean = String::with_capacity(text.len());
+    let mut seen = String::new();
     for line in text.split_inclusive('\n') {
-        let plain: String = line.chars().filter_map(plain).collect();
-        let plain = if is_page { unmarked(&plain) } else { plain };
-        clean.push_str(unquoted(&plain));
+        seen.clear();
+        seen.extend(line.chars().filter_map(plain));
+        if is_page {
+            seen = unmarked(&seen);
+        }
+        clean.push_str(unquoted(&seen));
     }
-    let clean = if has_decimal_commas(&clean) { with_points(&clean) } else { clean };
-    without_stumps(&clean)
+    if has_decimal_commas(&clean) {
+        clean = with_points(&clean);
+    }
+    Cow::Owned(without_stumps(&clean))
 }
 
 /// Shorter lines than this no terminal breaks.
@@ -107,12 +116,16 @@ fn is_json(text: &str) -> bool {
 fn unmarked(line: &str) -> String {
     let mut text = String::new();
     let mut next = 0;
+    // The first end of a tag that is not passed yet.
+    let mut end = 0;
     for (at, name) in tags(line) {
+        if end <= at {
+            end = line[at..].find('>').map_or(usize::MAX, |length| at + length);
+        }
         let is_known = PAGES.iter().chain(&WITHIN).any(|known| name.eq_ignore_ascii_case(known));
-        let end = line[at..].char_indices().take(LONGEST_TAG).find(|(_, c)| *c == '>');
-        if let Some((length, _)) = end.filter(|_| is_known && at >= next) {
+        if is_known && at >= next && end - at < LONGEST_TAG {
             text.push_str(&line[next..at]);
-            next = at + length + 1;
+            next = end + 1;
         }
     }
     text.push_str(&line[next..]);
@@ -147,8 +160,14 @@ fn is_command(line: &str) -> bool {
     line.trim_start().starts_with(['$', '#'])
 }
 
+/// Longer is no number.
+const LONGEST_NUMBER: usize = 60;
+
 /// Whether it is `1,234,567`, of which no comma is a point.
 fn has_thousands(word: &str) -> bool {
+    if word.len() > LONGEST_NUMBER {
+        return false;
+    }
     let parts: Vec<&str> = word.split(',').collect();
     parts.len() > 2
         && (1..=3).contains(&parts[0].len())
@@ -213,8 +232,8 @@ mod tests {
         ] {
             assert_eq!(clean(text), cleaned);
         }
-        assert_eq!(decode(b"\xff\xfea\0b\0"), "ab");
-        assert_eq!(decode(b"\xfe\xff\0a\0b"), "ab");
-        assert_eq!(decode(b"a\xffb"), "a\u{fffd}b");
+        assert_eq!(decode(b"\xff\xfea\0b\0".to_vec()), "ab");
+        assert_eq!(decode(b"\xfe\xff\0a\0b".to_vec()), "ab");
+        assert_eq!(decode(b"a\xffb".to_vec()), "a\u{fffd}b");
     }
 }

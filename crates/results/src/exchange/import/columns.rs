@@ -20,7 +20,7 @@ pub(super) fn words(line: &str) -> Vec<(usize, &str)> {
 }
 
 /// Whether a line may be the rest of a row that was broken: nothing but figures.
-pub(super) fn may_be_rest(line: Option<&&str>) -> bool {
+pub(super) fn may_be_rest(line: Option<&str>) -> bool {
     let figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '+'));
     line.is_some_and(|line| !line.trim().is_empty() && line.split_whitespace().all(figure))
 }
@@ -38,8 +38,11 @@ pub(super) fn placed<'a>(
         return Some(words.iter().map(|(_, word)| Some(*word)).collect());
     }
     for (end, word) in words {
-        let (column, aside) =
-            ends.iter().enumerate().map(|(i, at)| (i, at.abs_diff(*end))).min_by_key(|(_, aside)| *aside)?;
+        // They rise, so that the nearest is one of two.
+        let after = ends.partition_point(|at| at < end);
+        let (column, aside) = (after.saturating_sub(1)..ends.len().min(after + 1))
+            .map(|i| (i, ends[i].abs_diff(*end)))
+            .min_by_key(|(_, aside)| *aside)?;
         let allowed = if *end < ends[column] { left } else { ASIDE };
         if aside > allowed || row[column].is_some() {
             return None;

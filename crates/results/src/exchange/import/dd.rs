@@ -6,31 +6,38 @@
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Rw, SyncMode};
 
+use super::lines::Lines;
 use super::pieces::{decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
 use crate::judge::Metric;
 
 /// dd's results in a text. Several of the same command are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
-    let lines: Vec<&str> = text.lines().collect();
+    if !text.contains("/s") {
+        return None;
+    }
+    let lines = Lines::of(text);
     let mut found = Found { tool: "dd", ..Found::default() };
     let mut command = Command::default();
+    let mut paragraph = Paragraph::default();
+    let line_before = |i: usize, by: usize| i.checked_sub(by).and_then(|i| lines.get(i));
     let mut i = 0;
-    while let Some(line) = lines.get(i) {
+    while let Some(line) = lines.get(i).filter(|_| !found.is_cut) {
         if let Some(new) = Command::of(line) {
             command = new;
         }
-        let after_records = i > 0 && records(lines[i - 1]).is_some();
+        let written = line_before(i, 1).and_then(records);
+        let after_records = written.is_some();
         if let Some((done, end)) = Done::at(&lines, i) {
-            if after_records || !is_progress(&lines, end) {
-                let counts =
-                    (after_records && i > 1).then(|| records(lines[i - 2]).zip(records(lines[i - 1])));
+            // What stands before the records, in the same paragraph, was told while dd went on.
+            if after_records || !paragraph.has_records(&lines, end) {
                 // A count that was cut differs from the other one. So do those of two record sizes, which nobody can tell from it.
-                let counts = counts.flatten().filter(|(read, written)| read == written).map(|(read, _)| read);
+                let read = line_before(i, 2).and_then(records);
+                let counts = read.filter(|read| written.as_ref() == Some(read));
                 let mut entry = entry(&done, &command, counts);
                 entry.line = i + 1;
-                add_time(&mut entry, &lines[end..]);
-                found.entries.push(entry);
+                add_time(&mut entry, lines.from(end));
+                found.keep(entry);
             }
             i = end;
             continue;
@@ -38,19 +45,32 @@ pub(super) fn read(text: &str) -> Option<Found> {
         let counted = || records(line).is_none() && line.split_whitespace().any(|word| whole(word).is_some());
         if after_records && counted() {
             let reason = "no bytes and seconds that the rate fits";
-            found.not_understood.push(not_understood(i + 1, line, reason));
+            found.miss(not_understood(i + 1, line, reason));
         }
         i += 1;
     }
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-/// Whether what stood before line `next` was told while dd went on: the records follow it, in the same paragraph.
-fn is_progress(lines: &[&str], next: usize) -> bool {
-    lines[next..]
-        .iter()
-        .take_while(|line| !line.trim().is_empty() && Command::of(line).is_none())
-        .any(|line| records(line).is_some())
+/// How the paragraph goes on that is being read: each of its lines is looked at once.
+#[derive(Default)]
+struct Paragraph {
+    /// The first line that has records, or that ends the paragraph.
+    stop: usize,
+    has_records: bool,
+}
+
+impl Paragraph {
+    /// Whether records follow from a line on, before an empty line or a command.
+    fn has_records(&mut self, lines: &Lines<'_>, from: usize) -> bool {
+        if self.stop < from {
+            let ends = |line: &str| line.trim().is_empty() || Command::of(line).is_some();
+            let stop = lines.from(from).position(|line| records(line).is_some() || ends(line));
+            self.stop = stop.map_or(usize::MAX, |ahead| from + ahead);
+            self.has_records = lines.get(self.stop).is_some_and(|line| !ends(line));
+        }
+        self.has_records
+    }
 }
 
 /// What the last line says.
@@ -61,7 +81,7 @@ struct Done {
 
 impl Done {
     /// What line `i` says, alone or with the next one if it was wrapped, and the number of the line after it.
-    fn at(lines: &[&str], i: usize) -> Option<(Self, usize)> {
+    fn at(lines: &Lines<'_>, i: usize) -> Option<(Self, usize)> {
         let line = lines.get(i).filter(|line| records(line).is_none())?;
         let wrapped = || {
             let next = lines.get(i + 1).filter(|next| records(next).is_none() && Self::of(next).is_none())?;
@@ -235,8 +255,8 @@ fn entry(done: &Done, command: &Command, counts: Option<(u64, u64)>) -> Entry {
 }
 
 /// What bash's and POSIX's `time` says of the command, if it follows.
-fn add_time(entry: &mut Entry, after: &[&str]) {
-    for line in after.iter().take(4) {
+fn add_time<'t>(entry: &mut Entry, after: impl Iterator<Item = &'t str>) {
+    for line in after.take(4) {
         let mut words = line.split_whitespace();
         let (Some(name @ ("real" | "user" | "sys")), Some(value), None) =
             (words.next(), words.next(), words.next())

@@ -1,59 +1,62 @@
 //! What hyperfine exports as JSON: each run of a command is a repetition, its time the latency of one operation.
 
-use serde_json::Value;
-
-use super::pieces::{agree, json_objects, not_understood, whole_nanos};
-use super::{Entry, Found};
+use super::pieces::{agree, not_understood, whole_nanos};
+use super::tree::{self, Value};
+use super::{Entry, Found, is_long};
 use crate::judge::Metric;
 
 /// hyperfine's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !text.contains("\"results\"") {
+        return None;
+    }
     let mut found = Found { tool: "hyperfine", ..Found::default() };
-    for (line, object) in json_objects(text) {
-        for result in object["results"].as_array().into_iter().flatten() {
+    tree::objects(text, &mut |line, object| {
+        for result in object.get("results").items() {
             // Another tool's results have no command and no times.
-            let (Some(command), Some(times)) = (result["command"].as_str(), result["times"].as_array())
-            else {
+            let times = result.get("times");
+            let Some(command) = result.get("command").string().filter(|_| times.is_list()) else { continue };
+            let name = name(command, result.get("parameters"));
+            let Some(seconds) = runs(result, times).filter(|_| !is_long(&name)) else {
+                let reason =
+                    "its times and their mean do not fit together, or its command is longer than a name";
+                found.miss(not_understood(line, &name, reason));
                 continue;
             };
-            let name = name(command, &result["parameters"]);
-            if let Some(seconds) = runs(result, times) {
-                let entry = |seconds| entry(&name, seconds, line, result);
-                found.entries.extend(seconds.into_iter().map(entry));
-            } else {
-                let reason = "its times and their mean do not fit together";
-                found.not_understood.push(not_understood(line, &name, reason));
+            for seconds in seconds {
+                if found.is_cut {
+                    break;
+                }
+                found.keep(entry(&name, seconds, line, result));
             }
         }
-    }
+    });
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
 /// The command, and what its parameters were where it was run with several.
-fn name(command: &str, parameters: &Value) -> String {
-    let mut name = command.to_owned();
-    for (key, value) in parameters.as_object().into_iter().flatten() {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        name = format!("{name} [{key}={value}]");
+fn name(mut command: String, parameters: Value<'_>) -> String {
+    for (key, value) in parameters.entries() {
+        command.push_str(&format!(" [{key}={value}]"));
     }
-    name
+    command
 }
 
 /// The seconds of each run, if all of them are times and their mean is the one that is told.
-fn runs(result: &Value, times: &[Value]) -> Option<Vec<f64>> {
+fn runs(result: Value<'_>, times: Value<'_>) -> Option<Vec<f64>> {
     let seconds: Vec<f64> =
-        times.iter().map(|time| time.as_f64().filter(|s| *s > 0.0)).collect::<Option<_>>()?;
+        times.items().map(|time| time.f64().filter(|s| *s > 0.0)).collect::<Option<_>>()?;
     let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
-    (!seconds.is_empty() && agree(mean, result["mean"].as_f64()?, 1e-6)).then_some(seconds)
+    (!seconds.is_empty() && agree(mean, result.get("mean").f64()?, 1e-6)).then_some(seconds)
 }
 
-fn entry(name: &str, seconds: f64, line: usize, result: &Value) -> Entry {
+fn entry(name: &str, seconds: f64, line: usize, result: Value<'_>) -> Entry {
     let mut entry = Entry { workload: name.to_owned(), line, ..Entry::default() };
     entry.duration_ns = whole_nanos(seconds * 1e9);
     entry.state(Metric::LatencyMean, Some(seconds * 1e9));
     // Of all runs together: hyperfine keeps no others.
     for (key, name) in [("user", "mean user time"), ("system", "mean system time")] {
-        if let Some(value) = result[key].as_f64() {
+        if let Some(value) = result.get(key).f64() {
             entry.add(name, Some(value), "s");
         }
     }

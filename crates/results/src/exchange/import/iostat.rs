@@ -9,19 +9,22 @@ use std::collections::BTreeMap;
 
 use super::{Entry, Found};
 use crate::judge::Metric;
-use reports::Report;
+use reports::{Columns, Report};
 
 /// iostat's results in a text: one for each device that had I/O.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !text.contains("Device") && !text.contains("\"sysstat\"") {
+        return None;
+    }
     let mut found = Found { tool: "iostat", ..Found::default() };
-    let mut sessions = reports::of_text(text, &mut found.not_understood);
-    sessions.extend(reports::of_json(text));
+    let mut sessions = reports::of_text(text, &mut found);
+    sessions.extend(reports::of_json(text, &mut found));
     for session in sessions {
         let since_boot = usize::from(!session.without_first);
         if session.reports.len() <= since_boot {
             if let Some(report) = session.reports.first() {
                 let reason = "the only report is the one since boot, which is of no measurement (iostat -y leaves it out)";
-                found.not_understood.push(super::pieces::not_understood(report.line, "iostat", reason));
+                found.miss(super::pieces::not_understood(report.line, "iostat", reason));
             }
             continue;
         }
@@ -56,7 +59,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
         // It was idle in the others (iostat -z), or its lines are lost.
         if reported < all {
             let reason = "it is not in every report: nothing tells whether it was idle in the others (iostat without -z tells)";
-            found.not_understood.push(super::pieces::not_understood(reports[first].line, device, reason));
+            found.miss(super::pieces::not_understood(reports[first].line, device, reason));
             continue;
         }
         let means: BTreeMap<&str, f64> =
@@ -69,7 +72,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
         entry.line = reports[first].line;
         entry.duration_ns =
             known.then(|| super::pieces::whole_nanos(lengths.iter().sum::<f64>() * 1e9)).flatten();
-        found.entries.push(entry);
+        found.keep(entry);
     }
 }
 
@@ -89,7 +92,7 @@ fn lengths(reports: &[Report], first: usize) -> Vec<f64> {
 }
 
 /// I/Os per second that a column is a mean of; absent for one that is of time.
-fn weight(column: &str, row: &BTreeMap<String, f64>) -> Option<f64> {
+fn weight(column: &str, row: &Columns) -> Option<f64> {
     let rate = |name: &str| row.get(name).copied();
     match column {
         "await" | "svctm" | "avgrq-sz" | "areq-sz" => {
@@ -103,7 +106,7 @@ fn weight(column: &str, row: &BTreeMap<String, f64>) -> Option<f64> {
 }
 
 /// Reads and writes per second and their mean wait in milliseconds.
-fn waits(row: &BTreeMap<String, f64>) -> Option<Weighted> {
+fn waits(row: &Columns) -> Option<Weighted> {
     let of = |name: &str| row.get(name).copied();
     let both = || {
         let (reads, writes) = (of("r/s")?, of("w/s")?);

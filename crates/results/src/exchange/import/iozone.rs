@@ -1,6 +1,9 @@
 //! What iozone writes: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
 
+use std::collections::HashSet;
+
 use super::columns::{may_be_rest, placed, words};
+use super::lines::lines;
 use super::quantity::number;
 use super::{Entry, Found, Line};
 use crate::judge::Metric;
@@ -46,26 +49,33 @@ struct Reader {
     part: Option<usize>,
     records: Vec<f64>,
     direct: bool,
+    /// The names and figures of all entries.
+    told: HashSet<String>,
     /// Whether anything was seen that only iozone writes.
     is_iozone: bool,
 }
 
 /// iozone's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !["Iozone", "reclen", "Children see", "\""].iter().any(|mark| text.contains(mark)) {
+        return None;
+    }
     let mut reader = Reader { found: Found { tool: "iozone", ..Found::default() }, ..Reader::default() };
-    let lines: Vec<&str> = text.lines().collect();
-    for (i, line) in lines.iter().enumerate() {
-        reader.line(line, lines.get(i + 1), i + 1);
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next().filter(|_| !reader.found.is_cut) {
+        let next = lines.peek().map(|(_, next)| *next);
+        reader.line(line, next, i + 1);
     }
     let found = reader.found;
     (reader.is_iozone && (!found.entries.is_empty() || !found.not_understood.is_empty())).then_some(found)
 }
 
 impl Reader {
-    fn line(&mut self, line: &str, next: Option<&&str>, at: usize) {
+    fn line(&mut self, line: &str, next: Option<&str>, at: usize) {
         let plain = line.trim();
         if plain.starts_with("Iozone: Performance Test") {
-            *self = Self { found: std::mem::take(&mut self.found), is_iozone: true, ..Self::default() };
+            let (found, told) = (std::mem::take(&mut self.found), std::mem::take(&mut self.told));
+            *self = Self { found, told, is_iozone: true, ..Self::default() };
         } else if let Some(version) = plain.strip_prefix("Version $Revision:") {
             let version = version.trim_end_matches('$').trim();
             self.found.version = Some(version.to_owned()).filter(|version| number(version).is_some());
@@ -95,7 +105,7 @@ impl Reader {
     }
 
     /// A line of the columns.
-    fn row(&mut self, line: &str, next: Option<&&str>, at: usize) {
+    fn row(&mut self, line: &str, next: Option<&str>, at: usize) {
         let row = words(line);
         if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
             // What ends a table is a line that is none.
@@ -106,13 +116,13 @@ impl Reader {
         }
         let figure = |word: Option<&str>| word.and_then(number);
         // Another row begins where this one does.
-        let begins = |line: &&str| {
+        let begins = |line: &str| {
             words(line).first().is_some_and(|(end, _)| *end == row[0].0 || end.abs_diff(self.ends[0]) < 2)
         };
         let is_broken = may_be_rest(next) && !next.is_some_and(begins);
         let Some(placed) = placed(&row, &self.ends, LEFT).filter(|_| !is_broken) else {
             let reason = "its figures do not stand beneath their heads".to_owned();
-            self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            self.found.miss(Line { number: at, text: line.to_owned(), reason });
             return;
         };
         let (Some(size), Some(record)) = (figure(placed[0]), figure(placed[1])) else { return };
@@ -122,7 +132,7 @@ impl Reader {
     }
 
     /// A line of the spreadsheet report: records in quotes, or a size in quotes with a figure for each record.
-    fn spreadsheet(&mut self, line: &str, next: Option<&&str>, at: usize) {
+    fn spreadsheet(&mut self, line: &str, next: Option<&str>, at: usize) {
         let quoted: Option<Vec<f64>> =
             line.split_whitespace().map(|word| number(word.strip_prefix('"')?.strip_suffix('"')?)).collect();
         if let Some(records) = quoted {
@@ -138,12 +148,14 @@ impl Reader {
         };
         if figures.len() > self.records.len() || may_be_rest(next) {
             let reason = "its figures are not those of its records".to_owned();
-            self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            self.found.miss(Line { number: at, text: line.to_owned(), reason });
             return;
         }
-        for (record, figure) in self.records.clone().into_iter().zip(figures) {
-            self.add(test, size, record, Some(figure), at);
+        let records = std::mem::take(&mut self.records);
+        for (record, figure) in records.iter().zip(figures) {
+            self.add(test, size, *record, Some(figure), at);
         }
+        self.records = records;
     }
 
     /// A figure of a test, unless another part of the same output has told it.
@@ -159,13 +171,8 @@ impl Reader {
             entry.set(key, value);
         }
         self.note(&mut entry);
-        if !self
-            .found
-            .entries
-            .iter()
-            .any(|known| known.workload == entry.workload && known.stated == entry.stated)
-        {
-            self.found.entries.push(entry);
+        if self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated)) {
+            self.found.keep(entry);
         }
     }
 
@@ -201,16 +208,12 @@ impl Reader {
             (value, "ops/sec") => entry.state(Metric::Iops, Some(value)),
             (_, unit) => {
                 let text = format!("{what}: {unit}");
-                self.found.not_understood.push(Line {
-                    number: line,
-                    text,
-                    reason: "no unit of iozone's".into(),
-                });
+                self.found.miss(Line { number: line, text, reason: "no unit of iozone's".into() });
                 return;
             }
         }
         self.note(&mut entry);
-        self.found.entries.push(entry);
+        self.found.keep(entry);
     }
 }
 

@@ -8,6 +8,7 @@ mod csv;
 use std::collections::BTreeMap;
 
 use super::iperf::{Row, bracket, connected};
+use super::lines::lines;
 use super::pieces::{not_understood, whole_nanos};
 use super::{Entry, Found};
 use crate::judge::Metric;
@@ -16,7 +17,7 @@ use crate::judge::Metric;
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf", ..Found::default() };
     let mut test: Option<Test> = None;
-    for (i, line) in text.lines().enumerate() {
+    for (i, line) in lines(text).enumerate() {
         if let Some(head) = Test::of_head(line) {
             close(test.replace(head), &mut found);
         } else if line.contains("Connecting to host") || line.contains("Accepted connection from") {
@@ -102,7 +103,7 @@ impl Test {
             && line.contains("bits/sec")
         {
             let reason = "transfer, time and rate do not fit together";
-            found.not_understood.push(not_understood(number, line, reason));
+            found.miss(not_understood(number, line, reason));
         }
     }
 
@@ -148,7 +149,7 @@ impl Test {
                 } else {
                     "neither jitter and losses nor the count of datagrams that were sent follow, so that it is not known whose it is"
                 };
-                found.not_understood.push(not_understood(row.line, &text, reason));
+                found.miss(not_understood(row.line, &text, reason));
             }
             return;
         };
@@ -170,7 +171,7 @@ impl Test {
             entry.add("lost", Some(lost), "");
             entry.add("packets", Some(packets), "");
         }
-        found.entries.push(entry);
+        found.keep(entry);
     }
 
     fn name(&self, streams: usize, incoming: bool, both: bool) -> String {

@@ -6,9 +6,9 @@
 mod text;
 
 use iotax_model::units::Bytes;
-use serde_json::Value;
 
-use super::pieces::{agree, json_objects, not_understood, whole_nanos};
+use super::pieces::{agree, not_understood, whole_nanos};
+use super::tree::{self, Value};
 use super::{Entry, Found};
 use crate::judge::Metric;
 
@@ -19,112 +19,136 @@ const SENDERS: &str = "the rate is the sender's: what was lost is in it";
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf3", ..Found::default() };
     // Events of --json-stream come in order: the start is that of the next end.
-    let mut start = Value::Null;
-    for (line, mut object) in json_objects(text) {
-        let event = object.get("event").and_then(Value::as_str).map(str::to_owned);
-        match event.as_deref() {
-            Some("start") => start = object["data"].take(),
-            Some("end") => document(&std::mem::take(&mut start), &object["data"], line, &mut found),
-            Some("error") => refused(&object["data"], line, &mut found),
-            None if is_ours(&object) => {
-                document(&object["start"], &object["end"], line, &mut found);
-                refused(&object["error"], line, &mut found);
-            }
-            Some(_) | None => {}
+    let mut start = None;
+    tree::objects(text, &mut |line, object| {
+        let (event, data) = (object.get("event"), object.get("data"));
+        if event.is("start") {
+            start = Some(Start::of(data));
+        } else if event.is("end") {
+            document(&start.take().unwrap_or_default(), data, line, &mut found);
+        } else if event.is("error") {
+            refused(data, line, &mut found);
+        } else if event.is_null() && is_ours(object) {
+            document(&Start::of(object.get("start")), object.get("end"), line, &mut found);
+            refused(object.get("error"), line, &mut found);
         }
-    }
+    });
     text::read(text, &mut found);
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-fn is_ours(object: &Value) -> bool {
-    let version = object["start"]["version"].as_str();
-    object["end"].is_object()
+fn is_ours(object: Value<'_>) -> bool {
+    let start = object.get("start");
+    let version = start.get("version").text();
+    let is_told = version.is_some();
+    object.get("end").is_map()
         && version.is_none_or(|version| ["iperf", "iotax"].iter().any(|name| version.starts_with(name)))
-        && (version.is_some() || object["start"]["test_start"].is_object())
+        && (is_told || start.get("test_start").is_map())
 }
 
 /// An error is said in words where figures would be.
-fn refused(error: &Value, line: usize, found: &mut Found) {
-    if let Some(words) = error.as_str() {
-        found.not_understood.push(not_understood(line, words, "iperf3 says that this test failed"));
+fn refused(error: Value<'_>, line: usize, found: &mut Found) {
+    if let Some(words) = error.text() {
+        found.miss(not_understood(line, &words, "iperf3 says that this test failed"));
+    }
+}
+
+/// What is known of a test before it runs.
+#[derive(Default)]
+struct Start {
+    version: Option<String>,
+    /// Its protocol, and whether the server sends.
+    name: String,
+    target: Option<String>,
+    streams: Option<u32>,
+    bs: Option<Bytes>,
+    /// Bits a second.
+    bitrate: Option<u64>,
+    started_at_ms: Option<u64>,
+}
+
+impl Start {
+    fn of(start: Value<'_>) -> Self {
+        let test = start.get("test_start");
+        let protocol = test.get("protocol").text();
+        let mut name = protocol.map_or_else(|| "transfer".to_owned(), |protocol| protocol.to_lowercase());
+        if test.get("reverse").u64() == Some(1) {
+            name.push_str("-reverse");
+        }
+        let host = |of: &str| start.at(&[of, "host"]).string();
+        let bitrate = [test, start].into_iter().find_map(|of| of.get("target_bitrate").u64());
+        let stamp = start.get("timestamp");
+        let seconds = || stamp.get("timesecs").u64().and_then(|seconds| seconds.checked_mul(1000));
+        Self {
+            version: start.get("version").string(),
+            name,
+            target: host("connecting_to").or_else(|| host("accepted_connection")),
+            streams: test.get("num_streams").u64().and_then(|streams| u32::try_from(streams).ok()),
+            bs: test.get("blksize").u64().filter(|bytes| *bytes > 0).map(Bytes),
+            bitrate: bitrate.filter(|bits| *bits > 0),
+            started_at_ms: stamp.get("timemillisecs").u64().or_else(seconds),
+        }
+    }
+
+    /// An entry of one way.
+    fn entry(&self, way: &str) -> Entry {
+        let mut entry =
+            Entry { target: self.target.clone(), started_at_ms: self.started_at_ms, ..Entry::default() };
+        let mut name = format!("{}{way}", self.name);
+        if let Some(streams) = self.streams.filter(|streams| *streams > 1) {
+            name = format!("{name}-p{streams}");
+        }
+        if let Some(bits) = self.bitrate {
+            name = format!("{name}-{bits}bit");
+        }
+        entry.keys.numjobs = self.streams;
+        entry.keys.bs = self.bs;
+        entry.keys.rate = self.bitrate.map(|bits| Bytes(bits / 8));
+        entry.workload = name;
+        entry
     }
 }
 
 /// One test, or the two directions of one.
-fn document(start: &Value, end: &Value, line: usize, found: &mut Found) {
-    if let Some(version) = start["version"].as_str().and_then(|version| version.strip_prefix("iperf ")) {
+fn document(start: &Start, end: Value<'_>, line: usize, found: &mut Found) {
+    if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
         found.version = Some(version.to_owned());
     }
-    let way = |name: &str, sent: &Value, received: &Value| {
-        let mut entry = head(start, name);
+    let way = |name: &str, sent: &str, received: &str| {
+        let mut entry = start.entry(name);
         entry.line = line;
-        figures(&mut entry, sent, received).then_some(entry)
+        figures(&mut entry, end.get(sent), end.get(received)).then_some(entry)
     };
-    let both = !end["sum_received_bidir_reverse"].is_null() || !end["sum_sent_bidir_reverse"].is_null();
+    let (sent, received) = ("sum_sent_bidir_reverse", "sum_received_bidir_reverse");
+    let both = !end.get(received).is_null() || !end.get(sent).is_null();
     let ways = if both {
-        let [sent, received] = [&end["sum_sent_bidir_reverse"], &end["sum_received_bidir_reverse"]];
-        vec![
-            way("-bidir-sent", &end["sum_sent"], &end["sum_received"]),
-            way("-bidir-received", sent, received),
-        ]
+        vec![way("-bidir-sent", "sum_sent", "sum_received"), way("-bidir-received", sent, received)]
     } else {
-        vec![way("", &end["sum_sent"], &end["sum_received"]).or_else(|| {
+        vec![way("", "sum_sent", "sum_received").or_else(|| {
             // Up to 3.6 the sum of UDP was one, and the sender's.
-            let mut entry = way("", &end["sum"], &Value::Null)?;
-            let rate = end["sum"]["bits_per_second"].as_f64()?;
-            entry.state(Metric::BytesPerS, Some(rate / 8.0));
-            losses(&mut entry, &end["sum"]);
+            let mut entry = way("", "sum", "")?;
+            let sum = end.get("sum");
+            entry.state(Metric::BytesPerS, Some(sum.get("bits_per_second").f64()? / 8.0));
+            losses(&mut entry, sum);
             entry.notes.push(SENDERS.into());
             Some(entry)
         })]
     };
     for mut entry in ways.into_iter().flatten() {
         shared(&mut entry, end);
-        found.entries.push(entry);
+        found.keep(entry);
     }
-}
-
-/// What is known of a test before it runs.
-fn head(start: &Value, way: &str) -> Entry {
-    let test = &start["test_start"];
-    let mut name = test["protocol"].as_str().unwrap_or("transfer").to_lowercase();
-    let mut entry = Entry::default();
-    let host = |of: &str| start[of]["host"].as_str().map(str::to_owned);
-    entry.target = host("connecting_to").or_else(|| host("accepted_connection"));
-    if test["reverse"] == 1 {
-        name.push_str("-reverse");
-    }
-    name.push_str(way);
-    if let Some(streams) = test["num_streams"].as_u64().and_then(|n| u32::try_from(n).ok()) {
-        entry.keys.numjobs = Some(streams);
-        if streams > 1 {
-            name = format!("{name}-p{streams}");
-        }
-    }
-    entry.keys.bs = test["blksize"].as_u64().filter(|bytes| *bytes > 0).map(Bytes);
-    let target = [&test["target_bitrate"], &start["target_bitrate"]].into_iter().find_map(Value::as_u64);
-    if let Some(bits) = target.filter(|bits| *bits > 0) {
-        entry.keys.rate = Some(Bytes(bits / 8));
-        name = format!("{name}-{bits}bit");
-    }
-    entry.workload = name;
-    let stamp = &start["timestamp"];
-    entry.started_at_ms = stamp["timemillisecs"]
-        .as_u64()
-        .or_else(|| stamp["timesecs"].as_u64().and_then(|seconds| seconds.checked_mul(1000)));
-    entry
 }
 
 /// A total whose bytes, seconds and rate say the same.
-fn rate(sum: &Value) -> Option<f64> {
-    let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum[key].as_f64());
+fn rate(sum: Value<'_>) -> Option<f64> {
+    let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum.get(key).f64());
     let (bytes, seconds, rate) = (bytes?, seconds?, rate?);
     (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
 }
 
 /// Adds the figures of a way; whether there are any.
-fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
+fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
     let (sent_rate, received_rate) = (rate(sent), rate(received));
     if let Some(rate) = received_rate {
         entry.state(Metric::BytesPerS, Some(rate / 8.0));
@@ -133,8 +157,8 @@ fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
         entry.add("sent", Some(rate), "bit/s");
     }
     let told = if received_rate.is_some() { received } else { sent };
-    entry.duration_ns = told["seconds"].as_f64().and_then(|seconds| whole_nanos(seconds * 1e9));
-    if let Some(count) = sent["retransmits"].as_f64() {
+    entry.duration_ns = told.get("seconds").f64().and_then(|seconds| whole_nanos(seconds * 1e9));
+    if let Some(count) = sent.get("retransmits").f64() {
         entry.add("retransmits", Some(count), "");
     }
     // A sender's own are no losses: it writes 0.
@@ -143,26 +167,27 @@ fn figures(entry: &mut Entry, sent: &Value, received: &Value) -> bool {
 }
 
 /// Adds what only UDP has.
-fn losses(entry: &mut Entry, told: &Value) {
+fn losses(entry: &mut Entry, told: Value<'_>) {
     for (key, name, unit) in [
         ("jitter_ms", "jitter", "ms"),
         ("lost_packets", "lost", ""),
         ("packets", "packets", ""),
         ("lost_percent", "loss", "%"),
     ] {
-        entry.add(name, told[key].as_f64(), unit);
+        entry.add(name, told.get(key).f64(), unit);
     }
 }
 
 /// What is known of both ends over the whole test.
-fn shared(entry: &mut Entry, end: &Value) {
-    if let Some([stream]) = end["streams"].as_array().map(Vec::as_slice)
-        && let Some(rtt) = stream["sender"]["mean_rtt"].as_f64().filter(|rtt| *rtt > 0.0)
+fn shared(entry: &mut Entry, end: Value<'_>) {
+    let mut streams = end.get("streams").items();
+    if let (Some(stream), None) = (streams.next(), streams.next())
+        && let Some(rtt) = stream.at(&["sender", "mean_rtt"]).f64().filter(|rtt| *rtt > 0.0)
     {
         entry.add("mean rtt", Some(rtt), "us");
     }
     for (key, name) in [("host_total", "host cpu"), ("remote_total", "remote cpu")] {
-        if let Some(share) = end["cpu_utilization_percent"][key].as_f64() {
+        if let Some(share) = end.at(&["cpu_utilization_percent", key]).f64() {
             entry.add(name, Some(share), "%");
         }
     }
@@ -222,7 +247,7 @@ mod tests {
     #[test]
     fn events_and_several_documents_are_several_results() {
         let text = std::fs::read_to_string(format!("{DATA}iperf3-tcp.json")).expect("there");
-        let whole: Value = serde_json::from_str(&text).expect("JSON");
+        let whole: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let event = |name: &str| serde_json::json!({ "event": name, "data": whole[name] }).to_string();
         let stream =
             format!("{}\n{{\"event\":\"interval\",\"data\":{{}}}}\n{}\n", event("start"), event("end"));

@@ -16,10 +16,12 @@ mod iozone;
 mod iperf;
 mod iperf2;
 mod iperf3;
+mod lines;
 mod pieces;
 mod ping;
 mod quantity;
 mod run;
+mod tree;
 mod unixbench;
 mod vdbench;
 
@@ -74,6 +76,13 @@ pub const READERS: &[(&str, Reader, &str)] = &[
     ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];
 
+/// So many results of one tool are read in one text, and so many lines that are not understood are told: more are a log and no
+/// results.
+pub const MOST_ROWS: usize = 1 << 16;
+
+/// Bytes of the longest name that anything may have.
+const LONGEST_NAME: usize = 1000;
+
 /// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
 #[must_use]
 pub fn recognise(text: &str) -> Vec<Found> {
@@ -92,6 +101,39 @@ pub struct Found {
     pub entries: Vec<Entry>,
     /// What was not understood.
     pub not_understood: Vec<Line>,
+    /// Whether there is more in the text than [`MOST_ROWS`] of either.
+    pub is_cut: bool,
+}
+
+impl Found {
+    /// Keeps an entry, if there is room for one more.
+    fn keep(&mut self, entry: Entry) {
+        if is_long(&entry.workload) || entry.target.as_deref().is_some_and(is_long) {
+            let reason = format!("it has a name of more than {LONGEST_NAME} bytes");
+            return self.miss(Line {
+                number: entry.line,
+                text: entry.workload.chars().take(80).collect(),
+                reason,
+            });
+        }
+        self.is_cut |= self.entries.len() == MOST_ROWS;
+        if !self.is_cut {
+            self.entries.push(entry);
+        }
+    }
+
+    /// Keeps a line that was not understood, if there is room for one more.
+    fn miss(&mut self, line: Line) {
+        self.is_cut |= self.not_understood.len() == MOST_ROWS;
+        if !self.is_cut {
+            self.not_understood.push(line);
+        }
+    }
+}
+
+/// Whether something has a name that would make many results of a short text a long one.
+const fn is_long(name: &str) -> bool {
+    name.len() > LONGEST_NAME
 }
 
 /// One measurement of another tool.

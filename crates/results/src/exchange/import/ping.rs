@@ -6,6 +6,7 @@
 use iotax_model::histogram::Histogram;
 use iotax_model::record::Tally;
 
+use super::lines::lines;
 use super::pieces::{agree, decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
 use crate::judge::Metric;
@@ -15,11 +16,14 @@ const MS: f64 = 1e6;
 
 /// ping's results in a text. Several of the same host are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
-    let lines: Vec<&str> = text.lines().collect();
+    if !text.contains("ms") && !text.contains('%') {
+        return None;
+    }
     let mut found = Found { tool: "ping", ..Found::default() };
     let mut test: Option<Test> = None;
-    for (i, line) in lines.iter().enumerate() {
-        let next = lines.get(i + 1).copied().unwrap_or_default();
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next().filter(|_| !found.is_cut) {
+        let next = lines.peek().map_or("", |(_, next)| *next);
         if let Some(head) = Test::of_head(line, i + 1) {
             close(test.replace(head), &mut found);
         } else if let Some(host) = host_of_summary(line) {
@@ -212,7 +216,7 @@ fn close(test: Option<Test>, found: &mut Found) {
         // A head alone may be anything's.
         if !test.replies.is_empty() {
             let reason = "its summary is not there, and without it nobody knows whether all replies are";
-            found.not_understood.push(not_understood(test.line, &test.head, reason));
+            found.miss(not_understood(test.line, &test.head, reason));
         }
         return;
     }
@@ -239,7 +243,7 @@ fn close(test: Option<Test>, found: &mut Found) {
         }
     }
     entry.tallies.read = test.histogram();
-    found.entries.push(entry);
+    found.keep(entry);
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What was found in files as runs: one of each tool, whose plan holds what is known and nothing else.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use iotax_model::record::{Measurement, Outcome, Source};
 use iotax_model::workload::{Test, WorkloadKeys};
@@ -25,6 +25,12 @@ pub struct Imported {
     pub started_at_ms: Option<u64>,
     /// What a text calls a target, and the name that it has here.
     names: HashMap<String, String>,
+    /// The names of targets, and the last number that each plain name got.
+    taken: HashSet<String>,
+    numbers: HashMap<String, usize>,
+    /// What a text calls a workload with these keys, and the name that it has here.
+    workloads: HashMap<(String, String), String>,
+    numbered: HashMap<String, usize>,
     /// Measurements of each target and workload so far.
     blocks: HashMap<(String, String), u32>,
 }
@@ -74,6 +80,10 @@ fn empty(tool: &str) -> Imported {
         source,
         started_at_ms: None,
         names: HashMap::new(),
+        taken: HashSet::new(),
+        numbers: HashMap::new(),
+        workloads: HashMap::new(),
+        numbered: HashMap::new(),
         blocks: HashMap::new(),
     }
 }
@@ -133,11 +143,15 @@ impl Imported {
         if let Some(name) = self.names.get(told) {
             return name.clone();
         }
-        let is_new = |name: &String| !self.plan.targets.iter().any(|target| target.name == *name);
-        let numbered = |n: usize| if n == 1 { simple(told, "") } else { simple(told, &format!("-{n}")) };
-        // One number more than there are targets cannot all be taken.
-        let most = self.plan.targets.len() + 1;
-        let name = (1..=most).map(numbered).find(is_new).expect("a free number");
+        let plain = simple(told, "");
+        let number = self.numbers.entry(plain.clone()).or_default();
+        let name = loop {
+            *number += 1;
+            let name = if *number == 1 { plain.clone() } else { simple(&plain, &format!("-{number}")) };
+            if self.taken.insert(name.clone()) {
+                break name;
+            }
+        };
         self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
         self.names.insert(told.to_owned(), name.clone());
         name
@@ -145,28 +159,29 @@ impl Imported {
 
     /// The name of the workload: the entry's own, with a number after it where that one is another with other keys.
     fn workload(&mut self, entry: &Entry) -> String {
-        let names =
-            (1..).map(|n| if n == 1 { entry.workload.clone() } else { format!("{}-{n}", entry.workload) });
-        for name in names {
-            let mut keys = WorkloadKeys { name: Some(name.clone()), ..entry.keys.clone() };
-            if keys.rw.is_none() && keys.test.is_none() {
-                keys.test = Some(Test::Foreign);
-            }
-            let workload = keys.complete(&WorkloadKeys::default());
-            let known = known(&entry.keys);
-            match self.plan.workloads.iter().find(|other| other.name == name) {
-                Some(other) if *other == workload && self.source.known.get(&name) == Some(&known) => {
-                    return name;
-                }
-                Some(_) => {}
-                None => {
-                    self.plan.workloads.push(workload);
-                    self.source.known.insert(name.clone(), known);
-                    return name;
-                }
-            }
+        let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
+        let alike = (entry.workload.clone(), tree.to_string());
+        if let Some(name) = self.workloads.get(&alike) {
+            return name.clone();
         }
-        unreachable!("there is always a next number")
+        let is_new = |name: &String| !self.source.known.contains_key(name);
+        let number = self.numbered.entry(entry.workload.clone()).or_default();
+        let name = loop {
+            *number += 1;
+            let name =
+                if *number == 1 { entry.workload.clone() } else { format!("{}-{number}", entry.workload) };
+            if is_new(&name) {
+                break name;
+            }
+        };
+        let mut keys = WorkloadKeys { name: Some(name.clone()), ..entry.keys.clone() };
+        if keys.rw.is_none() && keys.test.is_none() {
+            keys.test = Some(Test::Foreign);
+        }
+        self.plan.workloads.push(keys.complete(&WorkloadKeys::default()));
+        self.source.known.insert(name.clone(), known(&entry.keys, &tree));
+        self.workloads.insert(alike, name.clone());
+        name
     }
 
     fn finish(&mut self) {
@@ -179,8 +194,7 @@ impl Imported {
 }
 
 /// The keys that are set; whether it is plain I/O is always among them.
-fn known(keys: &WorkloadKeys) -> Vec<String> {
-    let tree = serde_json::to_value(keys).unwrap_or_default();
+fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
     let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
     let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
     if keys.test.is_none() {

@@ -2,19 +2,25 @@
 //!
 //! File copies are rates of bytes; all other scores are of no metric of ours and kept in their unit.
 
+use std::collections::HashMap;
+
 use iotax_model::units::Bytes;
 
+use super::lines::lines;
 use super::pieces::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found};
 use crate::judge::Metric;
 
 /// UnixBench's results in a text. Each run, of one copy or of several at the same time, has its own workloads.
 pub(super) fn read(text: &str) -> Option<Found> {
-    let lines: Vec<&str> = text.lines().collect();
+    if !text.contains("sample") && !text.contains("INDEX") {
+        return None;
+    }
     let mut found = Found { tool: "UnixBench", ..Found::default() };
     let mut run = Run::default();
-    for (i, line) in lines.iter().enumerate() {
-        let next = lines.get(i + 1).copied().unwrap_or_default();
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next() {
+        let next = lines.peek().map_or("", |(_, next)| *next);
         let wrapped = || (Score::of(next).is_none()).then(|| Score::of(&format!("{line} {next}"))).flatten();
         if let Some(version) = version(line) {
             found.version = Some(version);
@@ -117,6 +123,13 @@ impl Rated {
     }
 }
 
+impl Rated {
+    fn add_to(&self, entry: &mut Entry) {
+        entry.add("baseline", Some(self.baseline), "");
+        entry.add("index", Some(self.index), "");
+    }
+}
+
 #[derive(Default)]
 struct Run {
     copies: Option<u32>,
@@ -142,7 +155,7 @@ impl Run {
                     let name = if partial { "Index Score (partial)" } else { "Index Score" };
                     self.total = Some((number, name.to_owned(), score));
                 }
-                None => found.not_understood.push(not_understood(number, line, "no score in it")),
+                None => found.miss(not_understood(number, line, "no score in it")),
             }
             self.in_table = false;
         } else if !trimmed.is_empty()
@@ -150,7 +163,7 @@ impl Run {
             && trimmed.split_whitespace().any(|w| decimal(w).is_some())
         {
             // Tests that were not run have dashes.
-            found.not_understood.push(not_understood(
+            found.miss(not_understood(
                 number,
                 line,
                 "the index was cut, or is not ten times result over baseline",
@@ -159,33 +172,34 @@ impl Run {
     }
 
     fn close(self, found: &mut Found) {
-        let first = found.entries.len();
+        let mut rated: HashMap<&str, &Rated> = HashMap::new();
+        for (_, index) in &self.indices {
+            rated.entry(&index.name).or_insert(index);
+        }
         for (line, score) in &self.scores {
             let mut entry = self.entry(&score.name, *line);
             Self::score(&mut entry, &score.name, score.value, &score.unit);
             entry.add("samples", Some(score.samples), "");
-            found.entries.push(entry);
+            // The first of a name.
+            if let Some(index) = rated.remove(score.name.as_str()) {
+                index.add_to(&mut entry);
+            }
+            found.keep(entry);
         }
         for (line, index) in &self.indices {
-            let name = self.called(&index.name);
-            let known = found.entries[first..].iter().position(|entry| entry.workload == name);
-            let at = known.map_or_else(
-                || {
-                    let mut entry = self.entry(&index.name, *line);
-                    let unit = if index.name.starts_with("File Copy") { "KBps" } else { "" };
-                    Self::score(&mut entry, &index.name, index.result, unit);
-                    found.entries.push(entry);
-                    found.entries.len() - 1
-                },
-                |at| first + at,
-            );
-            found.entries[at].add("baseline", Some(index.baseline), "");
-            found.entries[at].add("index", Some(index.index), "");
+            // One that is left over has no score above it.
+            if rated.remove(index.name.as_str()).is_some() {
+                let mut entry = self.entry(&index.name, *line);
+                let unit = if index.name.starts_with("File Copy") { "KBps" } else { "" };
+                Self::score(&mut entry, &index.name, index.result, unit);
+                index.add_to(&mut entry);
+                found.keep(entry);
+            }
         }
         if let Some((line, name, score)) = &self.total {
             let mut entry = self.entry(name, *line);
             entry.add("index", Some(*score), "");
-            found.entries.push(entry);
+            found.keep(entry);
         }
     }
 

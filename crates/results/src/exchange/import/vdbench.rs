@@ -3,8 +3,9 @@
 //! Both are tables whose columns depend on the version, so that a figure is known by its column's head. The average leaves the
 //! first interval out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
+use super::lines::lines;
 use super::quantity::number;
 use super::{Entry, Found, Line};
 use crate::judge::Metric;
@@ -22,13 +23,18 @@ struct Reader {
     heads: Vec<String>,
     flat: Vec<String>,
     interval: u64,
+    /// The names and metrics of all entries.
+    told: HashSet<String>,
 }
 
 /// vdbench's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
+    if !text.contains("avg_") {
+        return None;
+    }
     let mut reader = Reader { found: Found { tool: "vdbench", ..Found::default() }, ..Reader::default() };
-    let mut lines = text.lines().enumerate().peekable();
-    while let Some((i, line)) = lines.next() {
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next().filter(|_| !reader.found.is_cut) {
         let next = lines.peek().map_or("", |(_, next)| next);
         reader.line(line, next, i + 1);
     }
@@ -65,7 +71,7 @@ impl Reader {
                 self.flat_row(&words, at);
             } else {
                 let reason = "the row was broken".to_owned();
-                self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+                self.found.miss(Line { number: at, text: line.to_owned(), reason });
             }
         } else if let Some(place) = words.iter().position(|word| word.starts_with("avg_")) {
             self.average(&words, place, line, at);
@@ -88,7 +94,7 @@ impl Reader {
             } else {
                 "it has not a figure for each head"
             };
-            self.found.not_understood.push(Line { number: at, text: line.to_owned(), reason: reason.into() });
+            self.found.miss(Line { number: at, text: line.to_owned(), reason: reason.into() });
             return;
         }
         let row: BTreeMap<&str, f64> = self
@@ -165,10 +171,10 @@ impl Reader {
 
     /// Unless nothing was done, or another form of the output has told it.
     fn keep(&mut self, entry: Entry, rate: Option<f64>) {
-        let told =
-            |known: &&Entry| known.workload == entry.workload && known.stated.metrics == entry.stated.metrics;
-        if rate.is_some_and(|rate| rate > 0.0) && !self.found.entries.iter().any(|known| told(&known)) {
-            self.found.entries.push(entry);
+        if rate.is_some_and(|rate| rate > 0.0)
+            && self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics))
+        {
+            self.found.keep(entry);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `atop -P DSK,LVM,MDD`: label, host, time since 1970, date, time, seconds, device, milliseconds busy, reads, sectors read,
 //! writes, sectors written; newer versions go on with discards and queues.
 
-use super::super::Line;
+use super::super::Found;
+use super::super::lines::lines;
 use super::super::pieces::not_understood;
 use super::Devices;
 
@@ -9,13 +10,13 @@ use super::Devices;
 const FIELDS: usize = 12;
 
 /// Adds the lines of a text.
-pub(super) fn read(text: &str, devices: &mut Devices, problems: &mut Vec<Line>) {
+pub(super) fn read(text: &str, devices: &mut Devices, found: &mut Found) {
     let mut since_boot = false;
-    let lines: Vec<&str> = text.lines().collect();
-    for (i, line) in lines.iter().enumerate() {
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next() {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         if words.len() < FIELDS
-            && let Some(next) = lines.get(i + 1)
+            && let Some((_, next)) = lines.peek()
         {
             let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit() || c == '.');
             words.extend(next.split_whitespace().take_while(|word| is_number(word)));
@@ -28,7 +29,7 @@ pub(super) fn read(text: &str, devices: &mut Devices, problems: &mut Vec<Line>) 
                 match sample(&words) {
                     Some(_) if since_boot => {}
                     Some((device, numbers)) => add(devices, device, numbers, i + 1),
-                    None => problems.push(not_understood(i + 1, line, "fewer fields than atop -P writes")),
+                    None => found.miss(not_understood(i + 1, line, "fewer fields than atop -P writes")),
                 }
             }
             _ => {}

@@ -1,6 +1,7 @@
 //! A job of fio as any of its formats tells it, and the entry that it becomes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use iotax_model::Histogram;
 use iotax_model::record::{Tallies, Tally};
@@ -23,7 +24,7 @@ pub(super) struct Job {
     pub(super) host: Option<String>,
     /// What was asked, by fio's names. Absent if the text does not tell; else what is not in it has fio's default, and what is
     /// empty is not known.
-    pub(super) options: Option<BTreeMap<String, String>>,
+    pub(super) options: Option<Options>,
     /// As [`DIRECTIONS`]; one in which nothing was done is absent.
     pub(super) directions: [Option<Direction>; 3],
     /// Whether it is known that there is no direction beside these.
@@ -43,6 +44,29 @@ pub(super) struct Job {
     /// What else is to be said of it.
     pub(super) note: Option<String>,
     pub(super) line: usize,
+}
+
+/// Options, of which a job's own hold before those of all jobs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Options {
+    pub(super) shared: Rc<BTreeMap<String, String>>,
+    pub(super) own: BTreeMap<String, String>,
+}
+
+impl Options {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.own.get(name).or_else(|| self.shared.get(name)).map(String::as_str)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// All that hold, each once.
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
+        shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
+    }
 }
 
 /// What was done in one direction.
@@ -74,13 +98,15 @@ impl Job {
 /// And the jobs of which nothing can be said: of clones that ran at once some figures are not there, so that there is no sum.
 pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
     let mut groups: Vec<Vec<Job>> = Vec::new();
+    let mut known = HashMap::new();
     for job in jobs.into_iter().filter(Job::has_figures) {
-        let same = |one: &Job| one.name == job.name && one.group == job.group && one.host == job.host;
         // One that stands in another document is a repetition.
-        match groups.iter_mut().find(|group| same(&group[0]) && group[0].document == job.document) {
-            Some(group) => group.push(job),
-            None => groups.push(vec![job]),
-        }
+        let clone_of = (job.name.clone(), job.group.clone(), job.host.clone(), job.document);
+        let place = *known.entry(clone_of).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(job);
     }
     let (mut found, mut lines) = (Vec::new(), Vec::new());
     for group in groups {
@@ -102,8 +128,7 @@ pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
 fn entry(clones: &[Job]) -> Option<Entry> {
     let count = u32::try_from(clones.len()).ok()?;
     let asked = clones[0].numjobs();
-    let reports_groups =
-        clones[0].options.as_ref().is_some_and(|options| options.contains_key("group_reporting"));
+    let reports_groups = clones[0].options.as_ref().is_some_and(|options| options.has("group_reporting"));
     let lacking = !reports_groups && clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
     if (count > 1 || lacking) && clones.iter().any(|job| job.is_torn) {
         return None;
@@ -246,7 +271,7 @@ impl Job {
     }
 
     fn option(&self, name: &str) -> Option<&str> {
-        self.options.as_ref()?.get(name).map(String::as_str)
+        self.options.as_ref()?.get(name)
     }
 }
 
@@ -285,13 +310,13 @@ fn key_of(option: &str) -> &str {
 fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
     let options = job.options.as_ref()?;
     for (key, value) in DEFAULTS {
-        if !options.keys().any(|option| key_of(option) == key) {
+        if !options.iter().any(|(option, _)| key_of(option) == key) {
             entry.set(key, value);
         }
     }
-    let base_is_1000 = options.get("kb_base").is_some_and(|base| base == "1000");
+    let base_is_1000 = options.get("kb_base") == Some("1000");
     let mut foreign: Vec<String> = Vec::new();
-    for (option, value) in options.iter().filter(|(option, _)| !SAID.contains(&option.as_str())) {
+    for (option, value) in options.iter().filter(|(option, _)| !SAID.contains(option)) {
         let key = KEYS.iter().find(|key| key.name == key_of(option) && !NOT_FIOS.contains(&key.name));
         let is_known = key.is_some_and(|key| {
             // What is empty is not known.
@@ -303,7 +328,7 @@ fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
         }
     }
     // What was meant is not known where ranges are given for each direction and the like.
-    if options.keys().any(|option| matches!(key_of(option), "bssplit" | "bsrange")) {
+    if options.iter().any(|(option, _)| matches!(key_of(option), "bssplit" | "bsrange")) {
         entry.keys.bs = None;
     }
     if clones > 1 {

@@ -1,14 +1,12 @@
 //! fio's JSON, wherever in a text it stands.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use std::rc::Rc;
 
 use super::super::Line;
+use super::super::tree::{Tree, Value, newlines};
 use super::Read;
-use super::job::{DIRECTIONS, Direction, Job};
+use super::job::{DIRECTIONS, Direction, Job, Options};
 
 /// Every document in a text. Of one that is torn the jobs that are whole.
 pub(super) fn read(text: &str) -> Read {
@@ -16,26 +14,26 @@ pub(super) fn read(text: &str) -> Read {
     if !text.contains("\"jobs\"") && !text.contains("\"jobname\"") {
         return read;
     }
+    let mut tree = Tree::of(text);
     // The line of what was counted so far.
     let (mut at, mut counted, mut line) = (0, 0, 1);
+    let mut line_of = |place: usize| {
+        line += newlines(&text[counted..place]);
+        counted = place;
+        line
+    };
     while let Some(open) = text[at..].find('{').map(|found| at + found) {
-        let mut values = serde_json::Deserializer::from_str(&text[open..]).into_iter::<Sure>();
-        line += text[counted..open].matches('\n').count();
-        counted = open;
-        match values.next() {
-            Some(Ok(Sure(value))) => {
-                documents(&value, line, &mut read);
-                at = open + values.byte_offset().max(1);
-            }
-            Some(Err(error)) if is_head(&text[open..]) => {
-                let number = line + error.line() - 1;
-                let text = text[open..].lines().nth(error.line() - 1).unwrap_or_default().to_owned();
-                let reason = "the JSON is torn here".to_owned();
-                read.not_understood.push(Line { number, text, reason });
-                at = open + 1;
-            }
-            _ => at = open + 1,
+        tree.read(open);
+        tree.maps().for_each(|(begin, map)| documents(map, line_of(begin), &mut read));
+        if tree.is_torn && is_head(&text[open..]) {
+            let number = line_of(tree.end);
+            // A line may be as long as the file.
+            let near = text.floor_char_boundary(tree.end.saturating_sub(200));
+            let begin = text[near..tree.end].rfind('\n').map_or(near, |end| near + end + 1);
+            let text = text[begin..].chars().take_while(|c| *c != '\n').take(400).collect();
+            read.miss(Line { number, text, reason: "the JSON is torn here".to_owned() });
         }
+        at = tree.end.max(open + 1);
     }
     leave_doubtful_out(text, &mut read);
     read
@@ -44,7 +42,7 @@ pub(super) fn read(text: &str) -> Read {
 /// Takes away jobs of torn documents that say nothing of `numjobs`, which may be lost, where the text has others of that name: those
 /// may be its clones, and its figures only a part.
 fn leave_doubtful_out(text: &str, read: &mut Read) {
-    let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.contains_key("numjobs"));
+    let is_unsure = |job: &Job| job.is_torn && !job.options.iter().any(|known| known.has("numjobs"));
     if !read.jobs.iter().any(is_unsure) {
         return;
     }
@@ -56,10 +54,11 @@ fn leave_doubtful_out(text: &str, read: &mut Read) {
         }
     }
     let is_doubtful = |job: &mut Job| is_unsure(job) && names.get(&job.name).is_some_and(|times| *times > 1);
-    for job in read.jobs.extract_if(.., is_doubtful) {
+    let doubtful: Vec<Job> = read.jobs.extract_if(.., is_doubtful).collect();
+    for job in doubtful {
         let reason =
             "the JSON around it is torn and has others of this name: clones that ran at once, or repetitions";
-        read.not_understood.push(Line { number: job.line, text: job.name, reason: reason.to_owned() });
+        read.miss(Line { number: job.line, text: job.name, reason: reason.to_owned() });
     }
 }
 
@@ -68,97 +67,53 @@ fn is_head(text: &str) -> bool {
     text[1..].trim_start().starts_with("\"fio version\"")
 }
 
-/// A value in which a key that is there twice is not there: which of the two is meant is not known.
-struct Sure(Value);
-
-impl<'de> Deserialize<'de> for Sure {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(SureVisitor).map(Sure)
-    }
-}
-
-struct SureVisitor;
-
-impl<'de> Visitor<'de> for SureVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(Sure(item)) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(list.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        let mut twice = Vec::new();
-        while let Some((key, Sure(value))) = entries.next_entry::<String, Sure>()? {
-            if map.insert(key.clone(), value).is_some() {
-                twice.push(key);
-            }
-        }
-        for key in twice {
-            map.remove(&key);
-        }
-        Ok(map.into())
-    }
-}
-
 /// fio's documents in a value, which may be some tool's own record around them; and jobs by themselves, of a torn one.
-fn documents(value: &Value, line: usize, read: &mut Read) {
-    match value {
-        Value::Object(map) => {
-            let lists: Vec<&Vec<Value>> =
-                ["jobs", "client_stats"].iter().filter_map(|key| map.get(*key)?.as_array()).collect();
-            let is_job = |value: &Value| value.get("jobname").is_some();
-            if lists.iter().any(|list| list.iter().any(is_job)) {
-                let version = map.get("fio version").and_then(Value::as_str);
-                read.version = read.version.take().or_else(|| version.map(plain_version));
-                let all = lists.iter().flat_map(|list| list.iter());
-                read.begin_document();
-                let place = (line, read.documents);
-                read.jobs.extend(all.filter_map(|value| job(value, map, place)));
-            } else if is_job(value) && map.contains_key("read") {
-                read.begin_document();
-                let torn =
-                    job(value, &Map::new(), (line, read.documents)).map(|job| Job { is_torn: true, ..job });
-                read.jobs.extend(torn);
-            } else {
-                map.values().for_each(|value| documents(value, line, read));
-            }
-        }
-        Value::Array(list) => list.iter().for_each(|value| documents(value, line, read)),
-        _ => {}
+fn documents(value: Value<'_>, line: usize, read: &mut Read) {
+    if !value.is_map() {
+        return value.items().for_each(|value| documents(value, line, read));
     }
+    let lists = ["jobs", "client_stats"].map(|key| value.get(key));
+    let is_job = |value: Value<'_>| !value.get("jobname").is_null();
+    if lists.iter().any(|list| list.items().any(is_job)) {
+        read.version = read.version.take().or_else(|| Some(plain_version(&value.get("fio version").text()?)));
+        read.begin_document();
+        let document =
+            Document { number: read.documents, line, global: shared(value), of_clients: !lists[1].is_null() };
+        lists
+            .iter()
+            .flat_map(|list| list.items())
+            .filter_map(|value| job(value, &document))
+            .for_each(|job| read.push(job));
+    } else if is_job(value) && !value.get("read").is_null() {
+        read.begin_document();
+        let document = Document { number: read.documents, line, ..Document::default() };
+        if let Some(job) = job(value, &document) {
+            read.push(Job { is_torn: true, ..job });
+        }
+    } else {
+        value.entries().for_each(|(_, value)| documents(value, line, read));
+    }
+}
+
+/// What the jobs of a document have in common.
+#[derive(Default)]
+struct Document {
+    number: usize,
+    line: usize,
+    global: Rc<BTreeMap<String, String>>,
+    /// Whether it is that of a server, which adds up what its clients told.
+    of_clients: bool,
+}
+
+/// The options of all jobs.
+fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
+    Rc::new(told(document.get("global options")).collect())
+}
+
+/// Options in JSON. One alone is a switch that is on.
+fn told<'t>(options: Value<'t>) -> impl Iterator<Item = (String, String)> + use<'t> {
+    let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
+    options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
 }
 
 /// `3.33` of `fio-3.33`.
@@ -166,93 +121,90 @@ pub(super) fn plain_version(text: &str) -> String {
     text.trim_start_matches("fio-").to_owned()
 }
 
-/// A job of a document, whose line and number are given.
-fn job(value: &Value, document: &Map<String, Value>, (line, number): (usize, usize)) -> Option<Job> {
-    let name = value.get("jobname")?.as_str()?.to_owned();
+/// A job of a document.
+fn job(value: Value<'_>, document: &Document) -> Option<Job> {
+    let name = value.get("jobname").string()?;
+    let host = value.get("hostname").string();
     // The sum over all clients is none of them.
-    if value.get("hostname").is_none() && document.contains_key("client_stats") {
+    if host.is_none() && document.of_clients {
         return None;
     }
     // The document's own time is that of printing it.
-    let began = value.get("job_start").and_then(Value::as_u64);
-    let error = value.get("error").and_then(Value::as_i64).filter(|error| *error != 0);
-    let cpu = |key: &str| value.get(key).and_then(Value::as_f64);
-    let directions = DIRECTIONS.map(|word| value.get(word).and_then(direction));
+    let began = value.get("job_start").u64();
+    let error = value.get("error").i64().filter(|error| *error != 0);
+    let cpu = |key: &str| value.get(key).f64();
+    let (group, options) = (value.get("groupid"), value.get("job options"));
     Some(Job {
         name,
-        group: value.get("groupid").map(Value::to_string),
-        document: number,
-        host: value.get("hostname").and_then(Value::as_str).map(str::to_owned),
-        options: options(value, document),
-        is_whole: ["read", "write"].iter().all(|word| value.get(*word).is_some_and(is_told)),
-        directions,
+        group: (!group.is_null()).then(|| group.to_string()),
+        document: document.number,
+        host,
+        // Absent in the JSON of versions that do not write them.
+        options: options
+            .is_map()
+            .then(|| Options { shared: Rc::clone(&document.global), own: told(options).collect() }),
+        is_whole: ["read", "write"].iter().all(|word| is_told(value.get(word))),
+        directions: DIRECTIONS.map(|word| direction(value.get(word))),
         error: error.map(|error| format!("error {error}")),
         started_at_ms: began.filter(|began| *began > 0),
         cpu: cpu("usr_cpu").zip(cpu("sys_cpu")),
-        sync_ns: value.pointer("/sync/lat_ns/mean").and_then(Value::as_f64).filter(|ns| *ns > 0.0),
-        line,
+        sync_ns: value.at(&["sync", "lat_ns", "mean"]).f64().filter(|ns| *ns > 0.0),
+        line: document.line,
         ..Job::default()
     })
 }
 
 /// Whether it says if anything was done.
-fn is_told(direction: &Value) -> bool {
-    ["total_ios", "iops", "bw", "bw_bytes"].iter().any(|key| direction.get(*key).is_some())
-}
-
-/// Those of all jobs and its own. Absent in the JSON of versions that do not write them.
-fn options(job: &Value, document: &Map<String, Value>) -> Option<BTreeMap<String, String>> {
-    let own = job.get("job options")?.as_object()?;
-    let global = document.get("global options").and_then(Value::as_object);
-    let all = global.into_iter().flatten().chain(own);
-    // An option alone is a switch that is on.
-    let told = |value: &str| if value.is_empty() { "1".to_owned() } else { value.to_owned() };
-    Some(all.filter_map(|(key, value)| Some((key.clone(), told(value.as_str()?)))).collect())
+fn is_told(direction: Value<'_>) -> bool {
+    ["total_ios", "iops", "bw", "bw_bytes"].iter().any(|key| !direction.get(key).is_null())
 }
 
 /// Absent if nothing was done in it.
-fn direction(value: &Value) -> Option<Direction> {
-    let number = |key: &str| value.get(key).and_then(Value::as_f64);
+fn direction(value: Value<'_>) -> Option<Direction> {
+    let number = |key: &str| value.get(key).f64();
     let none =
         ["total_ios", "iops", "bw", "io_kbytes"].iter().all(|key| number(key).unwrap_or_default() == 0.0);
     if none {
         return None;
     }
     // Version 3 counts nanoseconds and bytes and says so in the names; before it, microseconds and KiB.
-    let (lat, clat, unit) = match (value.get("clat_ns"), value.get("lat_ns")) {
-        (None, None) => (value.get("lat"), value.get("clat"), 1e3),
-        (clat, lat) => (lat, clat, 1.0),
+    let has_nanos = ["clat_ns", "lat_ns"].iter().any(|key| !value.get(key).is_null());
+    let (lat, clat, unit) = if has_nanos {
+        (value.get("lat_ns"), value.get("clat_ns"), 1.0)
+    } else {
+        (value.get("lat"), value.get("clat"), 1e3)
     };
-    let is_new =
-        value.get("clat_ns").or_else(|| value.get("lat_ns")).or_else(|| value.get("bw_bytes")).is_some();
-    let of = |times: Option<&Value>, key: &str| {
-        times?.get(key).and_then(Value::as_f64).filter(|ns| *ns > 0.0).map(|value| value * unit)
-    };
-    let spread = lat.filter(|lat| lat.get("percentile").is_some()).or(clat);
-    let bins =
-        lat.filter(|lat| lat.get("bins").is_some()).or(clat).and_then(|times| bins(times.get("bins")?));
+    let has_bytes = !value.get("bw_bytes").is_null();
+    // The first of the two that has this.
+    let with = |key: &str| if lat.get(key).is_null() { clat.get(key) } else { lat.get(key) };
+    let times = if lat.is_null() { clat } else { lat };
+    let of = |key: &str| times.get(key).f64().filter(|ns| *ns > 0.0).map(|value| value * unit);
+    let bins = with("bins");
     Some(Direction {
-        ios: value.get("total_ios").and_then(Value::as_u64),
-        bytes: value.get("bw_bytes").and_then(|_| value.get("io_bytes")?.as_u64()),
+        ios: value.get("total_ios").u64(),
+        bytes: value.get("io_bytes").u64().filter(|_| has_bytes),
         iops: number("iops"),
-        bytes_per_s: if is_new { number("bw_bytes") } else { number("bw").map(|kib| kib * 1024.0) },
+        bytes_per_s: if has_nanos || has_bytes {
+            number("bw_bytes")
+        } else {
+            number("bw").map(|kib| kib * 1024.0)
+        },
         runtime_ms: number("runtime"),
-        mean_ns: of(lat.or(clat), "mean"),
-        max_ns: of(lat.or(clat), "max"),
-        is_from_submission: lat.is_none(),
-        percentiles: spread.map(|times| percentiles(times, unit)).unwrap_or_default(),
-        bins,
+        mean_ns: of("mean"),
+        max_ns: of("max"),
+        is_from_submission: lat.is_null(),
+        percentiles: percentiles(with("percentile"), unit),
+        bins: bins.is_map().then(|| read_bins(bins)).flatten(),
     })
 }
 
-fn percentiles(times: &Value, unit: f64) -> Vec<(f64, f64)> {
-    let list = times.get("percentile").and_then(Value::as_object);
-    let known = |(q, value): (&String, &Value)| Some((q.parse().ok()?, value.as_f64()? * unit));
-    list.into_iter().flatten().filter_map(known).filter(|(q, ns)| *q > 0.0 && *ns > 0.0).collect()
+fn percentiles(list: Value<'_>, unit: f64) -> Vec<(f64, f64)> {
+    let known =
+        |(q, value): (std::borrow::Cow<'_, str>, Value<'_>)| Some((q.parse().ok()?, value.f64()? * unit));
+    list.entries().filter_map(known).filter(|(q, ns): &(f64, f64)| *q > 0.0 && *ns > 0.0).collect()
 }
 
 /// JSON+ has every bin that is not empty: nanoseconds and how many.
-fn bins(value: &Value) -> Option<Vec<(u64, u64)>> {
-    let all = value.as_object()?.iter().map(|(ns, times)| Some((ns.parse().ok()?, times.as_u64()?)));
-    all.collect()
+fn read_bins(bins: Value<'_>) -> Option<Vec<(u64, u64)>> {
+    bins.entries().map(|(ns, times)| Some((ns.parse().ok()?, times.u64()?))).collect()
 }

@@ -8,11 +8,16 @@ mod json;
 mod terse;
 mod text;
 
-use super::{Entry, Found, Line};
+use std::collections::HashMap;
+
+use super::{Entry, Found, Line, MOST_ROWS};
 use job::Job;
 
 /// Two formats of one output say one rate with so much between them: text rounds to three digits.
 const ROUNDING: f64 = 0.006;
+
+/// As many entries of one name and rate are looked at for one that another format has told.
+const MOST_ALIKE: usize = 100;
 
 /// What one of the formats gave.
 #[derive(Default)]
@@ -22,12 +27,28 @@ struct Read {
     not_understood: Vec<Line>,
     /// How many outputs of fio have begun.
     documents: usize,
+    /// Whether there are more rows than are kept.
+    is_cut: bool,
 }
 
 impl Read {
     /// What follows is the output of another run of fio, so that a job of the same name is a repetition.
     const fn begin_document(&mut self) {
         self.documents += 1;
+    }
+
+    fn push(&mut self, job: Job) {
+        self.is_cut |= self.jobs.len() == MOST_ROWS;
+        if !self.is_cut {
+            self.jobs.push(job);
+        }
+    }
+
+    fn miss(&mut self, line: Line) {
+        self.is_cut |= self.not_understood.len() == MOST_ROWS;
+        if !self.is_cut {
+            self.not_understood.push(line);
+        }
     }
 }
 
@@ -36,23 +57,48 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "fio", ..Found::default() };
     for read in [json::read(text), terse::read(text), text::read(text)] {
         found.version = found.version.or(read.version);
+        found.is_cut |= read.is_cut;
         let (entries, lines) = job::entries(read.jobs);
-        found.not_understood.extend(lines);
         // One run may be written in several formats; the first one says it best.
-        let new =
-            entries.into_iter().filter(|entry| !found.entries.iter().any(|known| is_same(known, entry)));
-        let new: Vec<Entry> = new.collect();
-        found.entries.extend(new);
-        found.not_understood.extend(read.not_understood);
+        let told = Told::by(&found.entries);
+        let new: Vec<Entry> = entries.into_iter().filter(|entry| !told.has(entry)).collect();
+        new.into_iter().for_each(|entry| found.keep(entry));
+        lines.into_iter().chain(read.not_understood).for_each(|line| found.miss(line));
     }
     found.not_understood.sort_by_key(|line| line.number);
     (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
 }
 
-fn is_same(one: &Entry, other: &Entry) -> bool {
-    let near = |word: &str| match (one.stated.metrics.get(word), other.stated.metrics.get(word)) {
-        (Some(a), Some(b)) => (a / b - 1.0).abs() < ROUNDING,
-        _ => false,
-    };
-    one.workload == other.workload && near("iops") && near("bytes_per_s")
+/// The rates of entries by their names, in rising order: I/Os and bytes.
+struct Told(HashMap<String, Vec<(f64, f64)>>);
+
+impl Told {
+    fn by(entries: &[Entry]) -> Self {
+        let mut told: HashMap<String, Vec<(f64, f64)>> = HashMap::new();
+        for entry in entries {
+            if let Some(rates) = rates(entry) {
+                told.entry(entry.workload.clone()).or_default().push(rates);
+            }
+        }
+        told.values_mut().for_each(|rates| rates.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        Self(told)
+    }
+
+    /// Whether one of them says the same.
+    fn has(&self, entry: &Entry) -> bool {
+        let (Some(told), Some((iops, bytes))) = (self.0.get(&entry.workload), rates(entry)) else {
+            return false;
+        };
+        let first = told.partition_point(|(known, _)| known / iops < 1.0 - ROUNDING);
+        told[first..]
+            .iter()
+            .take(MOST_ALIKE)
+            .take_while(|(known, _)| known / iops < 1.0 + ROUNDING)
+            .any(|(_, known)| (known / bytes - 1.0).abs() < ROUNDING)
+    }
+}
+
+fn rates(entry: &Entry) -> Option<(f64, f64)> {
+    let of = |word: &str| entry.stated.metrics.get(word).copied();
+    of("iops").zip(of("bytes_per_s"))
 }

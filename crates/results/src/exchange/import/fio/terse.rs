@@ -1,6 +1,7 @@
 //! fio's terse lines, versions 2 to 5: fields apart by semicolons, times in microseconds, rates in KiB/s.
 
 use super::super::Line;
+use super::super::lines::lines;
 use super::super::quantity::number;
 use super::Read;
 use super::job::{Direction, Job};
@@ -44,20 +45,20 @@ const PERCENTILES: usize = 20;
 
 pub(super) fn read(text: &str) -> Read {
     let mut read = Read::default();
-    let lines: Vec<&str> = text.lines().collect();
-    let mut next = 0;
-    while next < lines.len() {
-        let at = next;
-        next += 1;
-        let line = lines[at].trim();
+    if !text.contains(';') {
+        return read;
+    }
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        let line = line.trim();
         let Some(layout) = layout(line) else { continue };
         // A terminal's line may be broken anywhere; it goes on as long as fields are missing.
         let mut whole = line.to_owned();
         while whole.split(';').count() < layout.fields() + COUNTS + SHARES
-            && lines.get(next).is_some_and(|more| more.contains(';') && self::layout(more.trim()).is_none())
+            && let Some((_, more)) =
+                lines.next_if(|(_, more)| more.contains(';') && self::layout(more.trim()).is_none())
         {
-            whole.push_str(lines[next].trim());
-            next += 1;
+            whole.push_str(more.trim());
         }
         let fields: Vec<&str> = whole.split(';').collect();
         match job(&fields, &layout, at + 1) {
@@ -67,7 +68,7 @@ pub(super) fn read(text: &str) -> Read {
                 }
                 add(&mut read, job, fields[0]);
             }
-            None => read.not_understood.push(Line {
+            None => read.miss(Line {
                 number: at + 1,
                 text: line.chars().take(80).collect(),
                 reason: format!("a terse line that has not the {} fields of its version", layout.fields()),
@@ -86,12 +87,12 @@ fn add(read: &mut Read, mut job: Job, version: &str) {
     if let Some(last) = read.jobs.last_mut().filter(same) {
         last.note = Some(AMBIGUOUS.to_owned());
         let reason = AMBIGUOUS.to_owned();
-        read.not_understood.push(Line { number: job.line, text: job.name, reason });
+        read.miss(Line { number: job.line, text: job.name, reason });
         return;
     }
     read.begin_document();
     job.document = read.documents;
-    read.jobs.push(job);
+    read.push(job);
 }
 
 const AMBIGUOUS: &str = "several lines of this job stand together: its clones, which ran at once, or repetitions; only the first is taken";

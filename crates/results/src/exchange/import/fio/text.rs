@@ -3,18 +3,20 @@
 //! A value counts only if the sign that ends it stands on the same line: one that a terminal broke in two would be another
 //! number. What is there twice in one job is of two jobs whose head is missing, so neither is taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 use super::super::Line;
+use super::super::lines::lines;
 use super::super::quantity::{bytes_in, nanos_in, number, number_and_unit};
 use super::Read;
-use super::job::{DIRECTIONS, Direction, Job};
+use super::job::{DIRECTIONS, Direction, Job, Options};
 
 #[derive(Default)]
 struct Reader {
     read: Read,
     /// What the lines before the jobs say of each: `NAME: (g=0): rw=...`.
-    asked: Vec<(String, BTreeMap<String, String>)>,
+    asked: HashMap<String, Rc<BTreeMap<String, String>>>,
     /// When the last job's head was printed.
     printed: Option<String>,
     /// Whether results came since the last run's output began.
@@ -36,7 +38,10 @@ struct Reader {
 
 pub(super) fn read(text: &str) -> Read {
     let mut reader = Reader::default();
-    let mut lines = text.lines().enumerate().peekable();
+    if !text.contains("groupid=") {
+        return reader.read;
+    }
+    let mut lines = lines(text).enumerate().peekable();
     while let Some((i, line)) = lines.next() {
         let next = lines.peek().map(|(_, next)| next.trim());
         reader.line(line, next, i + 1);
@@ -59,9 +64,8 @@ impl Reader {
             self.job = Some(Job {
                 options: self
                     .asked
-                    .iter()
-                    .find(|(known, _)| *known == name)
-                    .map(|(_, options)| options.clone()),
+                    .get(&name)
+                    .map(|options| Options { shared: Rc::clone(options), own: BTreeMap::new() }),
                 name,
                 group: Some(group),
                 document: self.read.documents,
@@ -78,7 +82,7 @@ impl Reader {
             if self.has_results {
                 self.begin_document();
             }
-            self.asked.push((name, options));
+            self.asked.entry(name).or_insert_with(|| Rc::new(options));
             return;
         }
         if line.starts_with("fio-") && !line.contains(' ') {
@@ -139,7 +143,7 @@ impl Reader {
         let Some(job) = &mut self.job else { return };
         if self.is_past {
             let reason = "a direction after the end of its job: a job's head is missing".to_owned();
-            self.read.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            self.read.miss(Line { number: at, text: line.to_owned(), reason });
             self.direction = None;
             self.end_job();
             return;
@@ -148,7 +152,7 @@ impl Reader {
         let found = direction(line);
         if found == Direction::default() {
             let reason = "no rate was found in it".to_owned();
-            self.read.not_understood.push(Line { number: at, text: line.to_owned(), reason });
+            self.read.miss(Line { number: at, text: line.to_owned(), reason });
         }
         job.directions[which] = Some(found);
         self.times = [0; 3];
@@ -182,13 +186,12 @@ impl Reader {
     fn percentiles(&mut self, line: &str) {
         let Some(unit) = self.percentiles_in else { return };
         let Some(direction) = self.now() else { return };
-        for part in line.split(']') {
-            let Some((q, ns)) = part.split_once("th=[") else { continue };
-            let q = q.trim_start_matches(['|', ',', ' ']);
+        for part in line.split_inclusive(']') {
             // The bracket that ends it must have been there.
-            if !line.contains(&format!("{part}]")) {
+            let Some((q, ns)) = part.strip_suffix(']').and_then(|part| part.split_once("th=[")) else {
                 continue;
-            }
+            };
+            let q = q.trim_start_matches(['|', ',', ' ']);
             if let (Some(q), Some(ns)) = (number(q), number(ns.trim())) {
                 direction.percentiles.push((q, ns * unit));
             }
@@ -210,13 +213,13 @@ impl Reader {
         if twice.contains(&true) {
             let text = job.name.clone();
             let reason = "one direction twice in one job: a job's head is missing".to_owned();
-            self.read.not_understood.push(Line { number: job.line, text, reason });
+            self.read.miss(Line { number: job.line, text, reason });
             return;
         }
         // Only what was issued tells that no direction is missing.
         job.is_whole = issued
             .is_some_and(|issued| (0..3).all(|i| (issued.get(i).copied().unwrap_or(0) > 0) == there[i]));
-        self.read.jobs.push(job);
+        self.read.push(job);
     }
 }
 

@@ -1,11 +1,12 @@
 //! iostat's reports: devices and their columns, from text and from JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
-use serde_json::Value;
-
-use super::super::Line;
-use super::super::pieces::{decimal, json_objects, not_understood};
+use super::super::lines::Lines;
+use super::super::pieces::{decimal, not_understood};
+use super::super::tree::{self, Value};
+use super::super::{Found, MOST_ROWS};
 
 /// What one call of iostat wrote.
 #[derive(Debug, Default)]
@@ -23,24 +24,29 @@ pub(super) struct Report {
     /// Seconds of the day at its end, where `-t` told them.
     pub(super) at: Option<u32>,
     /// The devices in the text's order, each with its columns.
-    pub(super) rows: Vec<(String, BTreeMap<String, f64>)>,
+    pub(super) rows: Vec<(String, Columns)>,
 }
+
+/// No version has more.
+const MOST_COLUMNS: usize = 64;
+
+/// The values of a row by the names of their columns.
+pub(super) type Columns = BTreeMap<Rc<str>, f64>;
 
 /// Columns as they are named.
 struct Header {
-    columns: Vec<String>,
+    columns: Vec<Rc<str>>,
     /// Whether the device is the last column: in reports for people.
     device_last: bool,
 }
 
 /// Every session of a text.
-pub(super) fn of_text(text: &str, problems: &mut Vec<Line>) -> Vec<Session> {
-    let lines: Vec<&str> = text.lines().collect();
+pub(super) fn of_text(text: &str, found: &mut Found) -> Vec<Session> {
+    let lines = Lines::of(text);
     let mut sessions: Vec<Session> = Vec::new();
     let mut state = State::default();
     let mut i = 0;
-    while i < lines.len() {
-        let line = lines[i];
+    while let Some(line) = lines.get(i) {
         i += 1;
         if is_banner(line) {
             state.end(&mut sessions);
@@ -49,13 +55,16 @@ pub(super) fn of_text(text: &str, problems: &mut Vec<Line>) -> Vec<Session> {
             state.session.without_first = leaves_out;
         } else if let Some(at) = time_of_day(line) {
             state.at = Some(at);
-        } else if let Some((header, used)) = Header::of(&lines[i - 1..]) {
+        } else if let Some((header, used)) = Header::of(&lines, i - 1) {
             state.head(header, i);
             i += used - 1;
         } else if line.trim().is_empty() || line.contains("avg-cpu") {
             state.inside &= !line.contains("avg-cpu");
+        } else if state.inside && state.rows == MOST_ROWS {
+            found.is_cut = true;
+            break;
         } else if state.inside {
-            i += state.row(&lines[i - 1..], i, problems) - 1;
+            i += state.row(&lines, i - 1, found) - 1;
         }
     }
     state.end(&mut sessions);
@@ -69,6 +78,11 @@ struct State {
     at: Option<u32>,
     /// Whether rows are expected.
     inside: bool,
+    /// The columns that the last report has in any row, and where its devices are.
+    columns: HashSet<Rc<str>>,
+    places: HashMap<String, usize>,
+    /// How many rows there were so far.
+    rows: usize,
 }
 
 impl State {
@@ -82,14 +96,9 @@ impl State {
 
     /// A header begins a report, unless it has other columns of the report that is being read.
     fn head(&mut self, header: Header, line: usize) {
-        let more = self.session.reports.last().is_some_and(|report| {
-            header.device_last
-                && report
-                    .rows
-                    .iter()
-                    .all(|(_, row)| header.columns.iter().all(|name| !row.contains_key(name)))
-        });
-        if !more {
+        let is_new = |name: &Rc<str>| !self.columns.contains(name);
+        let more = header.device_last && header.columns.iter().all(is_new);
+        if self.session.reports.is_empty() || !more {
             self.begin(line);
         }
         (self.header, self.inside) = (Some(header), true);
@@ -97,16 +106,18 @@ impl State {
 
     fn begin(&mut self, line: usize) {
         self.session.reports.push(Report { line, at: self.at.take(), rows: Vec::new() });
+        self.columns.clear();
+        self.places.clear();
     }
 
     /// Reads a row, which may go on in the lines below; how many lines it takes.
-    fn row(&mut self, lines: &[&str], number: usize, problems: &mut Vec<Line>) -> usize {
-        let Some(header) = &self.header else { return 1 };
+    fn row(&mut self, lines: &Lines<'_>, at: usize, found: &mut Found) -> usize {
+        let (Some(header), Some(line)) = (&self.header, lines.get(at)) else { return 1 };
         let wanted = header.columns.len() + 1;
-        let mut words: Vec<&str> = lines[0].split_whitespace().collect();
+        let mut words: Vec<&str> = line.split_whitespace().collect();
         let mut used = 1;
         while words.len() < wanted
-            && let Some(next) = lines.get(used)
+            && let Some(next) = lines.get(at + used)
             && next.split_whitespace().count() > 0
             && next.split_whitespace().all(|word| value(word, "").is_some())
         {
@@ -120,38 +131,47 @@ impl State {
         match (device, values) {
             (Some(device), Some(values)) if values.len() == words.len() && words.len() + 1 == wanted => {
                 let columns = header.columns.iter().cloned().zip(values).collect();
-                self.add(device, columns, number);
+                self.add(device, columns, at + 1);
                 used
             }
             _ => {
                 // Words that are no numbers at all are of something else.
                 if words.iter().any(|word| value(word, "").is_some()) {
                     let reason = "it does not fit the columns above it";
-                    problems.push(not_understood(number, lines[0], reason));
+                    found.miss(not_understood(at + 1, line, reason));
                 }
                 1
             }
         }
     }
 
-    fn add(&mut self, device: &str, columns: BTreeMap<String, f64>, number: usize) {
+    fn add(&mut self, device: &str, columns: Columns, number: usize) {
         let Some(report) = self.session.reports.last_mut() else { return };
-        match report.rows.iter_mut().find(|(known, _)| known == device) {
+        let known = self.places.get(device).map(|place| &mut report.rows[*place].1);
+        match known {
             // A device comes once: its second row is of a report whose header is lost.
-            Some((_, row)) if columns.keys().any(|name| row.contains_key(name)) => {
+            Some(row) if columns.keys().any(|name| row.contains_key(name)) => {
                 self.begin(number);
-                self.add(device, columns, number);
+                return self.add(device, columns, number);
             }
-            Some((_, row)) => row.extend(columns),
-            None => report.rows.push((device.to_owned(), columns)),
+            Some(row) => row.extend(columns.clone()),
+            None => {
+                self.places.insert(device.to_owned(), report.rows.len());
+                report.rows.push((device.to_owned(), columns.clone()));
+            }
         }
+        self.columns.extend(columns.into_keys());
+        self.rows += 1;
     }
 }
 
 impl Header {
     /// A header, which may go on in the lines below, and how many lines it takes.
-    fn of(lines: &[&str]) -> Option<(Self, usize)> {
-        let mut words: Vec<&str> = lines[0].split_whitespace().collect();
+    fn of(lines: &Lines<'_>, at: usize) -> Option<(Self, usize)> {
+        let line = lines.get(at)?;
+        // Most lines are rows.
+        line.contains("Device").then_some(())?;
+        let mut words: Vec<&str> = line.split_whitespace().collect();
         let is_device = |word: Option<&&str>| word.is_some_and(|word| matches!(*word, "Device" | "Device:"));
         let device_last = is_device(words.last()) && words.len() > 1;
         let mut used = 1;
@@ -159,7 +179,8 @@ impl Header {
             words.pop();
         } else if is_device(words.first()) {
             words.remove(0);
-            while let Some(next) = lines.get(used)
+            while words.len() < MOST_COLUMNS
+                && let Some(next) = lines.get(at + used)
                 && next.split_whitespace().count() > 0
                 && next.split_whitespace().all(is_column)
             {
@@ -169,8 +190,8 @@ impl Header {
         } else {
             return None;
         }
-        let columns: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        (!columns.is_empty() && columns.iter().all(|name| is_column(name)))
+        let columns: Vec<Rc<str>> = words.iter().map(|word| Rc::from(*word)).collect();
+        (!columns.is_empty() && columns.len() <= MOST_COLUMNS && columns.iter().all(|name| is_column(name)))
             .then_some((Self { columns, device_last }, used))
     }
 }
@@ -229,32 +250,40 @@ fn time_of_day(line: &str) -> Option<u32> {
 }
 
 /// Every session of the JSON in a text.
-pub(super) fn of_json(text: &str) -> Vec<Session> {
+pub(super) fn of_json(text: &str, found: &mut Found) -> Vec<Session> {
+    let mut rows = 0;
     let mut sessions = Vec::new();
-    for (line, object) in json_objects(text) {
-        for host in object["sysstat"]["hosts"].as_array().into_iter().flatten() {
-            let statistics = host["statistics"].as_array().into_iter().flatten();
-            let report = |statistics: &Value| Report {
+    tree::objects(text, &mut |line, object| {
+        for host in object.at(&["sysstat", "hosts"]).items() {
+            let report = |statistics: Value<'_>| Report {
                 line,
-                at: statistics["timestamp"].as_str().and_then(time_of_day),
-                rows: statistics["disk"].as_array().into_iter().flatten().filter_map(disk).collect(),
+                at: statistics.get("timestamp").text().and_then(|stamp| time_of_day(&stamp)),
+                rows: statistics.get("disk").items().take(MOST_ROWS).filter_map(disk).collect(),
             };
-            let reports: Vec<Report> =
-                statistics.map(report).filter(|report| !report.rows.is_empty()).collect();
+            let reports = host.get("statistics").items().map(report).filter(|report| !report.rows.is_empty());
+            let is_room = |report: &Report| {
+                rows += report.rows.len();
+                rows <= MOST_ROWS
+            };
+            let reports: Vec<Report> = reports.take_while(is_room).collect();
             if !reports.is_empty() {
                 sessions.push(Session { reports, without_first: false });
             }
         }
-    }
+    });
+    found.is_cut |= rows > MOST_ROWS;
     sessions
 }
 
-fn disk(disk: &Value) -> Option<(String, BTreeMap<String, f64>)> {
+fn disk(disk: Value<'_>) -> Option<(String, Columns)> {
     let name = |key: &str| match key {
-        "util" | "rrqm" | "wrqm" | "drqm" => format!("%{key}"),
-        _ => key.to_owned(),
+        "util" | "rrqm" | "wrqm" | "drqm" => Rc::from(format!("%{key}")),
+        _ => Rc::from(key),
     };
-    let columns =
-        disk.as_object()?.iter().filter_map(|(key, value)| Some((name(key), value.as_f64()?))).collect();
-    Some((disk["disk_device"].as_str()?.to_owned(), columns))
+    let columns = disk
+        .entries()
+        .filter_map(|(key, value)| Some((name(&key), value.f64()?)))
+        .take(MOST_COLUMNS)
+        .collect();
+    Some((disk.get("disk_device").string()?, columns))
 }

@@ -1,6 +1,9 @@
 //! iperf 2's CSV: time, own address and port, the other's address and port, number, interval, bytes, bits per second; of
 //! UDP also jitter in milliseconds, packets lost and sent, loss in percent, and packets out of order.
 
+use std::collections::HashMap;
+
+use super::super::lines::lines;
 use super::super::pieces::{agree, not_understood, whole_nanos};
 use super::super::{Entry, Found};
 use crate::judge::Metric;
@@ -61,6 +64,11 @@ impl<'a> Row<'a> {
         self.id >= 0 && port(self.own_port) < port(self.port)
     }
 
+    /// What makes rows those of one stream.
+    fn stream(&self) -> (&'a str, i32, &'a str) {
+        (self.own_port, self.id, self.other)
+    }
+
     /// What makes rows those of one test.
     fn test(&self) -> (&'a str, &'a str, bool, bool) {
         (self.other, self.stamp, self.comes_in(), self.datagrams.is_some())
@@ -69,26 +77,35 @@ impl<'a> Row<'a> {
 
 /// Adds the tests of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
-    let rows: Vec<Row<'_>> = text.lines().enumerate().filter_map(|(i, line)| Row::of(line, i + 1)).collect();
-    let mut tests: Vec<(_, Vec<&Row<'_>>)> = Vec::new();
-    // An interval is no result: only the row that goes from 0 to the end is.
-    let is_whole = |row: &&Row<'_>| {
-        let same = rows
-            .iter()
-            .filter(|other| (other.own_port, other.id, other.other) == (row.own_port, row.id, row.other));
-        row.from < 0.05
-            && same.clone().all(|other| other.to <= row.to + 0.1 || other.stamp != row.stamp)
-            && !same.clone().any(|other| other.line > row.line && other.from >= row.to - 0.1)
-    };
-    for row in rows.iter().filter(is_whole) {
-        match tests.iter_mut().find(|(test, _)| *test == row.test()) {
-            Some((_, rows)) => rows.push(row),
-            None => tests.push((row.test(), vec![row])),
+    if !text.contains(',') {
+        return;
+    }
+    let rows: Vec<Row<'_>> = lines(text).enumerate().filter_map(|(i, line)| Row::of(line, i + 1)).collect();
+    let mut ends: HashMap<_, f64> = HashMap::new();
+    for row in &rows {
+        let end = ends.entry((row.stream(), row.stamp)).or_insert(row.to);
+        *end = end.max(row.to);
+    }
+    // An interval is no result: only the row that goes from 0 to the end is, and nothing of its stream comes after it.
+    let mut begins: HashMap<_, f64> = HashMap::new();
+    let mut whole: Vec<&Row<'_>> = Vec::new();
+    for row in rows.iter().rev() {
+        let later = begins.entry(row.stream()).or_insert(f64::MIN);
+        if row.from < 0.05 && ends[&(row.stream(), row.stamp)] <= row.to + 0.1 && *later < row.to - 0.1 {
+            whole.push(row);
         }
+        *later = later.max(row.from);
     }
-    for (_, rows) in tests {
-        close(&rows, found);
+    let mut tests: Vec<Vec<&Row<'_>>> = Vec::new();
+    let mut known = HashMap::new();
+    for row in whole.into_iter().rev() {
+        let place = *known.entry(row.test()).or_insert_with(|| {
+            tests.push(Vec::new());
+            tests.len() - 1
+        });
+        tests[place].push(row);
     }
+    tests.iter().for_each(|rows| close(rows, found));
 }
 
 fn close(rows: &[&Row<'_>], found: &mut Found) {
@@ -99,11 +116,7 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
         _ => {
             for row in rows {
                 let reason = "one of several streams, whose sum (-1) is not there";
-                found.not_understood.push(not_understood(
-                    row.line,
-                    &format!("{} bit/s", row.bits_per_s),
-                    reason,
-                ));
+                found.miss(not_understood(row.line, &format!("{} bit/s", row.bits_per_s), reason));
             }
             return;
         }
@@ -130,5 +143,5 @@ fn close(rows: &[&Row<'_>], found: &mut Found) {
     ]) {
         entry.add(what, Some(value), unit);
     }
-    found.entries.push(entry);
+    found.keep(entry);
 }

@@ -1,8 +1,10 @@
 //! iperf3's text: the rows that end in `sender` and `receiver`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::super::iperf::{Row, bracket, connected};
+use super::super::lines::lines;
 use super::super::pieces::{not_understood, whole_nanos};
 use super::super::{Entry, Found};
 use super::SENDERS;
@@ -10,10 +12,9 @@ use crate::judge::Metric;
 
 /// Adds the tests of a text.
 pub(super) fn read(text: &str, found: &mut Found) {
-    let lines: Vec<String> = unwrapped(text);
     let mut test = Test::default();
-    for (i, line) in lines.iter().enumerate() {
-        let line = line.as_str();
+    for (i, line) in unwrapped(text).enumerate() {
+        let line = &*line;
         if let Some(host) = host(line) {
             std::mem::replace(&mut test, Test { host: Some(host), ..Test::default() }).close(found);
         } else {
@@ -37,25 +38,28 @@ fn host(line: &str) -> Option<String> {
 
 /// The lines, with `sender` and `receiver` where they belong if a narrow window put them on a line of their own. A receiver's row
 /// comes right after the sender's: else lines are lost, and a row that is there may be the sender's.
-fn unwrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+fn unwrapped(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let mut lines = lines(text).enumerate().peekable();
     // Where the last sender's row ended.
     let mut sender = None;
-    for i in 0..lines.len() {
-        if lines[i].trim_end().ends_with("sender") {
+    let mut was_joined = false;
+    std::iter::from_fn(move || {
+        let (i, line) = lines.next()?;
+        if line.trim_end().ends_with("sender") {
             sender = Some(i);
         }
-        let belongs = match lines[i].trim() {
+        if std::mem::take(&mut was_joined) {
+            return Some(Cow::Borrowed(""));
+        }
+        let next = lines.peek().map_or("", |(_, next)| next.trim());
+        let belongs = match next {
             "sender" => true,
-            "receiver" => sender.is_some_and(|at| at + 2 == i),
+            "receiver" => sender.is_some_and(|at| at + 1 == i),
             _ => false,
         };
-        if belongs && i > 0 && lines[i - 1].contains('[') {
-            let word = std::mem::take(&mut lines[i]);
-            lines[i - 1] = format!("{} {}", lines[i - 1], word.trim());
-        }
-    }
-    lines
+        was_joined = belongs && line.contains('[');
+        Some(if was_joined { Cow::Owned(format!("{line} {next}")) } else { Cow::Borrowed(line) })
+    })
 }
 
 /// A total of one end.
@@ -70,6 +74,9 @@ struct Total {
     /// Whether it is the sender's rate with the receiver's losses.
     mixed: bool,
 }
+
+/// A client sends and receives, and so does a server.
+const MOST_ROLES: usize = 4;
 
 #[derive(Default)]
 struct Test {
@@ -101,9 +108,9 @@ impl Test {
         let is_end = |word: &str| matches!(word, "sender" | "receiver");
         if bracket(line).is_some() && line.split_whitespace().last().is_some_and(is_end) {
             let reason = "transfer, time and rate do not fit together";
-            found.not_understood.push(not_understood(number, line, reason));
+            found.miss(not_understood(number, line, reason));
         } else if line.contains("iperf3: error") {
-            found.not_understood.push(not_understood(number, line, "iperf3 says that this test failed"));
+            found.miss(not_understood(number, line, "iperf3 says that this test failed"));
         } else if let (Some(bare), true) =
             (self.bare.take(), line.contains("Sent ") && line.contains(" datagrams"))
         {
@@ -151,7 +158,7 @@ impl Test {
     fn close(self, found: &mut Found) {
         let mut roles: Vec<Option<String>> = Vec::new();
         for total in self.sent.iter().chain(&self.received) {
-            if !roles.contains(&total.role) {
+            if !roles.contains(&total.role) && roles.len() < MOST_ROLES {
                 roles.push(total.role.clone());
             }
         }
@@ -163,7 +170,7 @@ impl Test {
                 for total in all {
                     let reason = "one of several streams, whose sum is not there";
                     let text = format!("{} bit/s", total.bits_per_s);
-                    found.not_understood.push(not_understood(total.line, &text, reason));
+                    found.miss(not_understood(total.line, &text, reason));
                 }
                 continue;
             };
@@ -171,7 +178,7 @@ impl Test {
             entry.workload = self.name(role.as_deref());
             entry.duration_ns = whole_nanos(first.seconds * 1e9);
             Self::figures(&mut entry, sent, received);
-            found.entries.push(entry);
+            found.keep(entry);
         }
     }
 

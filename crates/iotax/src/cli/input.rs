@@ -1,0 +1,159 @@
+//! Files that users name, read up to a bound: a wrong name must not fill the memory of the machine that is to be measured.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use iotax_model::exit::Exit;
+use iotax_model::units::Bytes;
+
+use super::{Failure, usage};
+
+/// A kind of file, and how much of it is read at most.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    what: &'static str,
+    most: u64,
+    remedy: &'static str,
+}
+
+/// Results of another tool.
+pub(super) const RESULTS: Kind = Kind {
+    what: "what another tool wrote",
+    most: 128 << 20,
+    remedy: "split it, and import its parts one by one",
+};
+/// Plans.
+pub(super) const PLAN: Kind =
+    Kind { what: "a plan or job file", most: 16 << 20, remedy: "split it into several plans" };
+/// JSON that a run of iotax was written to.
+pub(super) const REPORT: Kind =
+    Kind { what: "the JSON of a run", most: 128 << 20, remedy: "compare the runs by their numbers" };
+/// libvirt's description of a domain.
+pub(super) const DOMAIN: Kind =
+    Kind { what: "the XML of a domain", most: 16 << 20, remedy: "give what virsh dumpxml writes" };
+/// A secret.
+pub(super) const TOKEN: Kind =
+    Kind { what: "a file with a token", most: 64 << 10, remedy: "put the token alone in a file" };
+
+/// The bytes that come on stdin.
+///
+/// # Errors
+/// As for a file.
+pub(super) fn stdin(kind: Kind) -> Result<Vec<u8>, Failure> {
+    all_of(io::stdin(), None, "stdin", kind)
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// A file that cannot be read, is a directory, or is larger than its kind may be.
+pub(super) fn bytes(path: &Path, kind: Kind) -> Result<Vec<u8>, Failure> {
+    let name = path.display().to_string();
+    let cannot =
+        |exit| move |error: io::Error| failure(exit, format!("cannot read {}: {error}", path.display()));
+    let file = File::open(path).map_err(cannot(Exit::Usage))?;
+    let metadata = file.metadata().map_err(cannot(Exit::Environment))?;
+    if metadata.is_dir() {
+        return Err(usage(format!("{name} is a directory; accepted: {}", kind.what)));
+    }
+    // Devices and pipes do not tell how long they are.
+    all_of(file, metadata.is_file().then_some(metadata.len()), &name, kind)
+}
+
+/// As [`bytes`], of a file that must be text.
+///
+/// # Errors
+/// As there, and what is no UTF-8.
+pub(super) fn text(path: &Path, kind: Kind) -> Result<String, Failure> {
+    String::from_utf8(bytes(path, kind)?).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        usage(format!("{} is not text: byte {at} is not UTF-8; accepted: {}", path.display(), kind.what))
+    })
+}
+
+/// Everything up to the bound, and not a byte more than one beyond it.
+fn all_of(source: impl Read, told: Option<u64>, name: &str, kind: Kind) -> Result<Vec<u8>, Failure> {
+    let too_large = |size: String| {
+        let Kind { what, most, remedy } = kind;
+        usage(format!("{name} is {size}; accepted: {what} of up to {}; {remedy}", Bytes(most)))
+    };
+    // Files of /proc say 0 and have more, so the bound holds while reading too.
+    if let Some(size) = told.filter(|size| *size > kind.most) {
+        return Err(too_large(format!("{size} bytes")));
+    }
+    let mut bytes = Vec::new();
+    let most = kind.most + 1;
+    source
+        .take(most)
+        .read_to_end(&mut bytes)
+        .map_err(|error| failure(Exit::Environment, format!("cannot read {name}: {error}")))?;
+    if bytes.len() as u64 == most {
+        return Err(too_large(format!("larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn failure(exit: Exit, text: String) -> Failure {
+    Failure { exit, error: anyhow::anyhow!(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Kind = Kind { what: "a word", most: 8, remedy: "shorten it" };
+
+    fn refusal(path: &Path) -> (Exit, String) {
+        let failure = bytes(path, SMALL).expect_err("refused");
+        (failure.exit, failure.error.to_string())
+    }
+
+    #[test]
+    fn as_much_is_read_as_may_be_and_not_a_byte_more() {
+        let temp = tempfile::tempdir().expect("directory");
+        let file = temp.path().join("file");
+        std::fs::write(&file, "12345678").expect("written");
+        assert_eq!(text(&file, SMALL).ok().as_deref(), Some("12345678"));
+        std::fs::write(&file, "123456789").expect("written");
+        let (exit, words) = refusal(&file);
+        assert_eq!(exit, Exit::Usage);
+        assert_eq!(words, format!("{} is 9 bytes; accepted: a word of up to 8; shorten it", file.display()));
+    }
+
+    #[test]
+    fn what_has_no_end_is_refused_at_the_bound() {
+        let (exit, words) = refusal(Path::new("/dev/zero"));
+        assert_eq!(exit, Exit::Usage);
+        assert!(
+            words.starts_with("/dev/zero is larger than 9 bytes; accepted: a word of up to 8"),
+            "{words}"
+        );
+        struct Endless(u64);
+        impl Read for Endless {
+            fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+                self.0 += part.len() as u64;
+                assert!(self.0 <= 9, "{} bytes were asked for", self.0);
+                Ok(part.len())
+            }
+        }
+        assert!(all_of(Endless(0), None, "a pipe", SMALL).is_err());
+    }
+
+    #[test]
+    fn what_is_no_file_of_text_is_refused_by_its_name() {
+        let temp = tempfile::tempdir().expect("directory");
+        let (exit, words) = refusal(temp.path());
+        assert_eq!(
+            (exit, words.ends_with("is a directory; accepted: a word")),
+            (Exit::Usage, true),
+            "{words}"
+        );
+        let (exit, words) = refusal(&temp.path().join("none"));
+        assert_eq!((exit, words.starts_with("cannot read ")), (Exit::Usage, true), "{words}");
+        let file = temp.path().join("file");
+        std::fs::write(&file, b"ab\xff").expect("written");
+        let failure = text(&file, SMALL).expect_err("no text");
+        assert!(failure.error.to_string().contains("is not text: byte 2 is not UTF-8"));
+    }
+}

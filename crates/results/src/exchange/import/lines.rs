@@ -1,0 +1,62 @@
+//! The lines of a text, without what would take many times its room.
+
+/// A longer line is no tool's.
+const LONGEST: usize = 8 << 10;
+
+/// The lines of a text, of which those that are no tool's are empty.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
+    text.lines().map(short)
+}
+
+fn short(line: &str) -> &str {
+    if line.len() > LONGEST { "" } else { line }
+}
+
+/// As [`lines`], for readers that look back and ahead. Takes four bytes a line.
+#[derive(Debug)]
+pub(super) struct Lines<'t> {
+    text: &'t str,
+    /// Where each begins.
+    begins: Vec<u32>,
+}
+
+impl<'t> Lines<'t> {
+    /// Of a text; what lies beyond 4 GiB is left out.
+    pub(super) fn of(text: &'t str) -> Self {
+        let after = text.match_indices('\n').map(|(end, _)| end + 1).filter(|begin| *begin < text.len());
+        let first = (!text.is_empty()).then_some(0);
+        Self {
+            text,
+            begins: first.into_iter().chain(after).map_while(|begin| u32::try_from(begin).ok()).collect(),
+        }
+    }
+
+    /// A line by its number from 0.
+    pub(super) fn get(&self, number: usize) -> Option<&'t str> {
+        let begin = *self.begins.get(number)? as usize;
+        let end = self.begins.get(number + 1).map_or(self.text.len(), |next| *next as usize);
+        self.text[begin..end].lines().next().map(short)
+    }
+
+    /// The lines from one on.
+    pub(super) fn from(&self, number: usize) -> impl Iterator<Item = &'t str> + Clone {
+        (number..self.begins.len()).filter_map(|number| self.get(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_text_and_long_ones_empty() {
+        let long = "x".repeat(LONGEST + 1);
+        for text in ["", "\n", "a", "a\n", "a\n\nb\r\nc", &format!("a\n{long}\nb")] {
+            let all: Vec<&str> = lines(text).collect();
+            assert_eq!(Lines::of(text).from(0).collect::<Vec<_>>(), all, "{text}");
+            let known: Vec<&str> = text.lines().filter(|line| line.len() <= LONGEST).collect();
+            assert_eq!(all.iter().filter(|line| **line != "" || !text.contains(&long)).count(), known.len());
+            assert_eq!(Lines::of(text).get(all.len()), None);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A verification journal of any bytes, or a sound one with wrong bits, is read or refused, and what it says of a target never
+//! breaks the audit.
+#![no_main]
+
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::Job;
+use iotax_model::workload::{Rw, Verify, WorkloadKeys};
+use libfuzzer_sys::fuzz_target;
+
+const SIZE: Bytes = Bytes(64 << 10);
+
+/// A directory in memory with a target, and the journal of what was written to it.
+static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
+    let place = iotax_fuzz::place();
+    let journal = place.join("sound");
+    std::fs::write(place.join("target"), vec![0; SIZE.0 as usize]).expect("written");
+    iotax_engine::measure(&job(&journal), &place.join("target"), &mut |_| {}).expect("measured");
+    let bytes = std::fs::read(&journal).expect("there");
+    // Enough for every kind of record, and quickly read.
+    (place, bytes[..bytes.len().min(4000)].to_vec())
+});
+
+fn job(journal: &Path) -> Job {
+    let keys = WorkloadKeys {
+        rw: Some(Rw::RandWrite),
+        runtime: Some(Nanos::from_millis(20)),
+        direct: Some(false),
+        size: Some(SIZE),
+        fsync: Some(4),
+        verify: Some(Verify::Crc32c),
+        write_journal: Some(journal.display().to_string()),
+        ..WorkloadKeys::default()
+    };
+    Job {
+        path: None,
+        workload: keys.complete(&WorkloadKeys::default()),
+        size: SIZE,
+        seed: 7,
+        interval: Nanos::from_millis(100),
+        writable: true,
+        shared: false,
+        identity: None,
+        directory: None,
+        peer: None,
+    }
+}
+
+// The first byte says whether the rest is edits of a sound journal or a journal by itself.
+fuzz_target!(|bytes: &[u8]| {
+    let Some((how, rest)) = bytes.split_first() else { return };
+    let (place, sound) = &*SOUND;
+    let bytes = if how % 2 == 0 { iotax_fuzz::edited(sound, rest) } else { rest.to_vec() };
+    let journal = place.join("journal");
+    std::fs::write(&journal, bytes).expect("written");
+    if let Ok(recovery) = iotax_engine::audit(&place.join("target"), &journal) {
+        assert!(recovery.findings.faulty() <= recovery.findings.checked);
+    }
+});

@@ -1,0 +1,48 @@
+//! A store of which some bytes are wrong, or whose end is lost, is read or refused; what is read can be judged and shown.
+#![no_main]
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use iotax_results::exchange::import::{recognise, runs};
+use iotax_results::judge;
+use iotax_results::report::{page, terminal};
+use iotax_results::store::{NewRun, RunState, Store};
+use libfuzzer_sys::fuzz_target;
+
+/// Runs whose figures, histograms and plans are in the store.
+const RUNS: [&str; 2] = [
+    include_str!("../../crates/results/tests/data/import/ping-iputils.txt"),
+    include_str!("../../crates/results/tests/data/import/fio-3.33-plus.json"),
+];
+
+/// A place in memory, and the bytes of a sound store.
+static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
+    let place = iotax_fuzz::place();
+    let path = place.join("sound");
+    let mut store = Store::open(&path).expect("new");
+    for run in RUNS.iter().flat_map(|text| runs(&[("file".to_owned(), recognise(text))])) {
+        let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms: 1 }).expect("created");
+        store.set_source(id, &run.source).expect("kept");
+        run.measurements.iter().for_each(|measured| store.put_measurement(id, measured).expect("kept"));
+        store.set_state(id, RunState::Complete).expect("kept");
+    }
+    drop(store);
+    let bytes = std::fs::read(&path).expect("there");
+    (place, bytes)
+});
+
+fuzz_target!(|edits: &[u8]| {
+    let (place, sound) = &*SOUND;
+    let path = place.join("store");
+    for rest in ["store-journal", "store-wal", "store-shm"] {
+        let _ = std::fs::remove_file(place.join(rest));
+    }
+    std::fs::write(&path, iotax_fuzz::edited(sound, edits)).expect("written");
+    let Ok(store) = Store::open(&path) else { return };
+    for known in store.runs().unwrap_or_default() {
+        if let Ok(run) = store.load(known.id) {
+            let _ = terminal::set(&page::run(&run, &judge(&run)), 100, false);
+        }
+    }
+});
