@@ -27,7 +27,9 @@ impl ProcessLock {
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Self { path: path.to_owned(), file: Arc::new(file), stop: Interrupt::default() })),
+            Ok(()) => {
+                Ok(Some(Self { path: path.to_owned(), file: Arc::new(file), stop: Interrupt::default() }))
+            }
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }

@@ -31,7 +31,7 @@ fn two() -> Run {
 }
 
 fn said(run: &Run) -> String {
-    terminal::set(&page::run(run, &judge(run)), 200, false)
+    terminal::set(&page::run(run, &judge(run)), 200, false).to_string()
 }
 
 #[test]

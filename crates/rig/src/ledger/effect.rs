@@ -164,7 +164,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
         }
         for effect in standing {
             if let Effect::Guest { marker } = effect {
-                kill_marked(marker);
+                kill_marked(marker)?;
             }
         }
         if Instant::now() > deadline {
@@ -182,7 +182,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
 fn kill_guest(marker: &str) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let pids = kill_marked(marker);
+        let pids = kill_marked(marker)?;
         if pids.is_empty() {
             return Ok(());
         }
@@ -194,14 +194,14 @@ fn kill_guest(marker: &str) -> io::Result<()> {
 }
 
 /// Kills the QEMU processes with this marker in their command line, and returns which these were.
-fn kill_marked(marker: &str) -> Vec<u32> {
-    let pids = guests_marked(Path::new("/proc"), marker);
+fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
+    let pids = guests_marked(Path::new("/proc"), marker)?;
     for pid in &pids {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
-    pids
+    Ok(pids)
 }
 
 /// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.

@@ -205,7 +205,9 @@ impl Ledger {
     /// Undoes an effect, and fails if it cannot be known to be gone.
     fn carry_back(&self, standing: &Standing) -> io::Result<()> {
         let Standing { effect, within, directory, own } = standing;
-        let Some((path, within)) = effect.path().zip(within.as_ref()) else { return effect::undo(effect, &self.lock.heedless()) };
+        let Some((path, within)) = effect.path().zip(within.as_ref()) else {
+            return effect::undo(effect, &self.lock.heedless());
+        };
         let made = || self.standing.values().map(|other| &other.effect);
         match within.find(path, directory.as_ref())? {
             Found::Directory(directory) => {

@@ -14,9 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::{BuildError, Built, Refusal, device};
 use crate::facts::{boot_id, text};
 use crate::ledger::{Effect, Ledger};
-use crate::program::{Program, ProgramError};
 use crate::lock::ProcessLock;
-use crate::program::Program;
+use crate::program::{Program, ProgramError};
 use crate::users;
 
 const LOSETUP: Program = Program { name: "losetup", package: "mount" };
