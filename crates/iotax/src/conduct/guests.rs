@@ -109,7 +109,7 @@ impl Guests {
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let begun = Instant::now();
-        let (able, known) = known(options, plan, tag, ledger, stop)?;
+        let (able, known) = known(options, plan, tag, ledger)?;
         let kernels: BTreeMap<_, _> =
             known.into_iter().map(|(wanted, kernel)| (boot_key(wanted), (kernel, wanted))).collect();
 
@@ -293,7 +293,7 @@ pub(crate) fn check_all(
     tag: &str,
     ledger: &mut Ledger,
 ) -> anyhow::Result<()> {
-    known(options, plan, tag, ledger, &Interrupt::default()).map(drop)
+    known(options, plan, tag, ledger).map(drop)
 }
 
 /// What QEMU says of itself, and the kernel of each of a plan's guests, all of which can be booted.
@@ -302,7 +302,6 @@ fn known<'a>(
     plan: &'a Plan,
     tag: &str,
     ledger: &mut Ledger,
-    stop: &Interrupt,
 ) -> anyhow::Result<(Able, Vec<(Wanted<'a>, Kernel)>)> {
     possible(options)?;
     let specs = || plan.everything().filter_map(|target| Some((&target.name, wanted(target)?)));

@@ -33,7 +33,8 @@ impl Disk {
 
     /// Takes away what lies beyond so many bytes: reads of it fail from then on.
     pub(crate) fn cut(&self, bytes: u64) {
-        self.file.as_file().set_len(bytes).expect("cut");
+        let file = fs::OpenOptions::new().write(true).open(&self.file).expect("there");
+        file.set_len(bytes).expect("cut");
     }
 
     /// Its node as text.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::{GUESTS, Lab, needs};
+use crate::lab::Lab;
 
 /// Tools, fills, boots, snapshots and measurements, without an end.
 const PLAN: &str = r#"
@@ -81,9 +81,8 @@ fn interrupt(lab: &Lab, after: Duration, signal: Signal) {
 
 #[test]
 fn a_run_can_be_interrupted_at_any_moment() {
-    if !needs(GUESTS) || !needs(&["mkfs.ext4"]) {
-        return;
-    }
+    iotax_testkit::require!(guests);
+    iotax_testkit::require!(program "mkfs.ext4");
     let lab = Lab::new();
     lab.plan(PLAN);
     let times = if std::env::var_os("IOTAX_EVERY_FAULT").is_some() { 100 } else { 12 };

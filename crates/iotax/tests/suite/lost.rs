@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::lab::{GUESTS, Lab, assert_valid, needs, text};
+use crate::lab::{Lab, assert_valid, text};
 
 /// The guest whose QEMU is killed is the baseline.
 const PLAN: &str = r#"
@@ -70,9 +70,7 @@ fn broken_kernel(lab: &Lab) -> Option<PathBuf> {
 
 #[test]
 fn guests_that_do_not_come_up_are_lost_and_the_others_are_measured() {
-    if !needs(GUESTS) {
-        return;
-    }
+    iotax_testkit::require!(guests);
     let lab = Lab::new();
     let Some(kernel) = broken_kernel(&lab) else {
         assert!(std::env::var_os("IOTAX_REQUIRE_GUESTS").is_none(), "no kernel in /boot has modules");

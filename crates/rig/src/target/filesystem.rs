@@ -264,12 +264,17 @@ mod tests {
         File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
         let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);
         let node = attached.map(|node| String::from_utf8_lossy(&node).trim().to_owned());
-        node.map_err(|error| eprintln!("skipped: {error}")).ok()
+        match node {
+            Ok(node) => Some(node),
+            Err(error) => iotax_testkit::skip!("no loop device: {error}"),
+        }
     }
 
     #[test]
     fn a_disk_that_took_the_name_of_another_is_not_taken_for_it() {
+        iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
         let temp = tempfile::tempdir().expect("temp dir");
+        let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
         let (ours, other, name) =
             (temp.path().join("ours"), temp.path().join("other"), temp.path().join("disk"));
         let Some((ours, other)) = disk(&ours).zip(disk(&other)) else { return };
@@ -279,23 +284,24 @@ mod tests {
         let disk = RecordedDisk::of(&name).map(Box::new);
         assert!(disk.is_some());
         let made = Made { device: name.clone(), disk, kind: FsType::Ext4, uuid };
+        let is_ours_standing = || made.is_on(&File::open(&ours).expect("opened")).expect("readable");
         let turn = |to: &str| {
             fs::remove_file(&name).expect("there");
             symlink(to, &name).expect("linked");
         };
         // Whether udev finds it under its other name or not: it is not left without a word.
         turn(&other);
-        let found = made.wipe().map_err(|error| error.to_string());
+        let found = made.wipe(&lock).map_err(|error| error.to_string());
         let said = format!("{found:?}");
-        assert_eq!(found.is_ok(), !made.is_on(Path::new(&ours)).expect("readable"), "{said}");
+        assert_eq!(found.is_ok(), !is_ours_standing(), "{said}");
         turn(&ours);
-        made.wipe().expect("wiped");
-        assert!(!made.is_on(Path::new(&ours)).expect("readable"));
-        made.wipe().expect("gone from the very disk");
+        made.wipe(&lock).expect("wiped");
+        assert!(!is_ours_standing());
+        made.wipe(&lock).expect("gone from the very disk");
         // After a restart the numbers mean other things.
         let disk = made.disk.clone().expect("known").of_another_boot();
         let later = Made { disk: Some(Box::new(disk)), ..made };
-        let told = later.wipe().expect_err("nobody knows").to_string();
+        let told = later.wipe(&lock).expect_err("nobody knows").to_string();
         assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
         [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));
     }
