@@ -421,12 +421,12 @@ fn plans_that_nobody_wrote_are_refused_before_they_take_memory() {
         (format!("a = [{}]\n", all("0,", 5 << 20)), "more than 524288 words and signs"),
         (all("a ", 5 << 20), "more than 524288 words and signs"),
         (
-            format!("[[target]]\nname = \"t\"\n[[workload]]\n{lists}"),
+            format!("[[target]]\nname = \"t\"\npath = \"/x\"\n[[workload]]\n{lists}"),
             "300 lists in one table; accepted: up to 200",
         ),
         (
             format!(
-                "[[target]]\nname = \"t\"\n[[workload]]\nname = \"w\"\nbeside = [{}]\n",
+                "[[target]]\nname = \"t\"\npath = \"/x\"\n[[workload]]\nname = \"w\"\nbeside = [{}]\n",
                 all("{},", 1000)
             ),
             "1000 jobs beside a workload; accepted: up to 200",

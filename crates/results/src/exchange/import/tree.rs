@@ -437,7 +437,7 @@ mod tests {
         let mut tree = Tree::of(" {\"a\": {\"b\": {}}, \"c\": [{\"d\": 1}, {\"e\": [{\"f\": 2}");
         tree.read(0);
         let left: Vec<(usize, String)> = tree.maps().map(|(at, map)| (at, json(map).to_string())).collect();
-        assert_eq!(left, [(7, "{\"b\":{}}".into()), (24, "{\"d\":1}".into()), (40, "{\"f\":2}".into())]);
+        assert_eq!(left, [(7, "{\"b\":{}}".into()), (24, "{\"d\":1}".into()), (41, "{\"f\":2}".into())]);
     }
 
     #[test]
