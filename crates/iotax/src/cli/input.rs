@@ -121,6 +121,15 @@ mod tests {
         assert_eq!(words, format!("{} is 9 bytes; accepted: a word of up to 8; shorten it", file.display()));
     }
 
+    struct Endless(u64);
+    impl Read for Endless {
+        fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+            self.0 += part.len() as u64;
+            assert!(self.0 <= 9, "{} bytes were asked for", self.0);
+            Ok(part.len())
+        }
+    }
+
     #[test]
     fn what_has_no_end_is_refused_at_the_bound() {
         let (exit, words) = refusal(Path::new("/dev/zero"));
@@ -129,14 +138,6 @@ mod tests {
             words.starts_with("/dev/zero is larger than 9 bytes; accepted: a word of up to 8"),
             "{words}"
         );
-        struct Endless(u64);
-        impl Read for Endless {
-            fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
-                self.0 += part.len() as u64;
-                assert!(self.0 <= 9, "{} bytes were asked for", self.0);
-                Ok(part.len())
-            }
-        }
         assert!(all_of(Endless(0), None, "a pipe", SMALL).is_err());
     }
 

@@ -223,7 +223,7 @@ fn the_end_of_a_run_tells_what_it_could_not_undo() {
     let mut child = start(&lab, &directory);
     // It is on record, and it is no longer the run's to remove.
     fs::rename(directory.join("new"), lab.path("mine")).expect("renamed");
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let status = loop {
         if let Some(status) = child.try_wait().expect("a child") {
             break status;

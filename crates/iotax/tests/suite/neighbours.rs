@@ -22,13 +22,13 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let undo = sshd.lab.path("home/.local/state/iotax/undo");
     let ledger = fs::read_dir(undo).expect("there").flatten().next().expect("a ledger").path();
     let lines = fs::read_to_string(ledger).expect("text");
-    let agents = lines.lines().filter_map(|line| {
+    let mut agents = lines.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).expect("JSON");
         let agent = line.get("will")?.get("effect")?.get("agent")?;
         let place = agent.get("place").map_or("/none", |place| place["path"].as_str().expect("text"));
         Some((agent["tag"].as_str().expect("a tag").to_owned(), PathBuf::from(place)))
     });
-    agents.last().expect("an agent")
+    agents.next_back().expect("an agent")
 }
 
 /// A run that was killed on both sides. Its agent's tag and place.

@@ -106,7 +106,7 @@ fn a_run_whose_process_was_killed_is_interrupted() {
         .stderr(Stdio::null())
         .spawn()
         .expect("iotax starts");
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_mins(1);
     while state().as_deref() != Some("running") {
         assert!(Instant::now() < patience && bench.try_wait().expect("asked").is_none(), "{:?}", state());
         std::thread::sleep(Duration::from_millis(100));

@@ -416,7 +416,7 @@ fn a_network_carries_its_own_work_and_nothing_else() {
 #[test]
 fn plans_that_nobody_wrote_are_refused_before_they_take_memory() {
     let all = |text: &str, times: usize| text.repeat(times);
-    let lists: String = (0..300).map(|number| format!("k{number} = [1]\n")).collect();
+    let lists = (0..300).map(|number| format!("k{number} = [1]\n")).collect::<Vec<_>>().concat();
     for (text, words) in [
         (format!("a = [{}]\n", all("0,", 5 << 20)), "more than 524288 words and signs"),
         (all("a ", 5 << 20), "more than 524288 words and signs"),

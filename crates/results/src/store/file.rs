@@ -17,7 +17,7 @@ const APPLICATION_ID: u32 = u32::from_be_bytes(*b"iotx");
 /// The schema's version.
 const VERSION: u32 = 1;
 /// How long to wait for another process that reads or writes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Opens a store to read it. It need not be writable, and neither need its directory.
 pub(super) fn to_read(path: &Path) -> Result<Connection, StoreError> {

@@ -274,6 +274,9 @@ pub struct Store {
     connection: Connection,
 }
 
+/// A run's number, and what is known of it or why nothing is.
+pub type Listed = (i64, Result<RunSummary, StoreError>);
+
 impl Store {
     /// Opens the store to write it, or makes one where there is no file or an empty one. The directory must exist.
     ///
@@ -423,7 +426,7 @@ impl Store {
     }
 
     /// All runs, the oldest first; of one that cannot be read its number and why.
-    pub fn runs(&self) -> Result<Vec<(i64, Result<RunSummary, StoreError>)>, StoreError> {
+    pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let summary = |run| {
             let head = sealed::head(&self.connection, run).and_then(|head| head.ok_or(Fault::Unknown));
             head.map(|head| self.summary(run, &head)).map_err(|fault| self.of_run(run, fault))

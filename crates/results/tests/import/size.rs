@@ -145,24 +145,19 @@ fn files() -> Vec<(String, String)> {
 /// A text of so many bytes.
 fn text(name: &str, size: usize) -> String {
     let mut text = String::with_capacity(size + 4096);
-    match name.strip_prefix("made ").and_then(|number| MADE.get(number.parse::<usize>().ok()?)) {
-        Some((begin, again, end)) => {
-            text.push_str(begin);
-            let mut number = 0;
-            while text.len() < size {
-                match again.split_once('@') {
-                    Some(_) => text.push_str(&again.replace('@', &number.to_string())),
-                    None => text.push_str(again),
-                }
-                number += 1;
-            }
-            text.push_str(end);
+    let made = name.strip_prefix("made ").and_then(|number| MADE.get(number.parse::<usize>().ok()?));
+    if let Some((begin, again, end)) = made {
+        text.push_str(begin);
+        let mut number = 0;
+        while text.len() < size {
+            text.push_str(&again.replace('@', &number.to_string()));
+            number += 1;
         }
-        None => {
-            let file = super::data(name);
-            while text.len() < size {
-                writeln!(text, "{file}").expect("memory");
-            }
+        text.push_str(end);
+    } else {
+        let file = super::data(name);
+        while text.len() < size {
+            writeln!(text, "{file}").expect("memory");
         }
     }
     text
@@ -207,8 +202,9 @@ fn measured(name: &str) -> [(u64, usize, usize); 2] {
     let lines = told.lines().filter_map(|line| line.split_once("read ").map(|(_, figures)| figures));
     let figures = lines.map(|line| {
         let mut figures = line.split_whitespace().map(|figure| figure.parse::<u64>().expect("a number"));
+        let size = |figure| usize::try_from(figure).expect("of this machine");
         let mut next = || figures.next().expect("a figure");
-        (next(), next() as usize, next() as usize)
+        (next(), size(next()), size(next()))
     });
     let figures: Vec<_> = figures.collect();
     figures
@@ -235,7 +231,9 @@ fn time_and_memory_grow_as_the_text_does_and_no_faster() {
             peak_kib >> 10
         );
         println!("{line}");
-        if peak_kib << 10 > MOST_MEMORY + rows * MOST_PER_RESULT || growth > MOST_GROWTH && whole_ns > TOO_SHORT_NS {
+        if peak_kib << 10 > MOST_MEMORY + rows * MOST_PER_RESULT
+            || growth > MOST_GROWTH && whole_ns > TOO_SHORT_NS
+        {
             wrong.push(line);
         }
     }

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use iotax_rig::target::device::{Permission, claim};
 use tempfile::{TempDir, TempPath};
 
+/// Loop devices that were made: what has lost its name is told apart by its length, and other tests lose names meanwhile.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
 /// A loop device over a file of some 16 MiB, of a length of its own, that nobody has open; both go with it.
 struct Loop {
     node: PathBuf,
@@ -21,8 +24,6 @@ impl Loop {
     /// `None`, and a word why, where there are none to be had.
     fn new() -> Option<Self> {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
-        // What has lost its name is told apart by its length, and other tests lose names meanwhile.
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let length = (16 << 20) + 4096 * NUMBER.fetch_add(1, Ordering::Relaxed);
         file.as_file().set_len(length).expect("sized");
         let file = file.into_temp_path();

@@ -37,9 +37,9 @@ fn torn(bytes: u64) -> JournalState {
     JournalState { torn_tail: Bytes(bytes), ..JournalState::default() }
 }
 
-fn damaged(state: JournalState, offset: u64, bytes: u64, records: u64) -> JournalState {
+fn damaged(closed: bool, offset: u64, bytes: u64, records: u64) -> JournalState {
     let damage = JournalDamage { places: 1, first_offsets: vec![offset], bytes, records };
-    JournalState { damage, ..state }
+    JournalState { closed, damage, ..JournalState::default() }
 }
 
 fn closed() -> JournalState {
@@ -108,23 +108,18 @@ fn what_a_crash_does_not_explain_is_damage() {
     let ended = [&whole[..], b"more"].concat();
     let twice = [&whole[..160], &whole[120..]].concat();
     for (what, bytes, state, kept) in [
-        ("a record was cut out", &cut_out, damaged(closed(), 120, 0, 1), without(1..2)),
-        ("sectors were lost", &zeros, damaged(closed(), 80, 200, 4), without(0..4)),
-        ("bytes came in between", &shifted, damaged(closed(), 120, 47, 1), without(1..2)),
-        (
-            "there is more behind the end",
-            &ended,
-            damaged(closed(), whole.len() as u64, 4, 0),
-            records.clone(),
-        ),
-        ("a record is there twice", &twice, damaged(closed(), 160, 40, 0), records.clone()),
+        ("a record was cut out", &cut_out, damaged(true, 120, 0, 1), without(1..2)),
+        ("sectors were lost", &zeros, damaged(true, 80, 200, 4), without(0..4)),
+        ("bytes came in between", &shifted, damaged(true, 120, 47, 1), without(1..2)),
+        ("there is more behind the end", &ended, damaged(true, whole.len() as u64, 4, 0), records.clone()),
+        ("a record is there twice", &twice, damaged(true, 160, 40, 0), records.clone()),
     ] {
         assert_eq!(parsed(bytes).expect(what), (HEADER, state, kept), "{what}");
     }
     // Records that were synced before the next batch, and a tail that no batch is as long as.
     assert_eq!(parsed(&open).expect("open"), (HEADER, JournalState::default(), records.clone()));
     let far = [&open[..], &vec![0xA5; 5 << 20]].concat();
-    assert_eq!(parsed(&far).expect("far").1, damaged(JournalState::default(), open.len() as u64, 5 << 20, 0));
+    assert_eq!(parsed(&far).expect("far").1, damaged(false, open.len() as u64, 5 << 20, 0));
     let near = [&open[..], &vec![0xA5; 1 << 20]].concat();
     assert_eq!(parsed(&near).expect("near").1, torn(1 << 20));
 }
@@ -190,7 +185,7 @@ fn bytes_that_are_all_markers_are_read_in_linear_time() {
     assert!(parsed(&bytes).is_err());
     let (_, state, _) = parsed(&[&HEADER.frame(0)[..], &bytes].concat()).expect("headed");
     assert_eq!(state.damage.bytes, bytes.len() as u64);
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
 /// The command, and what its parameters were where it was run with several.
 fn name(mut command: String, parameters: Value<'_>) -> String {
     for (key, value) in parameters.entries() {
-        command.push_str(&format!(" [{key}={value}]"));
+        command.extend([" [", &*key, "=", &value.to_string(), "]"]);
     }
     command
 }

@@ -55,7 +55,10 @@ mod tests {
             let all: Vec<&str> = lines(text).collect();
             assert_eq!(Lines::of(text).from(0).collect::<Vec<_>>(), all, "{text}");
             let known: Vec<&str> = text.lines().filter(|line| line.len() <= LONGEST).collect();
-            assert_eq!(all.iter().filter(|line| **line != "" || !text.contains(&long)).count(), known.len());
+            assert_eq!(
+                all.iter().filter(|line| !line.is_empty() || !text.contains(&long)).count(),
+                known.len()
+            );
             assert_eq!(Lines::of(text).get(all.len()), None);
         }
     }

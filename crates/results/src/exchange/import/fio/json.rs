@@ -111,7 +111,7 @@ fn shared(document: Value<'_>) -> Rc<BTreeMap<String, String>> {
 }
 
 /// Options in JSON. One alone is a switch that is on.
-fn told<'t>(options: Value<'t>) -> impl Iterator<Item = (String, String)> + use<'t> {
+fn told(options: Value<'_>) -> impl Iterator<Item = (String, String)> + use<'_> {
     let of = |text: String| if text.is_empty() { "1".to_owned() } else { text };
     options.entries().filter_map(move |(key, value)| Some((key.into_owned(), of(value.string()?))))
 }
