@@ -41,7 +41,7 @@ fuzz_target!(|edits: &[u8]| {
     std::fs::write(&path, iotax_fuzz::edited(sound, edits)).expect("written");
     let Ok(store) = Store::open(&path) else { return };
     for known in store.runs().unwrap_or_default() {
-        if let Ok(run) = store.load(known.id) {
+        if let Ok(run) = store.load(known.0) {
             let _ = terminal::set(&page::run(&run, &judge(&run)), 100, false);
         }
     }

@@ -147,7 +147,6 @@ impl Lanes {
         sockets: impl IntoIterator<Item = (Socket, bool)>,
         near: bool,
     ) -> Self {
-        clock::calibrate();
         let amount = match (parameters.num, parameters.blockcount) {
             // What passes in the warm-up is none of it: then the near end watches what passed after it.
             _ if parameters.omit().0 > 0 => None,

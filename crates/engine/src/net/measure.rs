@@ -20,7 +20,6 @@ pub(super) fn streams(
     peer: &Peer,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
-    clock::calibrate();
     let workload = &job.workload;
     let test = Test {
         traffic: traffic.clone(),

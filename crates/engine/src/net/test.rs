@@ -91,6 +91,8 @@ impl Test {
         if self.time == Nanos(0) && self.traffic.bytes.is_none_or(|bytes| bytes.0 == 0) {
             return Err(EngineError::Net("neither a time nor a number of bytes ends the test".into()));
         }
+        // It takes a moment, in which a far end that was told to start would count time without bytes.
+        clock::calibrate();
         let peer = self.peer.clone();
         let auth = peer.token.is_some();
         let session =

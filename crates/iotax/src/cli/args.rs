@@ -54,6 +54,44 @@ impl Overwrite {
     }
 }
 
+/// How much a ladder measures.
+#[derive(Debug, Clone, Args)]
+pub(super) struct Length {
+    /// 3 blocks of 1.8 s: about 3 minutes
+    #[arg(long, group = "length")]
+    pub(super) quick: bool,
+    /// 5 blocks of 6 s: about 12 minutes (the default)
+    #[arg(long, group = "length")]
+    standard: bool,
+    /// 10 blocks of 30 s: about 2 hours
+    #[arg(long, group = "length")]
+    pub(super) thorough: bool,
+    /// Number of blocks
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// How long each measurement is
+    #[arg(long, value_name = "TIME")]
+    runtime: Option<Nanos>,
+    /// Warm-up before each, not counted
+    #[arg(long, alias = "ramp_time", value_name = "TIME")]
+    ramp_time: Option<Nanos>,
+}
+
+impl Length {
+    /// Blocks, window and warm-up.
+    pub(super) fn all(&self) -> (u32, Nanos, Nanos) {
+        let (repeat, runtime, ramp_time) = if self.quick {
+            (3, Nanos::from_millis(1800), Nanos::from_millis(400))
+        } else if self.thorough {
+            (10, Nanos::from_secs(30), Nanos::from_secs(5))
+        } else {
+            (5, Nanos::from_secs(6), Nanos::from_secs(1))
+        };
+        let (runtime, ramp_time) = (self.runtime.unwrap_or(runtime), self.ramp_time.unwrap_or(ramp_time));
+        (self.repeat.unwrap_or(repeat), runtime, ramp_time)
+    }
+}
+
 /// What counts as a difference, and whether blocks are added until that is known.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Design {

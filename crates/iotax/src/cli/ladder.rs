@@ -10,11 +10,11 @@ use iotax_model::plan::{Margin, Plan};
 use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
 };
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::Bytes;
 use iotax_model::workload::{STANDARD, WordError, Workload};
 use iotax_rig::target::lvm;
 
-use super::args::{Conduct, Design, Guest};
+use super::args::{Conduct, Design, Guest, Length};
 use super::like::{self, Like};
 use super::output::Output;
 use super::say::{self, print_line, say};
@@ -34,18 +34,8 @@ pub(super) struct Args {
     /// Size of each rung's disk [default: 1GiB, 4GiB with --thorough]
     #[arg(long)]
     size: Option<Bytes>,
-    /// 3 blocks of 1.8 s: under 3 minutes
-    #[arg(long, group = "length")]
-    quick: bool,
-    /// 5 blocks of 6 s: about 12 minutes (the default)
-    #[arg(long, group = "length")]
-    standard: bool,
-    /// 10 blocks of 30 s: about 2 hours
-    #[arg(long, group = "length")]
-    thorough: bool,
-    /// Number of blocks
-    #[arg(long, value_name = "N")]
-    repeat: Option<u32>,
+    #[command(flatten)]
+    length: Length,
     #[command(flatten)]
     design: Design,
     /// Some of host-file, vm-raw, vm-qcow2, vm-qcow2-snapshot, with --device also of host-device, host-lvm, host-lvm-file,
@@ -62,12 +52,6 @@ pub(super) struct Args {
     /// Some of randread-4k-qd1, randread-4k-qd32, randwrite-4k-qd32, seqread-1m, seqwrite-1m [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     workloads: Vec<Workload>,
-    /// How long each measurement is
-    #[arg(long, value_name = "TIME")]
-    runtime: Option<Nanos>,
-    /// Warm-up before each, not counted
-    #[arg(long, alias = "ramp_time", value_name = "TIME")]
-    ramp_time: Option<Nanos>,
     /// So many guests on each rung that has one, all at once, each with a disk of its own; of a list, a rung for each number
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1")]
     guests: Vec<u32>,
@@ -120,32 +104,6 @@ const RUNGS: [Rung; 9] = [
     ("vm-qcow2", Ground::Image(Format::Qcow2, None), true),
     ("vm-qcow2-snapshot", Ground::Image(Format::Qcow2, Some(Snapshot::External)), true),
 ];
-
-/// How much of everything.
-struct Length {
-    repeat: u32,
-    runtime: Nanos,
-    ramp_time: Nanos,
-    size: Bytes,
-}
-
-impl Args {
-    fn length(&self) -> Length {
-        let (repeat, runtime, ramp_time, size) = if self.quick {
-            (3, Nanos::from_millis(1800), Nanos::from_millis(400), Bytes(1 << 30))
-        } else if self.thorough {
-            (10, Nanos::from_secs(30), Nanos::from_secs(5), Bytes(4 << 30))
-        } else {
-            (5, Nanos::from_secs(6), Nanos::from_secs(1), Bytes(1 << 30))
-        };
-        Length {
-            repeat: self.repeat.unwrap_or(repeat),
-            runtime: self.runtime.unwrap_or(runtime),
-            ramp_time: self.ramp_time.unwrap_or(ramp_time),
-            size: self.size.unwrap_or(size),
-        }
-    }
-}
 
 /// The rungs that were asked for, or all for which there is a place.
 fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
@@ -261,16 +219,17 @@ fn rungs(args: &Args) -> Result<Like, Failure> {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let Like { targets, notes } = rungs(args)?;
-    let length = args.length();
+    let (repeat, runtime, ramp_time) = args.length.all();
+    let size = args.size.unwrap_or(Bytes(if args.length.thorough { 4 << 30 } else { 1 << 30 }));
     let mut workloads = args.workloads.clone();
     if workloads.is_empty() {
         workloads =
             STANDARD.iter().map(|(name, ..)| name.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
     }
     for workload in &mut workloads {
-        workload.runtime = length.runtime;
-        workload.ramp_time = length.ramp_time;
-        workload.size = Some(length.size);
+        workload.runtime = runtime;
+        workload.ramp_time = ramp_time;
+        workload.size = Some(size);
     }
     let Some(baseline) = targets.first().map(|target| target.name.clone()) else {
         return Err(usage("no rung is left; give --rungs host-file"));
@@ -280,7 +239,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut plan = Plan {
         name: format!("ladder {place}"),
         suite: None,
-        repeat: length.repeat,
+        repeat,
         until_decided: None,
         margin: Margin::default(),
         baseline,

@@ -1,18 +1,15 @@
 //! A target that is a way between two ends: what was made for it, and the far end's agent.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
 use iotax_model::net::Peer;
 use iotax_model::record::Interface;
-use iotax_model::target::{Format, Layer, LayerKind, NetPath, TargetSpec};
-use iotax_model::units::Bytes;
+use iotax_model::target::{Layer, LayerKind, NetPath, TargetSpec};
 use iotax_rig::guest::card::Card;
 use iotax_rig::ledger::Ledger;
 use iotax_rig::link::{Interrupt, Link, LinkError};
 use iotax_rig::network;
-use iotax_rig::target::Built;
 
 use super::outpost::Outpost;
 use super::{interrupted, own_program};
@@ -198,25 +195,6 @@ pub(super) fn watched_at(via: NetPath, name: &str) -> Option<&'static str> {
         NetPath::Bridge if name.starts_with("tap") => Some("host"),
         NetPath::Bridge => (name != "lo").then_some("far"),
         NetPath::Veth | NetPath::Remote => (name != "lo").then_some("near"),
-    }
-}
-
-/// What a network has in place of storage: nothing that could be filled, read or written.
-pub(super) fn no_storage() -> Built {
-    Built {
-        path: PathBuf::from("/"),
-        offset: Bytes(0),
-        format: Format::Raw,
-        size: Bytes(0),
-        writable: false,
-        shared: false,
-        identity: None,
-        held: None,
-        claim: None,
-        entry: None,
-        snapshot: None,
-        origin: None,
-        warnings: Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::TargetRecord;
-use iotax_model::target::{Format, Layer, LayerKind, Remote, TargetSpec};
+use iotax_model::target::{Layer, LayerKind, Remote, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_rig::ledger::{Effect, Entry, Ledger};
@@ -183,21 +183,8 @@ impl Outpost {
             self.made = true;
             self.look(size)?;
         }
-        Ok(Built {
-            path: self.remote.path.clone(),
-            offset: Bytes(0),
-            format: Format::Raw,
-            size: length.unwrap_or(size),
-            writable: self.made,
-            shared: false,
-            identity: None,
-            held: None,
-            claim: None,
-            entry: None,
-            snapshot: None,
-            origin: None,
-            warnings: Vec::new(),
-        })
+        let found = Built::found(self.remote.path.clone(), length.unwrap_or(size));
+        Ok(Built { writable: self.made, ..found })
     }
 
     /// Lets the file stay that the agent made.

@@ -87,7 +87,9 @@ impl Target {
 
     /// A network, with the agent at its near end if that is neither a guest's nor the run's.
     pub(super) fn network(spec: TargetSpec, way: Way, agent: Option<Link>) -> Self {
-        Self { way: Some(way), agent, ..Self::new(spec, network::no_storage(), None) }
+        // There is no storage that could be filled, read or written.
+        let nothing = Built::found("/".into(), Bytes(0));
+        Self { way: Some(way), agent, ..Self::new(spec, nothing, None) }
     }
 
     pub(super) fn is_guest(&self) -> bool {

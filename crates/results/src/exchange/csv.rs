@@ -1,6 +1,8 @@
 //! Tables for spreadsheets and scripts: one header line, units in the names, what is not known is empty.
 
-use iotax_model::record::{Measurement, Tallies};
+use std::collections::BTreeMap;
+
+use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, Tallies};
 
 use super::mark::{Mark, Place};
 use super::rows::{self, Value};
@@ -347,17 +349,19 @@ fn samples(run: &Run) -> Vec<Row> {
     run.measurements.iter().flat_map(of).collect()
 }
 
-fn disks(run: &Run) -> Vec<Row> {
+/// A row for each of what the machine has several of, in each interval: its name and its figures.
+fn of_machine<T>(
+    run: &Run,
+    parts: fn(&HostActivity) -> &BTreeMap<String, T>,
+    figures: impl Fn(&T) -> Vec<String>,
+) -> Vec<Row> {
     let mut rows = Vec::new();
     for m in &run.measurements {
         for activity in &m.host_samples {
-            for (device, disk) in &activity.disks {
+            for (name, part) in parts(activity) {
                 let mut row = place(run, m);
-                row.extend([seconds(activity.at_ns), seconds(activity.duration_ns), device.clone()]);
-                row.extend(
-                    [disk.reads, disk.read_bytes, disk.writes, disk.write_bytes].map(|n| n.to_string()),
-                );
-                row.extend([disk.busy.to_string(), known(disk.mean_wait_ns)]);
+                row.extend([seconds(activity.at_ns), seconds(activity.duration_ns), name.clone()]);
+                row.extend(figures(part));
                 rows.push(row);
             }
         }
@@ -365,21 +369,21 @@ fn disks(run: &Run) -> Vec<Row> {
     rows
 }
 
+fn disks(run: &Run) -> Vec<Row> {
+    let figures = |disk: &DiskActivity| {
+        let counts = [disk.reads, disk.read_bytes, disk.writes, disk.write_bytes];
+        let rest = [disk.busy.to_string(), known(disk.mean_wait_ns)];
+        counts.map(|n| n.to_string()).into_iter().chain(rest).collect()
+    };
+    of_machine(run, |activity| &activity.disks, figures)
+}
+
 fn nics(run: &Run) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for m in &run.measurements {
-        for activity in &m.host_samples {
-            for (name, nic) in &activity.nics {
-                let mut row = place(run, m);
-                row.extend([seconds(activity.at_ns), seconds(activity.duration_ns), name.clone()]);
-                let counts =
-                    [nic.rx_bytes, nic.rx_packets, nic.rx_drops, nic.tx_bytes, nic.tx_packets, nic.tx_drops];
-                row.extend(counts.map(|n| n.to_string()));
-                rows.push(row);
-            }
-        }
-    }
-    rows
+    let figures = |nic: &NicActivity| {
+        let counts = [nic.rx_bytes, nic.rx_packets, nic.rx_drops, nic.tx_bytes, nic.tx_packets, nic.tx_drops];
+        counts.map(|n| n.to_string()).to_vec()
+    };
+    of_machine(run, |activity| &activity.nics, figures)
 }
 
 fn streams(run: &Run) -> Vec<Row> {

@@ -5,7 +5,6 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use iotax_model::target::Format;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
@@ -16,21 +15,8 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
     let in_path = |error| BuildError::file(path)(error);
     let mut file = File::open(path).map_err(in_path)?;
     let (place, identity) = stand(&file, path).map_err(in_path)?;
-    Ok(Built {
-        path: place,
-        offset: Bytes(0),
-        format: Format::Raw,
-        size: Bytes(file.seek(SeekFrom::End(0)).map_err(in_path)?),
-        writable: false,
-        shared: false,
-        identity: Some(identity),
-        held: Some(file),
-        claim: None,
-        entry: None,
-        snapshot: None,
-        origin: None,
-        warnings: Vec::new(),
-    })
+    let size = Bytes(file.seek(SeekFrom::End(0)).map_err(in_path)?);
+    Ok(Built { identity: Some(identity), held: Some(file), ..Built::found(place, size) })
 }
 
 /// Where an open file or device is found without a link of the user's, and what it is known by.

@@ -115,6 +115,26 @@ pub struct Built {
 }
 
 impl Built {
+    /// What is there already, as it is: only to be read, with nothing to undo.
+    #[must_use]
+    pub const fn found(path: PathBuf, size: Bytes) -> Self {
+        Self {
+            path,
+            offset: Bytes(0),
+            format: Format::Raw,
+            size,
+            writable: false,
+            shared: false,
+            identity: None,
+            held: None,
+            claim: None,
+            entry: None,
+            snapshot: None,
+            origin: None,
+            warnings: Vec::new(),
+        }
+    }
+
     /// Whether a snapshot is taken before each measurement.
     #[must_use]
     pub const fn has_snapshot(&self) -> bool {

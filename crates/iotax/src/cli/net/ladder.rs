@@ -7,12 +7,12 @@ use iotax_model::exit::Exit;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::{Margin, Neighbour, Plan};
 use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
-use iotax_model::units::{Bytes, Nanos};
+use iotax_model::units::Bytes;
 use iotax_model::workload::{WordError, Workload, WorkloadKeys};
 use iotax_rig::network;
 use iotax_rig::target::device::Permission;
 
-use crate::cli::args::{Design, Guest, Remote};
+use crate::cli::args::{Design, Guest, Length, Remote};
 use crate::cli::output::Output;
 use crate::cli::say::{self, print_line, say};
 use crate::cli::session::Session;
@@ -36,26 +36,10 @@ pub(in crate::cli) struct Args {
     /// For each guest a rung more: the guest while two ends on the host, joined by a veth pair, send as fast as they can too
     #[arg(long)]
     together: bool,
-    /// 3 blocks of 1.8 s: about 3 minutes
-    #[arg(long, group = "length")]
-    quick: bool,
-    /// 5 blocks of 6 s: about 12 minutes (the default)
-    #[arg(long, group = "length")]
-    standard: bool,
-    /// 10 blocks of 30 s: about 2 hours
-    #[arg(long, group = "length")]
-    thorough: bool,
-    /// Number of blocks
-    #[arg(long, value_name = "N")]
-    repeat: Option<u32>,
+    #[command(flatten)]
+    length: Length,
     #[command(flatten)]
     design: Design,
-    /// How long each measurement is
-    #[arg(long, value_name = "TIME")]
-    runtime: Option<Nanos>,
-    /// Warm-up before each, not counted: TCP finds its speed in it
-    #[arg(long, alias = "ramp_time", value_name = "TIME")]
-    ramp_time: Option<Nanos>,
     /// CPUs of each guest
     #[arg(long, value_name = "N", default_value_t = GuestSpec::default().vcpus)]
     vcpus: u32,
@@ -127,18 +111,6 @@ fn workload(name: &str) -> Result<Workload, WordError> {
 }
 
 impl Args {
-    /// Blocks, window and warm-up.
-    fn length(&self) -> (u32, Nanos, Nanos) {
-        let (repeat, runtime, ramp_time) = if self.quick {
-            (3, Nanos::from_millis(1800), Nanos::from_millis(400))
-        } else if self.thorough {
-            (10, Nanos::from_secs(30), Nanos::from_secs(5))
-        } else {
-            (5, Nanos::from_secs(6), Nanos::from_secs(1))
-        };
-        (self.repeat.unwrap_or(repeat), self.runtime.unwrap_or(runtime), self.ramp_time.unwrap_or(ramp_time))
-    }
-
     /// The rungs that were asked for, or all.
     fn rungs(&self) -> Result<Vec<Rung>, Failure> {
         let names = RUNGS.map(|(name, ..)| name);
@@ -217,7 +189,7 @@ fn target((name, via, nic): Rung, vcpus: u32) -> TargetSpec {
 }
 
 fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
-    let (repeat, runtime, ramp_time) = args.length();
+    let (repeat, runtime, ramp_time) = args.length.all();
     let timed = |name: &str| {
         workload(name).or_exit(Exit::Usage).map(|workload| Workload { runtime, ramp_time, ..workload })
     };
