@@ -26,7 +26,7 @@ static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
 fn job(journal: &Path) -> Job {
     let keys = WorkloadKeys {
         rw: Some(Rw::RandWrite),
-        runtime: Some(Nanos::from_millis(20)),
+        runtime: Some(Nanos::from_millis(100)),
         direct: Some(false),
         size: Some(SIZE),
         fsync: Some(4),

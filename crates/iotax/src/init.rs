@@ -85,7 +85,7 @@ impl Beat {
         let seen = Arc::clone(&over);
         thread::spawn(move || {
             while !seen.load(Ordering::Relaxed) {
-                eprintln!();
+                say!("");
                 thread::sleep(BEAT);
             }
         });

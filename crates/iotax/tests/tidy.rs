@@ -286,8 +286,8 @@ fn modules(words: &[String]) -> impl Iterator<Item = &str> {
 /// Whether Cargo compiles this file by itself: `crates/NAME/` and then `src/lib.rs`, `tests/any.rs`, `tests/any/main.rs` ..., or
 /// a target for fuzzing.
 fn is_root(path: &str) -> bool {
-    // Named one by one in fuzz/Cargo.toml.
-    if path.starts_with("fuzz/fuzz_targets/") {
+    // Named one by one in fuzz/Cargo.toml; what they share is a crate.
+    if path.starts_with("fuzz/fuzz_targets/") || path == "fuzz/src/lib.rs" {
         return true;
     }
     let parts: Vec<&str> = path.split('/').skip(2).collect();

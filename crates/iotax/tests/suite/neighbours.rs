@@ -20,7 +20,9 @@ const SHARED: &str = "mount -t tmpfs -o mode=1777 none /var/tmp && mount -t tmpf
 /// The agent's tag and the path of its place, as they are on record.
 fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let undo = sshd.lab.path("home/.local/state/iotax/undo");
-    let ledger = fs::read_dir(undo).expect("there").flatten().next().expect("a ledger").path();
+    let mut files = fs::read_dir(undo).expect("there").flatten().map(|entry| entry.path());
+    let ledger =
+        files.find(|path| path.extension().is_some_and(|ending| ending == "jsonl")).expect("a ledger");
     let lines = fs::read_to_string(ledger).expect("text");
     let mut agents = lines.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).expect("JSON");

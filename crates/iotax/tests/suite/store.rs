@@ -59,7 +59,7 @@ fn a_store_that_cannot_be_written_is_read() {
     let run = |arguments: &[&str]| read_only(lab.iotax().args(arguments).args(["--db", &db]), &dir);
     let json = lab.path("one.json").display().to_string();
     for (arguments, said) in [
-        (&["list"][..], "bench x.dat"),
+        (&["list"][..], "x.dat"),
         (&["report", "1", "--json", &json], "x.dat"),
         (&["export", "2", "--format", "fio-json"], "\"jobs\""),
         (&["compare", "1", "2"], "latency"),

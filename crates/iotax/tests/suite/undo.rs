@@ -127,12 +127,12 @@ fn a_new_file() {
 
 #[test]
 fn a_loop_device_over_a_file_in_a_directory() {
-    all_faults("file = { dir = 'DIR' }\nloop = {}", 8);
+    all_faults("file = { dir = 'DIR' }\nloop = {}", 10);
 }
 
 #[test]
 fn a_loop_device_over_a_file_in_ext4_on_a_device() {
-    all_faults("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 12);
+    all_faults("device = 'DEVICE'\nfilesystem = { type = 'ext4' }\nfile = {}\nloop = {}", 14);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_file_in_xfs_and_in_btrfs_on_a_device() {
     for (keys, bytes) in [("type = 'xfs'", 300 << 20), ("type = 'btrfs', nodatacow = true", 120 << 20)] {
         let target = format!("device = 'DEVICE'\nfilesystem = {{ {keys} }}\nfile = {{}}");
         let Some(scene) = Scene::new(&target, bytes) else { return };
-        assert_eq!(scene.kill_at_every_line("kill-after"), 10, "{keys}");
+        assert_eq!(scene.kill_at_every_line("kill-after"), 12, "{keys}");
         scene.finish();
     }
 }
