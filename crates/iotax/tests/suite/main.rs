@@ -33,6 +33,7 @@ mod net_ping;
 mod net_truth;
 mod plan;
 mod results;
+mod slowed;
 mod ssh;
 mod sshd;
 mod stdout;

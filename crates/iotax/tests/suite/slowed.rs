@@ -1,0 +1,84 @@
+//! Programs for which the disk is limited to so many I/Os per second, by a control group.
+
+use std::fs;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{major, minor};
+
+use crate::lab::Lab;
+
+/// A control group, removed with it. Whoever is in it must have ended by then.
+pub(crate) struct Slowed {
+    group: PathBuf,
+}
+
+impl Slowed {
+    /// Limits reads and writes of the disk that holds `file`. The error says what this machine lacks.
+    pub(crate) fn new(file: &Path, iops: u64) -> Result<Self, String> {
+        let disk = disk_of(file)?;
+        let (parent, settings) = controller(&disk, iops)?;
+        let group = parent.join(format!("iotax-test-{}", std::process::id()));
+        fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
+        let slowed = Self { group };
+        for (name, value) in settings {
+            let path = slowed.group.join(name);
+            fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(slowed)
+    }
+
+    /// A program that enters the group and becomes `program`, with all arguments.
+    pub(crate) fn program(&self, lab: &Lab, name: &str, program: &Path) -> PathBuf {
+        let (path, procs) = (lab.path(name), self.group.join("cgroup.procs"));
+        let script =
+            format!("#!/bin/sh\necho $$ >'{}'\nexec '{}' \"$@\"\n", procs.display(), program.display());
+        fs::write(&path, script).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        path
+    }
+}
+
+impl Drop for Slowed {
+    fn drop(&mut self) {
+        // The kernel knows a process that has ended for a moment longer.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while let Err(error) = fs::remove_dir(&self.group) {
+            if Instant::now() > deadline {
+                eprintln!("{} is left over: {error}", self.group.display());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The number of the whole disk: limits are not for partitions.
+fn disk_of(file: &Path) -> Result<String, String> {
+    let device = fs::metadata(file).map_err(|error| format!("{}: {error}", file.display()))?.st_dev();
+    let number = format!("{}:{}", major(device), minor(device));
+    let lacks = |error| format!("{} is on no block device, {number}: {error}", file.display());
+    let mut block = fs::canonicalize(Path::new("/sys/dev/block").join(&number)).map_err(lacks)?;
+    if block.join("partition").exists() {
+        block.pop();
+    }
+    fs::read_to_string(block.join("dev")).map(|number| number.trim().to_owned()).map_err(lacks)
+}
+
+/// Where groups with such limits are made, and what to write into which file: version 1 of control groups or version 2.
+fn controller(disk: &str, iops: u64) -> Result<(PathBuf, Vec<(&'static str, String)>), String> {
+    let first = Path::new("/sys/fs/cgroup/blkio");
+    if first.join("cgroup.procs").exists() {
+        let limit = format!("{disk} {iops}");
+        let names = ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"];
+        return Ok((first.to_owned(), names.map(|name| (name, limit.clone())).to_vec()));
+    }
+    let second = Path::new("/sys/fs/cgroup");
+    let enabled = fs::read_to_string(second.join("cgroup.subtree_control")).unwrap_or_default();
+    if enabled.split_whitespace().any(|word| word == "io") {
+        return Ok((second.to_owned(), vec![("io.max", format!("{disk} riops={iops} wiops={iops}"))]));
+    }
+    Err("no control group can limit a disk: neither blkio nor io is there".into())
+}
