@@ -33,9 +33,10 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
     let files = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    let runs = import::runs(&files);
+    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    let runs = import::runs(files);
     if runs.is_empty() {
-        return Err(usage(nothing(&files)));
+        return Err(usage(nothing(&names)));
     }
     if outputs.are_asked_for() && runs.len() > 1 {
         let tools: Vec<&str> = runs.iter().map(|run| run.source.tool.as_str()).collect();
@@ -78,8 +79,7 @@ fn shown(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn nothing(files: &[(String, Vec<Found>)]) -> String {
-    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+fn nothing(names: &[String]) -> String {
     let known: Vec<String> = import::READERS.iter().map(|(tool, _, how)| format!("{tool}: {how}")).collect();
     format!("{}: no result of a tool that iotax knows; accepted:\n  {}", names.join(", "), known.join("\n  "))
 }
@@ -88,7 +88,7 @@ fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
     let started_at_ms = run.started_at_ms.unwrap_or_else(conduct::now_ms);
     let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms })?;
     store.set_source(id, &run.source)?;
-    store.put_measurements(id, &run.measurements)?;
+    store.put_measurements(id, run.measurements())?;
     store.set_state(id, RunState::Complete)?;
     Ok(id)
 }

@@ -7,6 +7,7 @@ mod claim;
 mod file;
 mod sealed;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -364,14 +365,19 @@ impl Store {
 
     /// Keeps a measurement; see [`Self::put_measurements`].
     pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
-        self.put_measurements(run, std::slice::from_ref(measurement))
+        self.put_measurements(run, std::iter::once(measurement))
     }
 
     /// Keeps measurements, all of them whole or none at all; they are on the disk when this returns. A second one of the same cell
     /// and block is an error. The warning that an earlier attempt at one failed goes.
-    pub fn put_measurements(&mut self, run: i64, measurements: &[Measurement]) -> Result<(), StoreError> {
+    pub fn put_measurements(
+        &mut self,
+        run: i64,
+        measurements: impl IntoIterator<Item: Borrow<Measurement>>,
+    ) -> Result<(), StoreError> {
         self.change(run, |transaction, head| {
             for m in measurements {
+                let m = m.borrow();
                 head.warnings.retain(|warning| !is_made_up_for(warning, m));
                 sealed::add_measurement(transaction, run, head, m)?;
             }

@@ -54,7 +54,7 @@ fn figures(found: &[Found]) -> BTreeSet<String> {
             let metrics = entry.stated.metrics.iter().map(|(name, value)| format!("{name} {value:?}"));
             let others =
                 entry.stated.others.iter().map(|figure| format!("{} {:?}", figure.name, figure.value));
-            let all = entry.tallies.each().filter_map(|(word, tally)| {
+            let all = entry.tallies.iter().flat_map(|tallies| tallies.each()).filter_map(|(word, tally)| {
                 let tally = tally?;
                 Some(format!("{word} {} {} {:?}", tally.ios, tally.bytes, tally.latency.mean()))
             });

@@ -14,9 +14,9 @@ const NAMED: &str = "IOTAX_TEXT_TO_READ";
 /// Bytes of a text.
 const SIZE: usize = if cfg!(debug_assertions) { 1 << 20 } else { 10 << 20 };
 
-/// Bytes of memory that reading it may take, and that each result in it may.
+/// Bytes of memory that reading it may take, and that each result in it may beyond that.
 const MOST_MEMORY: usize = if cfg!(debug_assertions) { 64 << 20 } else { 200 << 20 };
-const MOST_PER_RESULT: usize = 8 << 10;
+const MOST_PER_RESULT: usize = 512;
 
 /// Times the time for a quarter.
 const MOST_GROWTH: f64 = 6.0;
@@ -186,7 +186,7 @@ fn child() {
         let found = recognise(&decode(bytes));
         let rows = found.iter().map(|found| found.entries.len()).sum::<usize>();
         assert!(found.iter().all(|found| found.entries.len().max(found.not_understood.len()) <= MOST_ROWS));
-        let runs = runs(&[(name.clone(), found)]);
+        let runs = runs(vec![(name.clone(), found)]);
         println!("read {} {} {rows} {}", cpu_ns() - start, peak_kib(), runs.len());
     }
 }

@@ -14,7 +14,7 @@ use super::data;
 
 fn imported(files: &[(&str, String)]) -> Vec<Imported> {
     let files: Vec<_> = files.iter().map(|(name, text)| ((*name).to_owned(), recognise(text))).collect();
-    runs(&files)
+    runs(files)
 }
 
 /// As `iotax import` keeps it.
@@ -22,7 +22,7 @@ fn kept(store: &mut Store, run: &Imported) -> Run {
     let started_at_ms = run.started_at_ms.unwrap_or(1);
     let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms }).expect("created");
     store.set_source(id, &run.source).expect("kept");
-    run.measurements.iter().for_each(|m| store.put_measurement(id, m).expect("kept"));
+    store.put_measurements(id, run.measurements()).expect("kept");
     store.set_state(id, RunState::Complete).expect("kept");
     store.load(id).expect("loads")
 }
@@ -38,7 +38,7 @@ fn repetitions_are_blocks_wherever_they_stand() {
     let fio = || data("fio-3.33.json");
     let twice = imported(&[("one.json", fio()), ("two.json", fio()), ("both.txt", data("bonnie-1.03.txt"))]);
     let [fio, bonnie] = twice.as_slice() else { panic!("{} runs", twice.len()) };
-    assert_eq!((fio.plan.repeat, fio.plan.workloads.len(), fio.measurements.len()), (2, 2, 4));
+    assert_eq!((fio.plan.repeat, fio.plan.workloads.len(), fio.measurements().len()), (2, 2, 4));
     assert_eq!(fio.source.to_string(), "imported from fio 3.33 (one.json, two.json)");
     assert_eq!((fio.plan.targets[0].name.as_str(), fio.plan.baseline.as_str()), ("srv-area", "srv-area"));
     assert_eq!((bonnie.plan.repeat, bonnie.plan.targets[0].name.as_str()), (1, "gamma"));
@@ -58,7 +58,7 @@ fn it_is_marked_everywhere_and_nothing_is_checked() {
     {
         let all = imported(&[(name, data(name))]);
         let run = kept(&mut store, &all[0]);
-        assert_eq!(run.measurements, all[0].measurements, "{name}");
+        assert_eq!(run.measurements, all[0].measurements().collect::<Vec<_>>(), "{name}");
         let judgement = judge(&run);
         assert_eq!((judgement.warnings.len(), judgement.effects.len()), (0, 0), "{name}");
         assert!(judgement.grades.iter().all(|grade| *grade == Grade::Unchecked), "{name}");

@@ -134,7 +134,12 @@ impl Attached {
             return Ok(());
         }
         for node in self.nodes()? {
-            lock.run(LOSETUP, ["--detach", &node]).map_err(io::Error::other)?;
+            if let Err(error) = lock.run(LOSETUP, ["--detach", &node]) {
+                // It went by itself if an earlier detach only waited for whoever had it open.
+                if self.nodes()?.contains(&node) {
+                    return Err(io::Error::other(error));
+                }
+            }
         }
         // The kernel lets go of one that is still open once it is closed.
         let deadline = Instant::now() + PATIENCE;

@@ -17,13 +17,13 @@ pub(super) fn read(text: &str) -> Option<Found> {
             let times = result.get("times");
             let Some(command) = result.get("command").string().filter(|_| times.is_list()) else { continue };
             let name = name(command, result.get("parameters"));
-            let Some(seconds) = runs(result, times).filter(|_| !is_long(&name)) else {
+            if is_long(&name) || !fit_together(result, times) {
                 let reason =
                     "its times and their mean do not fit together, or its command is longer than a name";
                 found.miss(not_understood(line, &name, reason));
                 continue;
-            };
-            for seconds in seconds {
+            }
+            for seconds in times.items().filter_map(Value::f64) {
                 if found.is_cut {
                     break;
                 }
@@ -42,12 +42,13 @@ fn name(mut command: String, parameters: Value<'_>) -> String {
     command
 }
 
-/// The seconds of each run, if all of them are times and their mean is the one that is told.
-fn runs(result: Value<'_>, times: Value<'_>) -> Option<Vec<f64>> {
-    let seconds: Vec<f64> =
-        times.items().map(|time| time.f64().filter(|s| *s > 0.0)).collect::<Option<_>>()?;
-    let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
-    (!seconds.is_empty() && agree(mean, result.get("mean").f64()?, 1e-6)).then_some(seconds)
+/// Whether all times are some and their mean is the one that is told.
+fn fit_together(result: Value<'_>, times: Value<'_>) -> bool {
+    let sum = times.items().try_fold((0.0, 0_usize), |(sum, count), time| {
+        time.f64().filter(|seconds| *seconds > 0.0).map(|seconds| (sum + seconds, count + 1))
+    });
+    let (Some((sum, count)), Some(mean)) = (sum, result.get("mean").f64()) else { return false };
+    count > 0 && agree(sum / count as f64, mean, 1e-6)
 }
 
 fn entry(name: &str, seconds: f64, line: usize, result: Value<'_>) -> Entry {

@@ -144,13 +144,13 @@ pub struct Entry {
     /// What was done, in the tool's words: `randread`, `putc`, `ping`.
     pub workload: String,
     /// What the text tells of it in fio's terms; everything else is absent.
-    pub keys: WorkloadKeys,
+    pub keys: Box<WorkloadKeys>,
     /// When it began, in milliseconds since 1970-01-01 UTC.
     pub started_at_ms: Option<u64>,
     /// How long it took.
     pub duration_ns: Option<u64>,
     /// Counts, bytes and histograms, only where the text has all of a direction's.
-    pub tallies: Tallies,
+    pub tallies: Option<Box<Tallies>>,
     /// Figures as the text has them, in our units.
     pub stated: Stated,
     /// Remarks on what the figures mean, such as that a page cache is in them.

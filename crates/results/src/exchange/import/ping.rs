@@ -4,7 +4,7 @@
 //! the text and their mean is the summary's.
 
 use iotax_model::histogram::Histogram;
-use iotax_model::record::Tally;
+use iotax_model::record::{Tallies, Tally};
 
 use super::lines::lines;
 use super::pieces::{agree, decimal, half_a_digit, not_understood, whole_nanos};
@@ -242,7 +242,7 @@ fn close(test: Option<Test>, found: &mut Found) {
             entry.notes.push("requests were lost: the times are those of the replies that came".into());
         }
     }
-    entry.tallies.read = test.histogram();
+    entry.tallies = test.histogram().map(|read| Box::new(Tallies { read: Some(read), ..Tallies::default() }));
     found.keep(entry);
 }
 
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!((entry.target.as_deref(), &*entry.workload), (Some("box"), "ping-56"));
         assert_eq!(entry.stated.metrics["latency_mean"], 300_000.0);
         assert_eq!([other(&entry, "mdev"), other(&entry, "sent")], [Some(0.1), Some(3.0)]);
-        let read = entry.tallies.read.expect("all replies");
+        let read = entry.tallies.and_then(|tallies| tallies.read).expect("all replies");
         assert_eq!((read.ios, read.bytes, read.latency.max()), (2, 128, Some(400_000)));
         assert_eq!(entry.notes.len(), 1);
     }
@@ -280,7 +280,7 @@ mod tests {
     fn a_reply_that_is_missing_takes_the_histogram_and_not_the_mean() {
         let entry =
             one(&IPUTILS.replace("64 bytes from box (10.0.0.7): icmp_seq=2 ttl=64 time=0.400 ms\n", ""));
-        assert_eq!((entry.stated.metrics["latency_mean"], entry.tallies.read), (300_000.0, None));
+        assert_eq!((entry.stated.metrics["latency_mean"], entry.tallies), (300_000.0, None));
         let cut = read(&IPUTILS[..IPUTILS.find("---").expect("there")]).expect("ping's");
         assert_eq!((cut.entries.len(), cut.not_understood[0].number), (0, 1));
     }
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(other(&one(&mac), "stddev"), Some(0.1));
         let comma = IPUTILS.replace('.', ",").replace("10,0,0,7", "10.0.0.7");
         assert_eq!(one(&comma).stated.metrics["latency_mean"], 300_000.0);
-        assert_eq!(one(&comma).tallies.read.expect("all").ios, 2);
+        assert_eq!(one(&comma).tallies.expect("all").ios(), 2);
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             Ping statistics for 10.0.0.1:\n    Packets: Sent = 2, Received = 2, Lost = 0 (0% loss),\nApproximate round trip times in milli-seconds:\n    Minimum = 3ms, Maximum = 4ms, Average = 3ms\n";
         let entry = one(english);
         assert_eq!((entry.target.as_deref(), entry.stated.metrics["latency_mean"]), (Some("10.0.0.1"), 3e6));
-        assert_eq!(entry.tallies.read.expect("all").latency.max(), Some(4_000_000));
+        assert_eq!(entry.tallies.expect("all").latency().max(), Some(4_000_000));
         let german = "Ping wird ausgeführt für 10.0.0.1 mit 32 Bytes Daten:\nAntwort von 10.0.0.1: Bytes=32 Zeit<1ms TTL=64\nAntwort von 10.0.0.1: Bytes=32 Zeit=1ms TTL=64\n\n\
             Ping-Statistik für 10.0.0.1:\n    Pakete: Gesendet = 2, Empfangen = 2, Verloren = 0\n    (0% Verlust),\nCa. Zeitangaben in Millisek.:\n    Minimum = 0ms, Maximum = 1ms, Mittelwert = 0ms\n";
         let entry = one(german);
@@ -311,7 +311,7 @@ mod tests {
             (&*entry.workload, other(&entry, "loss"), other(&entry, "max")),
             ("ping-32", Some(0.0), Some(1.0))
         );
-        assert!(entry.stated.metrics.is_empty() && entry.tallies.read.is_none() && entry.notes.len() == 1);
+        assert!(entry.stated.metrics.is_empty() && entry.tallies.is_none() && entry.notes.len() == 1);
     }
 
     #[test]
@@ -331,7 +331,7 @@ mod tests {
         let found = read(&text).expect("ping's");
         assert_eq!(found.entries[0].target.as_deref(), Some("box"));
         assert_eq!(
-            (found.entries.len(), found.not_understood.len(), found.entries[0].tallies.read.is_none()),
+            (found.entries.len(), found.not_understood.len(), found.entries[0].tallies.is_none()),
             (1, 1, true)
         );
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use iotax_model::record::{Measurement, Outcome, Source};
+use iotax_model::record::{Measurement, Outcome, Source, Stated, Tallies};
 use iotax_model::workload::{Test, WorkloadKeys};
 use iotax_model::{Plan, TargetSpec};
 
@@ -17,36 +17,53 @@ const LONGEST: usize = 40;
 pub struct Imported {
     /// Targets and workloads; the first target is the baseline.
     pub plan: Plan,
-    /// What was measured. The n-th of a cell is block n.
-    pub measurements: Vec<Measurement>,
+    /// Of tens of thousands, most of a [`Measurement`] would be room for what no other tool tells.
+    rows: Vec<Row>,
     /// Where it comes from.
     pub source: Source,
     /// When the first measurement began, in milliseconds since 1970-01-01 UTC, if a file tells.
     pub started_at_ms: Option<u64>,
-    /// What a text calls a target, and the name that it has here.
-    names: HashMap<String, String>,
+    /// What a text calls a target, and which of the plan's it is.
+    names: HashMap<String, usize>,
     /// The names of targets, and the last number that each plain name got.
     taken: HashSet<String>,
     numbers: HashMap<String, usize>,
-    /// What a text calls a workload with these keys, and the name that it has here.
-    workloads: HashMap<(String, String), String>,
+    /// What a text calls a workload with these keys, and which of the plan's it is.
+    workloads: HashMap<(String, String), usize>,
     numbered: HashMap<String, usize>,
     /// Measurements of each target and workload so far.
-    blocks: HashMap<(String, String), u32>,
+    blocks: HashMap<(usize, usize), u32>,
+}
+
+/// What a text tells of one measurement.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    /// Places in the plan.
+    target: usize,
+    workload: usize,
+    block: u32,
+    started_at_ms: u64,
+    duration_ns: u64,
+    /// Absent where the text tells none.
+    tallies: Option<Box<Tallies>>,
+    stated: Stated,
+    notes: Vec<String>,
 }
 
 /// The runs in files, each given with its name and what was found in it: one run for each tool, in the order of their appearance.
 ///
 /// Entries of one target and one workload are repetitions, wherever they stand: they become blocks.
 #[must_use]
-pub fn runs(files: &[(String, Vec<Found>)]) -> Vec<Imported> {
+pub fn runs(files: Vec<(String, Vec<Found>)>) -> Vec<Imported> {
     let mut runs: Vec<Imported> = Vec::new();
-    for (file, found) in files.iter().flat_map(|(file, all)| all.iter().map(move |found| (file, found))) {
-        let place = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
-            runs.push(empty(found.tool));
-            runs.len() - 1
-        });
-        add(&mut runs[place], file, found);
+    for (file, all) in files {
+        for found in all {
+            let place = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
+                runs.push(empty(found.tool));
+                runs.len() - 1
+            });
+            add(&mut runs[place], &file, found);
+        }
     }
     for run in &mut runs {
         run.finish();
@@ -76,7 +93,7 @@ fn empty(tool: &str) -> Imported {
     };
     Imported {
         plan,
-        measurements: vec![],
+        rows: vec![],
         source,
         started_at_ms: None,
         names: HashMap::new(),
@@ -88,7 +105,7 @@ fn empty(tool: &str) -> Imported {
     }
 }
 
-fn add(run: &mut Imported, file: &str, found: &Found) {
+fn add(run: &mut Imported, file: &str, found: Found) {
     run.source.files.push(file.to_owned());
     match (&mut run.source.version, &found.version) {
         (Some(known), Some(version)) if !known.split(", ").any(|one| one == version) => {
@@ -103,45 +120,58 @@ fn add(run: &mut Imported, file: &str, found: &Found) {
         format!("{file}:{}: {}{why}", line.number, line.text.trim())
     });
     run.source.not_understood.extend(told);
-    for entry in &found.entries {
+    for entry in found.entries {
         run.add(entry);
     }
 }
 
 impl Imported {
-    fn add(&mut self, entry: &Entry) {
+    /// What was measured, in the order of the texts. The n-th of a cell is block n.
+    pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
+        self.rows.iter().enumerate().map(|(index, row)| Measurement {
+            target: self.plan.targets[row.target].name.clone(),
+            workload: self.plan.workloads[row.workload].name.clone(),
+            block: row.block,
+            order: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            started_at_ms: row.started_at_ms,
+            outcome: Outcome {
+                duration_ns: row.duration_ns,
+                tallies: row.tallies.as_deref().cloned().unwrap_or_default(),
+                notes: row.notes.clone(),
+                ..Outcome::default()
+            },
+            stated: Some(row.stated.clone()),
+            ..Measurement::default()
+        })
+    }
+
+    fn add(&mut self, entry: Entry) {
         let target = self.target(entry.target.as_deref());
-        let workload = self.workload(entry);
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let known = self.blocks.entry((target.clone(), workload.clone())).or_default();
+        let workload = self.workload(&entry);
+        let known = self.blocks.entry((target, workload)).or_default();
         *known = known.saturating_add(1);
         let block = *known;
         self.plan.repeat = self.plan.repeat.max(block);
         if let Some(began) = entry.started_at_ms {
             self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
         }
-        self.measurements.push(Measurement {
+        self.rows.push(Row {
             target,
             workload,
             block,
-            order: count(self.measurements.len() + 1),
             started_at_ms: entry.started_at_ms.unwrap_or_default(),
-            outcome: Outcome {
-                duration_ns: entry.duration_ns.unwrap_or_default(),
-                tallies: entry.tallies.clone(),
-                notes: entry.notes.clone(),
-                ..Outcome::default()
-            },
-            stated: Some(entry.stated.clone()),
-            ..Measurement::default()
+            duration_ns: entry.duration_ns.unwrap_or_default(),
+            tallies: entry.tallies,
+            stated: entry.stated,
+            notes: entry.notes,
         });
     }
 
-    /// The name of the target for what a text calls it; made, if it is new, with a number after it where another has that name.
-    fn target(&mut self, told: Option<&str>) -> String {
+    /// The target for what a text calls it; made, if it is new, with a number after its name where another has that name.
+    fn target(&mut self, told: Option<&str>) -> usize {
         let told = told.unwrap_or(&self.source.tool);
-        if let Some(name) = self.names.get(told) {
-            return name.clone();
+        if let Some(place) = self.names.get(told) {
+            return *place;
         }
         let plain = simple(told, "");
         let number = self.numbers.entry(plain.clone()).or_default();
@@ -152,17 +182,18 @@ impl Imported {
                 break name;
             }
         };
-        self.plan.targets.push(TargetSpec { name: name.clone(), ..TargetSpec::default() });
-        self.names.insert(told.to_owned(), name.clone());
-        name
+        let place = self.plan.targets.len();
+        self.plan.targets.push(TargetSpec { name, ..TargetSpec::default() });
+        self.names.insert(told.to_owned(), place);
+        place
     }
 
-    /// The name of the workload: the entry's own, with a number after it where that one is another with other keys.
-    fn workload(&mut self, entry: &Entry) -> String {
+    /// The entry's workload; its name gets a number after it where another with other keys has that name.
+    fn workload(&mut self, entry: &Entry) -> usize {
         let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
         let alike = (entry.workload.clone(), tree.to_string());
-        if let Some(name) = self.workloads.get(&alike) {
-            return name.clone();
+        if let Some(place) = self.workloads.get(&alike) {
+            return *place;
         }
         let is_new = |name: &String| !self.source.known.contains_key(name);
         let number = self.numbered.entry(entry.workload.clone()).or_default();
@@ -174,14 +205,15 @@ impl Imported {
                 break name;
             }
         };
-        let mut keys = WorkloadKeys { name: Some(name.clone()), ..entry.keys.clone() };
+        let mut keys = WorkloadKeys { name: Some(name.clone()), ..(*entry.keys).clone() };
         if keys.rw.is_none() && keys.test.is_none() {
             keys.test = Some(Test::Foreign);
         }
+        let place = self.plan.workloads.len();
         self.plan.workloads.push(keys.complete(&WorkloadKeys::default()));
-        self.source.known.insert(name.clone(), known(&entry.keys, &tree));
-        self.workloads.insert(alike, name.clone());
-        name
+        self.source.known.insert(name, known(&entry.keys, &tree));
+        self.workloads.insert(alike, place);
+        place
     }
 
     fn finish(&mut self) {
@@ -228,11 +260,15 @@ mod tests {
             |told: &str| Entry { target: Some(told.into()), workload: "w".into(), ..Entry::default() };
         let mut entries: Vec<Entry> = told.iter().map(|told| entry(told)).collect();
         entries.push(entry(&format!("another/{long}")));
-        let run = runs(&[("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])]).remove(0);
-        let names: Vec<&str> = run.measurements.iter().map(|m| m.target.as_str()).collect();
+        let run =
+            runs(vec![("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])]).remove(0);
+        let names: Vec<String> = run.measurements().map(|m| m.target).collect();
         assert_eq!(names[..5], ["dev-sda", "dev-sda-2", "dev-sda", "unnamed", "unnamed-2"]);
-        assert_eq!((names[5], names[6], run.plan.targets.len()), ("\u{30c7}1", "\u{30c8}1", 8));
+        assert_eq!(
+            (names[5].as_str(), names[6].as_str(), run.plan.targets.len()),
+            ("\u{30c7}1", "\u{30c8}1", 8)
+        );
         assert!(names.iter().all(|name| name.chars().count() <= LONGEST), "{names:?}");
-        assert_eq!(run.measurements.iter().map(|m| m.block).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(run.measurements().map(|m| m.block).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1, 1, 1, 1]);
     }
 }

@@ -236,20 +236,19 @@ impl Direction {
 }
 
 /// Whole histograms, if every direction of every clone has its bins.
-fn tallies(together: &[(usize, Vec<&Direction>)]) -> Tallies {
-    let mut tallies = Tallies::default();
+fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
+    let mut tallies = Box::<Tallies>::default();
     let (mut all_ios, mut all_bytes) = (0, 0);
     for (i, of) in together {
         for direction in of {
             let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins)
             else {
-                return Tallies::default();
+                return None;
             };
             let times = bins.iter().try_fold(0_u64, |sum, (_, times)| sum.checked_add(*times));
             // What is no count that anything could have is none.
             let sums = added(all_ios, ios).zip(added(all_bytes, bytes)).filter(|_| times == Some(ios));
-            let Some(sums) = sums else { return Tallies::default() };
-            (all_ios, all_bytes) = sums;
+            (all_ios, all_bytes) = sums?;
             let mut latency = Histogram::new();
             bins.iter().for_each(|(ns, times)| latency.add_many(*ns, *times));
             if let Some(tally) = tallies.of_mut(DIRECTIONS[*i]) {
@@ -257,7 +256,7 @@ fn tallies(together: &[(usize, Vec<&Direction>)]) -> Tallies {
             }
         }
     }
-    tallies
+    Some(tallies)
 }
 
 /// The sum of two counts, if it is one that the store can hold.
@@ -389,7 +388,7 @@ fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
     if entry.keys.direct == Some(false) {
         entry.notes.push("through the page cache: what memory answered or took is in the figures".into());
     }
-    if entry.tallies.latency().count() > 0 {
+    if entry.tallies.as_ref().is_some_and(|tallies| tallies.latency().count() > 0) {
         entry
             .notes
             .push("percentiles that fio does not state are read off its bins, which are 1.6% wide".into());
