@@ -38,6 +38,14 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if runs.is_empty() {
         return Err(usage(nothing(&names)));
     }
+    if let Some((run, count, what)) = runs.iter().find_map(too_many) {
+        return Err(usage(format!(
+            "{count} {what} of {} in {}; accepted: up to {}; split what it wrote, and import its parts one by one",
+            run.source.tool,
+            names.join(", "),
+            import::MOST_NAMES
+        )));
+    }
     if outputs.are_asked_for() && runs.len() > 1 {
         let tools: Vec<&str> = runs.iter().map(|run| run.source.tool.as_str()).collect();
         return Err(usage(format!(
@@ -53,6 +61,13 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
     }
     Ok(Exit::Fine)
+}
+
+/// A run with more targets or workloads than one may have, how many, and which of the two.
+fn too_many(run: &Imported) -> Option<(&Imported, usize, &'static str)> {
+    let counts = [(run.plan.targets.len(), "targets"), (run.plan.workloads.len(), "workloads")];
+    let (count, what) = counts.into_iter().find(|(count, _)| *count > import::MOST_NAMES)?;
+    Some((run, count, what))
 }
 
 /// A file's name and what was found in it.

@@ -229,3 +229,21 @@ fn a_run_is_exported_in_every_format() {
     assert_eq!(fs::read_to_string(mine).expect("there"), "precious");
     lab.assert_nothing_left();
 }
+
+#[test]
+fn more_jobs_than_a_report_can_show_are_refused() {
+    let lab = Lab::new();
+    let import = |jobs: usize| {
+        let job = |number| format!(r#"{{"jobname":"job{number}","read":{{"iops":1,"total_ios":5}}}}"#);
+        let jobs: Vec<String> = (0..jobs).map(job).collect();
+        let json = format!(r#"{{"fio version":"fio-3.33","jobs":[{}]}}"#, jobs.join(","));
+        std::fs::write(lab.path("jobs.json"), json).expect("written");
+        lab.run(&["import", "jobs.json"])
+    };
+    let fits = import(1000);
+    assert!(fits.status.success() && text(&fits.stdout).contains("job999"), "{}", text(&fits.stderr));
+    let refused = import(1001);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("1001 workloads of fio in jobs.json; accepted: up to 1000"), "{said}");
+}

@@ -280,7 +280,7 @@ fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
 }
 
 /// Each cell's measurements, one per block, by (workload, target).
-fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
+pub(crate) fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     let mut cells: HashMap<_, Vec<_>> = HashMap::new();
     for m in &run.measurements {
         cells.entry((m.workload.as_str(), m.target.as_str())).or_default().push(m);

@@ -76,6 +76,9 @@ pub const READERS: &[(&str, Reader, &str)] = &[
     ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
 ];
 
+/// The most targets and the most workloads of one run: each cell of the two is a row of a report.
+pub const MOST_NAMES: usize = 1_000;
+
 /// So many results of one tool are read in one text, and so many lines that are not understood are told: more are a log and no
 /// results.
 pub const MOST_ROWS: usize = 1 << 16;

@@ -5,7 +5,7 @@ use iotax_model::units::human;
 
 use super::run::comparison_table;
 use super::{Grid, Page, Part, figure, words};
-use crate::judge::{Judgement, Metric, Summary};
+use crate::judge::{Judgement, Metric, Summary, by_cell};
 use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, title_in};
 use crate::stats::median;
 use crate::store::Run;
@@ -26,7 +26,16 @@ const SHOWN: [(Metric, &str); 8] = [
 pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &Source) {
     let told = source.to_string();
     page.add(Part::Head(format!("{}{}.", told[..1].to_uppercase(), &told[1..])));
-    if let Some(grid) = overview(run, judgement) {
+    let measured = by_cell(run);
+    let rows: Vec<Row<'_>> = judgement
+        .summaries
+        .iter()
+        .map(|summary| {
+            let cell = (summary.workload.as_str(), summary.target.as_str());
+            (summary, measured.get(&cell).map_or(&[][..], Vec::as_slice))
+        })
+        .collect();
+    if let Some(grid) = overview(run, &rows) {
         page.add(Part::Table(grid));
     }
     if run.plan.targets.len() > 1 {
@@ -39,7 +48,7 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &So
             page.add(Part::Table(grid));
         }
     }
-    if let Some(grid) = others(run, judgement) {
+    if let Some(grid) = others(run, &rows) {
         page.add(Part::Head("What else it states".into()));
         page.add(Part::Table(grid));
     }
@@ -52,10 +61,11 @@ pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &So
     }
 }
 
+/// A cell, and what was measured of it.
+type Row<'a> = (&'a Summary, &'a [&'a Measurement]);
+
 /// One row per cell, the columns that any cell has.
-fn overview(run: &Run, judgement: &Judgement) -> Option<Grid> {
-    let rows: Vec<(&Summary, Vec<&Measurement>)> =
-        judgement.summaries.iter().map(|summary| (summary, of(run, summary))).collect();
+fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let value = |metric: Metric, of: &[&Measurement]| {
         median(&of.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>())
     };
@@ -72,7 +82,7 @@ fn overview(run: &Run, judgement: &Judgement) -> Option<Grid> {
     head.extend(blocks.then_some("blocks"));
     let mut grid = table(names, &head);
     for (summary, of) in rows {
-        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| value(*metric, &of)).collect();
+        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| value(*metric, of)).collect();
         if figures.iter().all(Option::is_none) {
             continue;
         }
@@ -91,11 +101,10 @@ fn overview(run: &Run, judgement: &Judgement) -> Option<Grid> {
 }
 
 /// One row per cell, the columns that any cell has, by the source's names: medians over the blocks.
-fn others(run: &Run, judgement: &Judgement) -> Option<Grid> {
+fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);
-    for summary in &judgement.summaries {
-        let measurements = of(run, summary);
+    for (summary, measurements) in rows {
         let figures =
             |m: &Measurement| m.stated.as_ref().map(|stated| stated.others.clone()).unwrap_or_default();
         let mut known: Vec<Figure> = Vec::new();
@@ -138,10 +147,6 @@ fn shown(value: f64, unit: &str) -> String {
             format!("{} {unit}", value.trim_end_matches('0').trim_end_matches('.')).trim_end().to_owned()
         }
     }
-}
-
-fn of<'a>(run: &'a Run, summary: &Summary) -> Vec<&'a Measurement> {
-    run.measurements.iter().filter(|m| m.workload == summary.workload && m.target == summary.target).collect()
 }
 
 /// The columns that name a cell: the target only where there is more than one.
