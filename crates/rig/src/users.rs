@@ -11,9 +11,12 @@ use crate::facts::text;
 /// Processes that have one of these block devices (by their numbers, as `rdev` has them) or files (by device and inode) open
 /// for writing, whatever it is called there.
 pub(crate) fn writers(devices: &[u64], files: &[(u64, u64)]) -> Vec<String> {
-    users(|process| {
-        entries(&process.join("fd")).iter().any(|descriptor| {
-            is_one(descriptor, devices, files) && is_for_writing(process, descriptor).unwrap_or(true)
+    if devices.is_empty() && files.is_empty() {
+        return Vec::new();
+    }
+    users(|task| {
+        entries(&task.join("fd")).iter().any(|descriptor| {
+            is_one(descriptor, devices, files) && is_for_writing(task, descriptor).unwrap_or(true)
         })
     })
 }
@@ -28,52 +31,61 @@ fn is_one(descriptor: &Path, devices: &[u64], files: &[(u64, u64)]) -> bool {
     }
 }
 
-/// One process of each mount namespace that is not this one's, by their directories in /proc below a root.
+/// One thread of each mount namespace that is not this one's, by their directories in /proc below a root.
 pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     let proc = root.join("proc");
-    let namespace = |process: &Path| fs::read_link(process.join("ns/mnt")).ok();
+    let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();
     let Some(own) = namespace(&proc.join("self")) else { return Vec::new() };
     let mut seen = BTreeSet::from([own]);
-    let mut processes = entries(&proc);
-    processes.retain(|process| {
-        let numbered = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
-        numbered.is_some() && namespace(process).is_some_and(|namespace| seen.insert(namespace))
-    });
-    processes
+    let mut all: Vec<PathBuf> = processes(&proc).iter().flat_map(|(_, process)| tasks(process)).collect();
+    all.retain(|task| namespace(task).is_some_and(|namespace| seen.insert(namespace)));
+    all
 }
 
 /// Processes that stand in a directory or have something below it open.
 pub(crate) fn below(directory: &Path) -> Vec<String> {
-    users(|process| {
-        let places = ["cwd", "root", "exe"].map(|name| process.join(name));
-        let mut links = places.into_iter().chain(entries(&process.join("fd")));
+    users(|task| {
+        let places = ["cwd", "root", "exe"].map(|name| task.join(name));
+        let mut links = places.into_iter().chain(entries(&task.join("fd")));
         links.any(|link| fs::read_link(link).is_ok_and(|path| path.starts_with(directory)))
     })
 }
 
 /// Processes that have a file open.
 pub(crate) fn of_file(path: &Path) -> Vec<String> {
-    users(|process| {
-        let descriptors = entries(&process.join("fd"));
+    users(|task| {
+        let descriptors = entries(&task.join("fd"));
         descriptors.iter().any(|link| fs::read_link(link).is_ok_and(|open| open == path))
     })
 }
 
-/// Such as `qemu-system-x86 (process 1234)`. Those that may not be looked at are passed over.
+/// Processes of which a thread does this, such as `qemu-system-x86 (process 1234)`. Those that may not be looked at are passed
+/// over.
 fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
-    let processes = entries(Path::new("/proc"));
-    let numbered = processes.iter().filter_map(|process| {
-        let number: u32 = process.file_name()?.to_str()?.parse().ok()?;
-        Some((number, process))
-    });
-    numbered
-        .filter(|(number, process)| *number != std::process::id() && uses(process))
-        .map(|(_, process)| title(process))
-        .collect()
+    let others = processes(Path::new("/proc")).into_iter().filter(|(number, _)| *number != std::process::id());
+    let using = others.filter(|(_, process)| tasks(process).iter().any(|task| uses(task)));
+    using.map(|(_, process)| title(&process)).collect()
 }
 
-/// The process with this directory in /proc.
+fn processes(proc: &Path) -> Vec<(u32, PathBuf)> {
+    let number = |process: &Path| process.file_name()?.to_str()?.parse().ok();
+    entries(proc).into_iter().filter_map(|process| Some((number(&process)?, process))).collect()
+}
+
+/// The threads of a process, by their directories in /proc. Each may have descriptors, a root and mounts that the process's own
+/// directory does not show; once its first thread has ended, that shows none at all.
+fn tasks(process: &Path) -> Vec<PathBuf> {
+    entries(&process.join(TASKS))
+}
+
+const TASKS: &str = "task";
+
+/// The process with this directory in /proc, or of the thread with this one.
 pub(crate) fn title(process: &Path) -> String {
+    let process = match process.parent() {
+        Some(tasks) if tasks.ends_with(TASKS) => tasks.parent().unwrap_or(process),
+        _ => process,
+    };
     let name = text(&process.join("comm")).unwrap_or_else(|| "?".to_owned());
     let number = process.file_name().unwrap_or_default().to_string_lossy();
     format!("{name} (process {number})")
@@ -84,8 +96,8 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// By the flags of open(2), which fdinfo shows in octal; `None` if it does not show them.
-fn is_for_writing(process: &Path, descriptor: &Path) -> Option<bool> {
-    let info = fs::read_to_string(process.join("fdinfo").join(descriptor.file_name()?)).ok()?;
+fn is_for_writing(task: &Path, descriptor: &Path) -> Option<bool> {
+    let info = fs::read_to_string(task.join("fdinfo").join(descriptor.file_name()?)).ok()?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
     Some(u32::from_str_radix(flags.trim(), 8).ok()? & 3 != 0)
 }

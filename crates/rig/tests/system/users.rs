@@ -99,13 +99,13 @@ struct Shell(Child);
 
 impl Shell {
     fn new(program: &[&str], line: &str) -> Self {
-        let mut child = Command::new(program[0])
-            .args(&program[1..])
-            .args(["-c", &format!("{line} && echo && read line")])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("a shell");
+        let line = format!("{line} && echo && read line");
+        Self::start(Command::new(program[0]).args(&program[1..]).args(["-c", &line]))
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let mut said = [0];
         child.stdout.take().expect("piped").read_exact(&mut said).expect("it has begun");
         Self(child)
@@ -136,6 +136,60 @@ fn a_writer_through_a_node_outside_dev_is_found() {
     }
     drop(writer);
     device.free();
+}
+
+/// A process whose second thread runs these lines of Python, while the first waits or has ended.
+fn threads(lines: &str, first_ends: bool) -> Shell {
+    let lines = lines.replace('\n', "\n    ");
+    let end = if first_ends { "libc.pthread_exit(None)" } else { "thread.join()" };
+    let script = format!(
+        "import ctypes, os, threading\nlibc = ctypes.CDLL(None)\ndef work():\n    {lines}\n    os.write(1, b'x')\n    \
+         os.read(0, 1)\nthread = threading.Thread(target=work)\nthread.start()\n{end}\n"
+    );
+    let shell = Shell::start(Command::new("python3").args(["-c", &script]));
+    let has_ended = || fs::read_to_string(format!("/proc/{}/stat", shell.id())).expect("there").contains(") Z ");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while first_ends && !has_ended() {
+        assert!(Instant::now() < deadline, "its first thread does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    shell
+}
+
+const UNSHARE_FILES: &str = "assert libc.unshare(0x400) == 0";
+
+#[test]
+fn what_only_a_second_thread_has_open_is_found() {
+    iotax_testkit::require!(program "python3");
+    let Some(device) = Loop::new() else { return };
+    let open = |path: &Path| format!("os.open({:?}, os.O_RDWR)", text(path));
+    for (lines, first_ends) in [("pass", true), (UNSHARE_FILES, false)] {
+        for (path, what) in [(&*device.node, "it"), (&*device.file, "the file beneath it")] {
+            let writer = threads(&format!("{lines}\n{}", open(path)), first_ends);
+            device.refused(&[&format!("(process {}) has {what} open", writer.id())]);
+        }
+    }
+    device.free();
+}
+
+#[test]
+fn a_mount_that_only_a_second_thread_sees_is_found() {
+    iotax_testkit::require!(program "python3");
+    let Some(device) = Loop::new() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    let point = dir.path().canonicalize().expect("there");
+    run("mkfs.ext4", &["-q".as_ref(), device.node.as_path()]);
+    let mount = format!(
+        "assert libc.unshare(0x20000) == 0\nassert libc.mount(None, b'/', None, 0x44000, None) == 0\n\
+         assert libc.mount(b{:?}, b{:?}, b'ext4', 0, None) == 0",
+        text(&device.node),
+        text(&point)
+    );
+    let other = threads(&mount, false);
+    device.refused(&[
+        &format!("is mounted on {}", text(&point)),
+        &format!("in the mount namespace of python3 (process {})", other.id()),
+    ]);
 }
 
 #[test]
