@@ -119,10 +119,80 @@ impl Walk<'_> {
     }
 }
 
+/// Stands before the source of a filesystem.
+const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
+
+/// The layers beneath what iotax makes in a directory: up to the filesystem that the directory is on.
+#[must_use]
+pub fn beneath_directory(layers: &[Layer]) -> &[Layer] {
+    let above = [LayerKind::Image, LayerKind::Snapshot, LayerKind::Bus, LayerKind::Guest];
+    let host = layers.iter().position(|layer| above.contains(&layer.kind)).unwrap_or(layers.len());
+    let filesystem = layers[..host].iter().rposition(|layer| layer.kind == LayerKind::Filesystem);
+    filesystem.map_or(&[], |top| &layers[..=top])
+}
+
+/// What tells layers from others, without what a restart or another mount of the same filesystem changes.
+pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str)> {
+    layers.iter().map(|Layer { kind, name, detail, .. }| match kind {
+        // Its number is the next that is free.
+        LayerKind::Loop => (*kind, "", detail.as_str()),
+        LayerKind::Partition | LayerKind::Dm | LayerKind::Md => (*kind, name.as_str(), ""),
+        LayerKind::Filesystem => {
+            (*kind, name.as_str(), detail.split_once(NO_DEVICE).map_or("", |(_, source)| source))
+        }
+        _ => (*kind, name.as_str(), detail.as_str()),
+    })
+}
+
 fn filesystem(mount: &Mount, on_device: bool) -> Layer {
     let mut detail = format!("{}, {}", mount.point.display(), mount.options);
     if !on_device {
-        detail = format!("{detail}, no block device beneath it is known: its source is {:?}", mount.source);
+        detail = format!("{detail}{NO_DEVICE}{:?}", mount.source);
     }
     Layer::new(LayerKind::Filesystem, &mount.kind, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(loop_name: &str, file: &str, options: &str) -> Vec<Layer> {
+        vec![
+            Layer::new(LayerKind::Device, "vda", "virtio disk"),
+            Layer::new(LayerKind::Filesystem, "ext4", "/, rw"),
+            Layer::new(LayerKind::File, "image", file),
+            Layer::new(LayerKind::Loop, loop_name, format!("of {file}")),
+            Layer::new(LayerKind::Filesystem, "ext4", options),
+        ]
+    }
+
+    #[test]
+    fn a_filesystem_that_is_mounted_again_is_the_same() {
+        let same = |one: &[Layer], other: &[Layer]| identity(one).eq(identity(other));
+        let stood = layers("loop0", "/a/image", "/mnt, rw,relatime");
+        assert!(same(&stood, &layers("loop7", "/a/image", "/mnt, rw,noatime")));
+        assert!(!same(&stood, &layers("loop0", "/b/image", "/mnt, rw,relatime")));
+        assert!(!same(&stood, &stood[..2]));
+        let share = |source: &str| {
+            [Layer::new(LayerKind::Filesystem, "nfs", format!("/mnt, rw{NO_DEVICE}{source:?}"))]
+        };
+        assert!(same(&share("host:/a"), &share("host:/a")) && !same(&share("host:/a"), &share("host:/b")));
+    }
+
+    #[test]
+    fn what_is_made_in_a_directory_and_in_its_guest_is_not_beneath_it() {
+        let mut all = layers("loop0", "/a/image", "/mnt, rw");
+        let beneath = all.clone();
+        for (kind, name) in [
+            (LayerKind::File, "new"),
+            (LayerKind::Image, "raw"),
+            (LayerKind::Guest, "guest"),
+            (LayerKind::Filesystem, "xfs"),
+        ] {
+            assert_eq!(beneath_directory(&all), beneath);
+            all.push(Layer::new(kind, name, ""));
+        }
+        assert_eq!(beneath_directory(&all), beneath);
+        assert!(beneath_directory(&all[..1]).is_empty());
+    }
 }

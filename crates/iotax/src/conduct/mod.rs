@@ -11,6 +11,7 @@ mod outpost;
 mod phases;
 mod progress;
 mod recover;
+mod storage;
 mod target;
 mod together;
 mod watch;
@@ -25,7 +26,7 @@ use iotax_model::findings::Recovery;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
-use iotax_model::target::{Accel, LayerKind, TargetSpec};
+use iotax_model::target::{Accel, TargetSpec};
 use iotax_model::warning::Warning;
 use iotax_results::store::{RunState, Store};
 use iotax_rig::facts;
@@ -106,6 +107,7 @@ pub(crate) fn carry_out(
     progress: &mut dyn Progress,
     stop: &Interrupt,
 ) -> anyhow::Result<Ended> {
+    storage::same_directories(order.plan, order.before)?;
     store.set_state(order.run, RunState::Running)?;
     let result = local_agent(stop).and_then(|local| {
         let mut phases = Phases::default();
@@ -172,6 +174,9 @@ impl Conductor<'_> {
         let floor = self.local.floor().map_err(interrupted)?;
         let environment = Environment { floor_ns_per_io: Some(floor), ..environment(order.guests) };
         store.set_environment(order.run, &environment)?;
+        for record in storage::not_recorded(order.plan, order.before)? {
+            store.put_target(order.run, &record)?;
+        }
 
         progress.phase("creating files");
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
@@ -204,7 +209,7 @@ impl Conductor<'_> {
             }
         }
         for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
-            same_storage(order.before, &record?)?;
+            storage::same_disks(order.before, &record?)?;
         }
         self.phases.begin(phases::FILL);
         for group in 0..self.groups.len() {
@@ -415,24 +420,6 @@ fn pair(
     // Neighbours come after all targets.
     let (targets, neighbours) = groups.split_at_mut(neighbour);
     (&mut targets[target], &mut neighbours[0])
-}
-
-/// Blocks of one run are compared with one another, so they must be measured on the same disks.
-fn same_storage(before: &[TargetRecord], now: &TargetRecord) -> anyhow::Result<()> {
-    let disks = |record: &TargetRecord| -> Vec<String> {
-        let disks = record.layers.iter().filter(|layer| layer.kind == LayerKind::Device);
-        disks.map(|layer| format!("{} ({})", layer.name, layer.detail)).collect()
-    };
-    let Some(then) = before.iter().find(|record| record.name == now.name) else { return Ok(()) };
-    anyhow::ensure!(
-        disks(then) == disks(now),
-        "target {:?} stood on {} when the run was begun, and stands on {} now: their measurements cannot be compared \
-         within one run; begin a new one",
-        now.name,
-        disks(then).join(" and "),
-        disks(now).join(" and ")
-    );
-    Ok(())
 }
 
 /// Starts the agent on this host.

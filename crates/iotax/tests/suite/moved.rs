@@ -11,13 +11,17 @@ use crate::lab::{Lab, text};
 use crate::ssh::start_plan;
 use crate::sshd::Sshd;
 
-/// Starts a run with a new file in a directory of the lab, and waits until it is measured.
-fn start(lab: &Lab, directory: &Path) -> Child {
-    let plan = lab.plan(&format!(
+fn plan_of(file: &Path) -> String {
+    format!(
         "repeat = 1\n[[target]]\nname = 't'\npath = '{}'\n[[workload]]\nrw = 'randread'\nsize = '8m'\nruntime = '1s'\n\
          ramp_time = '0s'\n",
-        directory.join("new").display()
-    ));
+        file.display()
+    )
+}
+
+/// Starts a run with a new file in a directory of the lab, and waits until it is measured.
+fn start(lab: &Lab, directory: &Path) -> Child {
+    let plan = lab.plan(&plan_of(&directory.join("new")));
     let mut command = lab.iotax();
     command.arg("run").arg(plan).arg("--yes").stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("iotax starts");
@@ -159,6 +163,45 @@ fn a_filesystem_that_is_lazily_unmounted() {
     let directory = way.point.clone();
     removed_at_the_end(&lab, &directory, &way);
     told_until_it_is_back(&lab, &directory, &way);
+}
+
+/// Whether it was killed before anything was filled or while it measured.
+#[test]
+fn a_run_is_not_resumed_where_its_filesystem_is_not_mounted() {
+    for kill_early in [true, false] {
+        let lab = Lab::new();
+        let Some(way) = Unmounted::new(&lab) else { return };
+        if kill_early {
+            lab.plan(&plan_of(&way.point.join("new")));
+            let mut command = lab.iotax();
+            command.args(["run", "plan.toml", "--yes"]).env("IOTAX_FAULT", "kill-after@1");
+            assert_eq!(command.output().expect("iotax starts").status.code(), None);
+        } else {
+            let mut child = start(&lab, &way.point);
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+        }
+        assert!(lab.run(&["clean"]).status.success());
+        way.away();
+        let refused = lab.run(&["resume", "1", "--yes"]);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{said}");
+        let was = format!("{} was on ext4 ({}, rw", way.point.display(), way.point.display());
+        let remedy = "mount what was there and resume again, or begin a new run";
+        assert!(
+            [&was, &format!("on {}", loop_name(&way.disk)), remedy].iter().all(|word| said.contains(*word)),
+            "{said}"
+        );
+        assert_eq!(list(&way.point), Vec::<PathBuf>::new(), "it wrote beneath the mount point");
+        way.back();
+        let resumed = lab.run(&["resume", "1", "--yes"]);
+        assert!(resumed.status.success(), "{}", text(&resumed.stderr));
+        assert_eq!(list(&way.point), Vec::<PathBuf>::new(), "a file is left");
+    }
+}
+
+fn loop_name(disk: &Disk) -> &str {
+    disk.name().trim_start_matches("/dev/")
 }
 
 #[test]

@@ -1,0 +1,80 @@
+//! What targets stand on: a run that is resumed goes on where it was begun.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use iotax_model::plan::Plan;
+use iotax_model::record::TargetRecord;
+use iotax_model::target::{Layer, LayerKind, TargetSpec};
+use iotax_rig::stack;
+
+/// The directory on this host that a target's file is or will be in.
+fn directory(spec: &TargetSpec) -> Option<PathBuf> {
+    if spec.remote().is_some() {
+        return None;
+    }
+    let Some(path) = &spec.path else { return spec.file.as_ref()?.dir.clone() };
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let is_device = fs::metadata(&place).is_ok_and(|found| !found.is_file());
+    place.parent().filter(|_| !is_device).map(Path::to_owned)
+}
+
+fn beneath(directory: &Path) -> anyhow::Result<Vec<Layer>> {
+    Ok(stack::of_path(Path::new("/"), directory)?.layers)
+}
+
+/// Refuses a directory that is on another filesystem than when the run was begun: nothing has been written there yet.
+pub(super) fn same_directories(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<()> {
+    for spec in &plan.targets {
+        let Some(directory) = directory(spec) else { continue };
+        let Some(record) = before.iter().find(|record| record.name == spec.name) else { continue };
+        let then = stack::beneath_directory(&record.layers);
+        let now = beneath(&directory).with_context(|| format!("target {:?}", spec.name))?;
+        anyhow::ensure!(
+            then.is_empty() || stack::identity(then).eq(stack::identity(&now)),
+            "target {:?}: {} was on {} when the run was begun, and is on {} now; mount what was there and resume again, or \
+             begin a new run",
+            spec.name,
+            directory.display(),
+            describe(then),
+            describe(&now)
+        );
+    }
+    Ok(())
+}
+
+/// Such as `ext4 (/mnt, rw) on loop0 (of /srv/image)`.
+fn describe(layers: &[Layer]) -> String {
+    let words = layers.iter().rev().map(|layer| format!("{} ({})", layer.name, layer.detail));
+    words.collect::<Vec<String>>().join(" on ")
+}
+
+/// What the directories of targets stand on that the run has no record of, so that it can be resumed wherever it ends.
+pub(super) fn not_recorded(plan: &Plan, before: &[TargetRecord]) -> anyhow::Result<Vec<TargetRecord>> {
+    let unknown = plan.targets.iter().filter(|spec| before.iter().all(|record| record.name != spec.name));
+    let records = unknown.filter_map(|spec| {
+        let directory = directory(spec)?;
+        let record = |layers| TargetRecord { name: spec.name.clone(), layers, ..TargetRecord::default() };
+        Some(beneath(&directory).map(record).with_context(|| format!("target {:?}", spec.name)))
+    });
+    records.collect()
+}
+
+/// Blocks of one run are compared with one another, so they must be measured on the same disks.
+pub(super) fn same_disks(before: &[TargetRecord], now: &TargetRecord) -> anyhow::Result<()> {
+    let disks = |record: &TargetRecord| -> Vec<String> {
+        let disks = record.layers.iter().filter(|layer| layer.kind == LayerKind::Device);
+        disks.map(|layer| format!("{} ({})", layer.name, layer.detail)).collect()
+    };
+    let Some(then) = before.iter().find(|record| record.name == now.name) else { return Ok(()) };
+    anyhow::ensure!(
+        disks(then) == disks(now),
+        "target {:?} stood on {} when the run was begun, and stands on {} now: their measurements cannot be compared \
+         within one run; begin a new one",
+        now.name,
+        disks(then).join(" and "),
+        disks(now).join(" and ")
+    );
+    Ok(())
+}
