@@ -1,17 +1,18 @@
 //! Where one result goes: opened before anything is measured, written as a whole.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_results::exchange::mark::Mark;
-use rustix::fs::OFlags;
+use rustix::io::Errno;
 
-use super::replace::Draft;
+use super::replace::{self, Draft};
 use super::{Failure, OrExit, say, usage};
+use crate::conduct::Interrupted;
 
 /// No result is larger than this; a larger file is somebody else's without a look.
 const LARGEST: u64 = 256 << 20;
@@ -63,17 +64,22 @@ impl Destination {
 
     /// Whether what is written to one is written to the other.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        match (&self.place, &other.place) {
-            (Place::File(one), Place::File(other)) => one == other || is_same_file(one, other),
-            (Place::Stream, Place::Stream) => is_same_file(&self.name, &other.name),
-            (one, other) => one == other,
+        match (self.is_stdout(), other.is_stdout()) {
+            (false, false) => is_one_file(&self.name, &other.name),
+            (one, other) => one && other,
         }
     }
 
     /// Whether it is the file of this name.
     pub(super) fn is_file(&self, name: &Path) -> bool {
+        !self.is_stdout() && is_one_file(&self.name, name)
+    }
+
+    /// Whether it is a file right in this directory whose name ends so.
+    pub(super) fn is_in(&self, dir: &Path, extension: &str) -> bool {
         let Place::File(path) = &self.place else { return false };
-        resolved(name, MOST_LINKS).is_ok_and(|other| *path == other) || is_same_file(path, name)
+        let is_there = fs::canonicalize(dir).is_ok_and(|dir| directory(path) == dir);
+        is_there && path.extension().is_some_and(|end| end == extension)
     }
 
     /// Writes the result. A file is replaced by one that is whole and on its disk: whatever happens meanwhile, the old one or the
@@ -84,16 +90,19 @@ impl Destination {
                 say::document(&String::from_utf8_lossy(contents));
                 Ok(())
             }
-            Place::Stream => {
-                match open_stream(&self.name).and_then(|mut stream| stream.write_all(contents)) {
-                    // As of stdout: whoever reads has read enough.
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-                    written => written.map_err(|error| self.failed(error)),
-                }
-            }
+            Place::Stream => match say::document_to(&self.name, contents) {
+                // As of stdout: whoever reads has read enough.
+                Err(Errno::PIPE) => Ok(()),
+                Err(Errno::CANCELED) => Err(Interrupted)
+                    .with_context(|| format!("nobody reads {}", self.name.display()))
+                    .or_exit(Exit::Interrupted),
+                written => written.map_err(|error| self.failed(error.into())),
+            },
             Place::File(path) => {
                 // Whatever came there since it was looked at.
                 let old = self.existing(path)?;
+                let leftovers = |contents: &[u8]| self.mark.stands_in(contents);
+                replace::remove_leftovers(directory(path), LARGEST, leftovers);
                 replace(path, old.as_ref(), contents).map_err(|error| self.failed(error))
             }
         }
@@ -135,13 +144,16 @@ impl Destination {
 impl Place {
     fn named(name: &Path) -> Result<Self, Failure> {
         let text = name.to_string_lossy();
-        if matches!(&*text, "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") {
+        let metadata = fs::metadata(name);
+        // By another of its names, or what the shell redirected it to.
+        let leads_to_stdout = metadata.as_ref().is_ok_and(|found| say::is_stdout(found) && !is_sink(found));
+        if leads_to_stdout || matches!(&*text, "-" | "/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") {
             return Ok(Self::Stdout);
         }
         if text == "/dev/stderr" || text.starts_with("/dev/fd/") || text.starts_with("/proc/self/fd/") {
             return Ok(Self::Stream);
         }
-        match fs::metadata(name) {
+        match metadata {
             Ok(metadata) if is_stream(&metadata) => Ok(Self::Stream),
             Ok(metadata) if !metadata.is_file() => Err(usage(format!(
                 "{}: not a regular file; results are written to files, pipes and terminals",
@@ -167,15 +179,14 @@ fn replace(path: &Path, old: Option<&File>, contents: &[u8]) -> io::Result<()> {
 /// Pipes, terminals and what takes everything or nothing. Other devices may take bytes for orders.
 fn is_stream(metadata: &Metadata) -> bool {
     let kind = metadata.file_type();
-    let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-    let is_harmless = matches!((major, minor), (1, 3 | 5 | 7) | (4 | 5 | 136..=143, _));
-    kind.is_fifo() || kind.is_char_device() && is_harmless
+    let is_terminal = matches!(rustix::fs::major(metadata.rdev()), 4 | 5 | 136..=143);
+    kind.is_fifo() || kind.is_char_device() && is_terminal || is_sink(metadata)
 }
 
-/// What is in a file that the shell opened stays: what is written comes behind it.
-fn open_stream(name: &Path) -> io::Result<File> {
-    let no_terminal = OFlags::NOCTTY.bits().cast_signed();
-    OpenOptions::new().append(true).custom_flags(no_terminal).open(name)
+/// `/dev/null`, `/dev/zero` and `/dev/full`: nothing is ever read of what is written to them.
+fn is_sink(metadata: &Metadata) -> bool {
+    let device = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
+    metadata.file_type().is_char_device() && matches!(device, (1, 3 | 5 | 7))
 }
 
 /// A file's only name: without links, also where the file itself is not there yet.
@@ -199,7 +210,12 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn is_same_file(one: &Path, other: &Path) -> bool {
+/// Whether two names lead to one file, be it there or not.
+pub(super) fn is_one_file(one: &Path, other: &Path) -> bool {
+    let resolved = |name| resolved(name, MOST_LINKS);
+    if matches!((resolved(one), resolved(other)), (Ok(one), Ok(other)) if one == other) {
+        return true;
+    }
     let identity = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()));
     matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one == other)
 }

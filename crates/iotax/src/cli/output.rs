@@ -11,7 +11,7 @@ use iotax_results::judge::{Judgement, judge};
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 
-use super::destination::Destination;
+use super::destination::{self, Destination};
 use super::foreign::{self, Foreign};
 use super::say::{self, say};
 use super::screen::Form;
@@ -71,12 +71,12 @@ impl Output {
             html: open(&self.html, report::html::MARK)?,
             foreign: self.foreign.open()?,
         };
+        if let Some(db) = &self.db {
+            outputs.refuse_made(&[("--db", db.clone())])?;
+        }
         let all = outputs.all();
         for (index, (flag, place)) in all.iter().enumerate() {
             let name = place.name().display();
-            if self.db.as_deref().is_some_and(|db| place.is_file(db)) {
-                return Err(usage(format!("--db and {flag} are both {name}; give each a file of its own")));
-            }
             let Some((other, _)) = all[..index].iter().find(|(_, other)| place.is_same(other)) else {
                 continue;
             };
@@ -107,6 +107,36 @@ impl Outputs {
         let json = self.json.as_ref().map(|place| ("--json", place));
         let html = self.html.as_ref().map(|place| ("--html", place));
         json.into_iter().chain(html).chain(self.foreign.all()).collect()
+    }
+
+    /// Refuses one file for two purposes: files that the command itself makes or measures, with what named each, and results.
+    pub(super) fn refuse_made(&self, made: &[(&str, PathBuf)]) -> Result<(), Failure> {
+        for (index, (what, path)) in made.iter().enumerate() {
+            let earlier = made[..index].iter().filter(|(other, _)| other != what);
+            let earlier = earlier.filter(|(_, other)| destination::is_one_file(other, path));
+            let results = self.all().into_iter().filter(|(_, place)| place.is_file(path));
+            if let Some(other) = earlier.map(|(other, _)| *other).chain(results.map(|(flag, _)| flag)).next()
+            {
+                let name = path.display();
+                return Err(usage(format!(
+                    "{what} and {other} are both {name}; give each a file of its own"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses results among the CSV files that are to be made in a directory.
+    pub(super) fn refuse_among_csv(&self, dir: &Path) -> Result<(), Failure> {
+        match self.all().iter().find(|(_, place)| place.is_in(dir, "csv")) {
+            None => Ok(()),
+            Some((flag, place)) => {
+                let (name, dir) = (place.name().display(), dir.display());
+                Err(usage(format!(
+                    "{flag}: {name} is among the files of --csv {dir}; give it another directory"
+                )))
+            }
+        }
     }
 
     /// Whether any result is asked for by name.

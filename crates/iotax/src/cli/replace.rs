@@ -1,7 +1,7 @@
 //! Files that appear as a whole or not at all.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,9 @@ use rustix::io::Errno;
 const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Longer than any access list.
 const ACCESS_LIST_BYTES: usize = 64 << 10;
+
+/// How a draft's name begins; its process and a number follow.
+const NAME: &str = ".iotax-";
 
 /// A file that is written in a directory and does not show there before it is whole. Dropped, it is gone.
 pub(super) struct Draft {
@@ -26,7 +29,7 @@ impl Draft {
     pub(super) fn new(dir: &Path) -> io::Result<Self> {
         let nameless = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         match rustix::fs::open(dir, nameless, Mode::from_raw_mode(0o666)) {
-            Ok(file) => Ok(Self { file: file.into(), dir: dir.to_path_buf(), name: None }),
+            Ok(file) => Ok(Self::begun(file.into(), dir, None)),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::named(dir),
             Err(error) => Err(error.into()),
         }
@@ -35,7 +38,13 @@ impl Draft {
     fn named(dir: &Path) -> io::Result<Self> {
         let create = |name: &Path| OpenOptions::new().write(true).create_new(true).open(name);
         let (file, name) = under_a_new_name(dir, create)?;
-        Ok(Self { file, dir: dir.to_path_buf(), name: Some(name) })
+        Ok(Self::begun(file, dir, Some(name)))
+    }
+
+    /// Locks it: under a name, a draft that nobody holds is a leftover. Without locks none is taken for one.
+    fn begun(file: File, dir: &Path, name: Option<PathBuf>) -> Self {
+        let _ = file.try_lock();
+        Self { file, dir: dir.to_path_buf(), name }
     }
 
     /// Owner, mode and access list of the file that it is to replace. The owner only as far as this user may give files away.
@@ -63,19 +72,22 @@ impl Draft {
 
     /// Has it take the place of the file of that name in its directory, or if there is to be none, the name.
     pub(super) fn publish(mut self, to: &Path, replaces: bool) -> io::Result<()> {
-        if self.name.is_none() {
-            let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
-            self.name = Some(under_a_new_name(&self.dir, link)?.1);
-        }
-        let Some(name) = &self.name else { unreachable!("it has one by now") };
-        if replaces {
-            std::fs::rename(name, to)?;
-        } else {
-            match rustix::fs::renameat_with(CWD, name, CWD, to, RenameFlags::NOREPLACE) {
-                // A link is not made over a file either; the other name goes when this is dropped.
-                Err(Errno::INVAL | Errno::NOSYS) => std::fs::hard_link(name, to)?,
-                renamed => renamed?,
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &*own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
+        match (&self.name, replaces) {
+            // No other name in between, which a kill would leave.
+            (None, false) => link(to)?,
+            (None, true) => {
+                let name = under_a_new_name(&self.dir, link)?.1;
+                fs::rename(self.name.insert(name), to)?;
+            }
+            (Some(name), true) => fs::rename(name, to)?,
+            (Some(name), false) => {
+                match rustix::fs::renameat_with(CWD, name, CWD, to, RenameFlags::NOREPLACE) {
+                    // A link is not made over a file either; the other name goes when this is dropped.
+                    Err(Errno::INVAL | Errno::NOSYS) => fs::hard_link(name, to)?,
+                    renamed => renamed?,
+                }
             }
         }
         File::open(&self.dir)?.sync_all()
@@ -85,16 +97,48 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            let _ = std::fs::remove_file(name);
+            let _ = fs::remove_file(name);
         }
     }
+}
+
+/// Removes whole drafts that killed processes left in a directory: by their name, that nobody holds them, and that they are such
+/// a result. What cannot be looked at stays.
+pub(super) fn remove_leftovers(dir: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for name in entries.flatten().map(|entry| entry.path()).filter(|name| is_drafts(name)) {
+        if is_leftover(&name, largest, &is_result).unwrap_or(false) {
+            let _ = fs::remove_file(&name);
+        }
+    }
+}
+
+/// Whether it is a name as [`under_a_new_name`] gives them.
+fn is_drafts(name: &Path) -> bool {
+    let numbers = name.file_name().and_then(|name| name.to_str()?.strip_prefix(NAME)?.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
+fn is_leftover(name: &Path, largest: u64, is_result: impl Fn(&[u8]) -> bool) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(name, flags, Mode::empty())?);
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > largest || file.try_lock().is_err() {
+        return Ok(false);
+    }
+    let mut contents = Vec::new();
+    (&file).take(largest).read_to_end(&mut contents)?;
+    // Its writer may have given it its own name meanwhile, and this one to another.
+    let still = fs::symlink_metadata(name)?;
+    Ok(is_result(&contents) && (still.dev(), still.ino()) == (metadata.dev(), metadata.ino()))
 }
 
 /// Does it under a name that nothing has in a directory.
 fn under_a_new_name<T>(dir: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let mut number = 0;
     loop {
-        let name = dir.join(format!(".iotax-{}-{number}", std::process::id()));
+        let name = dir.join(format!("{NAME}{}-{number}", std::process::id()));
         match make(&name) {
             Ok(made) => return Ok((made, name)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -105,7 +149,33 @@ fn under_a_new_name<T>(dir: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io:
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
+
+    use rustix::fs::inotify;
+
     use super::*;
+
+    #[test]
+    fn a_new_file_has_no_other_name_that_a_kill_could_leave() {
+        let temp = tempfile::tempdir().expect("directory");
+        let watched = inotify::init(inotify::CreateFlags::NONBLOCK).expect("watched");
+        let names = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVE;
+        let mut draft = Draft::new(temp.path()).expect("made");
+        if draft.name.is_some() {
+            // This filesystem has no files without a name.
+            return;
+        }
+        draft.fill(b"whole").expect("written");
+        inotify::add_watch(&watched, temp.path(), names).expect("watched");
+        draft.publish(&temp.path().join("result"), false).expect("published");
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut events = inotify::Reader::new(&watched, &mut buffer);
+        let mut seen = Vec::new();
+        while let Ok(event) = events.next() {
+            seen.push(event.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+        assert_eq!(seen, [Some("result".to_owned())]);
+    }
 
     #[test]
     fn with_a_name_or_without_one_it_is_there_as_a_whole_or_not_at_all() {

@@ -48,6 +48,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
+    args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;
     let (run, judgement) = outputs.report(store, run, args.form)?;
     if args.timing {
         args.form.show(&page::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
@@ -71,6 +72,7 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
         return Err(usage("--timing takes one run"));
     }
     let outputs = args.output.open(json::history::MARK)?;
+    args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;
     let runs = runs
         .iter()
         .map(|run| {

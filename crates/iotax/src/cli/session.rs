@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +22,7 @@ use iotax_rig::target::preflight::{self, Needs};
 
 use super::output::{Output, Outputs};
 use super::progress::Watcher;
-use super::say::say;
+use super::say::{self, say};
 use super::screen::Form;
 use super::{Failure, OrExit, args, ask, usage};
 use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
@@ -73,6 +73,7 @@ impl Session<'_> {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
         let mut outputs = self.output.open(json::MARK)?;
+        self.refuse_taken(&outputs)?;
         let ledger_dir = args::ledger_dir()?;
         hint_at_leftovers(&ledger_dir);
         let mut store = self.output.store()?;
@@ -80,9 +81,13 @@ impl Session<'_> {
         let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
         ledger.heed(&stop);
-        let result = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &mut outputs, &stop);
+        let measured = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &mut outputs, &stop);
+        // Before the results are written: their readers may take as long as they like.
         let (_, failures) = ledger.undo_all();
         failures.iter().for_each(say_not_undone);
+        let result = measured.and_then(|measured| {
+            measured.map_or(Ok(Exit::Fine), |measured| self.report(measured, &store, &outputs))
+        });
         match result {
             // Whatever failed while the user stopped it failed for that.
             Err(_) if stop.load(Ordering::Relaxed) => {
@@ -95,7 +100,26 @@ impl Session<'_> {
         }
     }
 
-    /// Everything that may leave something to undo.
+    /// Refuses one file for two purposes, and a journal where something is.
+    fn refuse_taken(&self, outputs: &Outputs) -> Result<(), Failure> {
+        let local = self.plan.everything().filter(|target| target.remote().is_none());
+        let targets = local.filter_map(|target| Some(("the target", target.path.clone()?)));
+        let journals = self.plan.workloads.iter().filter_map(|workload| workload.write_journal.as_ref());
+        let journals: Vec<PathBuf> = journals.map(PathBuf::from).collect();
+        let mut made = vec![("--db", self.output.store_path()?)];
+        made.extend(targets);
+        made.extend(journals.iter().map(|journal| ("--write-journal", journal.clone())));
+        outputs.refuse_made(&made)?;
+        match journals.iter().find(|journal| journal.symlink_metadata().is_ok()) {
+            None => Ok(()),
+            Some(journal) => Err(usage(format!(
+                "--write-journal {}: it exists, and a journal is a new file; remove it or choose another name",
+                journal.display()
+            ))),
+        }
+    }
+
+    /// Everything that may leave something to undo. `None` if the user does not want it begun.
     fn with_ledger(
         &self,
         needs: &Needs,
@@ -104,7 +128,7 @@ impl Session<'_> {
         store: &mut Store,
         outputs: &mut Outputs,
         stop: &Interrupt,
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Option<Measured>, Failure> {
         let plan = &self.plan;
         // Before anything is done for a run that may be under way elsewhere.
         let earlier = self.earlier.as_ref().map(|earlier| store.claim(earlier.run));
@@ -135,7 +159,7 @@ impl Session<'_> {
             if !self.yes && !ask::confirmed(stop) && !stop.load(Ordering::Relaxed) {
                 outposts.dismiss(ledger);
                 say!("Nothing was done.");
-                return Ok(Exit::Fine);
+                return Ok(None);
             }
         }
         if stop.load(Ordering::Relaxed) {
@@ -165,6 +189,12 @@ impl Session<'_> {
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
         let ended = conduct::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
+        Ok(Some(Measured { run, ended }))
+    }
+
+    /// Writes the results, and says how it ended.
+    fn report(&self, measured: Measured, store: &Store, outputs: &Outputs) -> Result<Exit, Failure> {
+        let Measured { run, ended } = measured;
         let reported = outputs.report(store, run, Form::default());
         if reported.is_err() {
             say!("Run {run} is kept all the same; its results again: iotax report {run}");
@@ -173,7 +203,7 @@ impl Session<'_> {
         let judgement = reported?.1;
         let corrupt = judgement.warnings.iter().any(|warning| warning.kind == WarningKind::Corrupt);
         let failed: u32 = judgement.failures.iter().map(|failure| failure.measurements).sum();
-        Ok(match conclude(ended, run, plan) {
+        Ok(match conclude(ended, run, &self.plan) {
             Exit::Fine if failed > 0 => {
                 say!("{failed} of them cannot be used: too much failed, the table and the remarks say what");
                 Exit::Measurement
@@ -182,6 +212,12 @@ impl Session<'_> {
             exit => exit,
         })
     }
+}
+
+/// A run that was carried out, as far as it went.
+struct Measured {
+    run: i64,
+    ended: anyhow::Result<Ended>,
 }
 
 /// One block alone decides nothing, so that nothing was looked at before there were more.
@@ -257,6 +293,7 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
         io::Result::Ok(())
     };
     watch().context("cannot watch for signals")?;
+    say::heed(&stop);
     Ok(stop)
 }
 

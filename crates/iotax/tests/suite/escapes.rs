@@ -117,8 +117,17 @@ fn a_terminal_gets_iotaxs_own_sequences_and_no_others() {
     let lab = Lab::new();
     plan(&lab);
     let iotax = lab.iotax().get_program().to_string_lossy().into_owned();
-    let lines =
-        ["run plan.toml --yes", "report 1", "export 1 --format fio-normal", "export 1 --format fio-terse"];
+    let terse = "export 1 --format fio-terse";
+    let lines = [
+        "run plan.toml --yes",
+        "report 1",
+        "export 1 --format fio-normal",
+        terse,
+        &format!("{terse} --output /dev/tty"),
+        &format!("{terse} --output /dev/tty >/dev/null"),
+        &format!("{terse} --output /dev/fd/2 >/dev/null"),
+        &format!("{terse} --output /dev/stderr >/dev/null"),
+    ];
     for line in lines {
         let mut script = std::process::Command::new("script");
         script.args(["-qec", &format!("{iotax} {line}"), "/dev/null"]).current_dir(lab.path(""));

@@ -1,13 +1,13 @@
 //! Ctrl-C, a termination or a lost terminal at any moment of a run: exit code 130 soon, and nothing left.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::lab::Lab;
+use crate::lab::{Lab, text};
 
 /// Tools, fills, boots, snapshots and measurements, without an end.
 const PLAN: &str = r#"
@@ -93,4 +93,56 @@ fn a_run_can_be_interrupted_at_any_moment() {
         let after = whole.mul_f64(share(&mut seed));
         interrupt(&lab, after, [Signal::INT, Signal::TERM, Signal::HUP][turn % 3]);
     }
+}
+
+/// Interrupts a measurement whose results nobody reads, once `is_time` says so.
+fn interrupt_unread(lab: &Lab, runtime: &str, results: &str, is_time: impl Fn() -> bool) {
+    let mut command = lab.iotax();
+    command.args(["bench", "work/new", "--size", "1m", "--ramp-time", "0s", "--runtime", runtime]);
+    command.args(results.split(' ')).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("iotax starts");
+    let deadline = Instant::now() + SOON;
+    while !is_time() {
+        assert!(Instant::now() < deadline, "{results}: it is never time");
+        thread::sleep(Duration::from_millis(50));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    let status = ended(&mut child, Duration::from_secs(10));
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(status.map(|status| status.code()), Some(Some(130)), "{results}: {status:?}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn results_that_nobody_reads_hold_up_no_interrupt() {
+    // Stdout is a pipe that such a page does not fit in.
+    for results in ["--json fifo", "--html -"] {
+        let lab = Lab::new();
+        let made = Command::new("mkfifo").arg(lab.path("fifo")).status().expect("mkfifo runs");
+        assert!(made.success());
+        interrupt_unread(&lab, "60s", results, || lab.work().join("new").exists());
+        let is_measured = || text(&lab.run(&["list"]).stdout).contains("1/1");
+        interrupt_unread(&lab, "200ms", results, is_measured);
+    }
+}
+
+#[test]
+fn what_was_made_is_undone_before_results_are_written() {
+    let lab = Lab::new();
+    assert!(Command::new("mkfifo").arg(lab.path("fifo")).status().expect("mkfifo runs").success());
+    let mut command = lab.iotax();
+    command.args(["bench", "work/new", "--size=1m", "--ramp-time=0s", "--runtime=200ms", "--json=fifo"]);
+    let mut child = command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().expect("iotax starts");
+    let deadline = Instant::now() + SOON;
+    while !text(&lab.run(&["list"]).stdout).contains("1/1") {
+        assert!(Instant::now() < deadline, "it is never measured");
+        thread::sleep(Duration::from_millis(50));
+    }
+    thread::sleep(Duration::from_secs(2));
+    assert!(child.try_wait().expect("a child").is_none(), "it waits for a reader");
+    lab.assert_nothing_left();
+    let read = Command::new("cat").arg(lab.path("fifo")).output().expect("cat runs").stdout;
+    assert!(text(&read).starts_with('{'), "{}", text(&read));
+    assert!(child.wait().expect("it ends").success());
 }

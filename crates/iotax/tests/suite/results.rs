@@ -174,10 +174,113 @@ fn two_results_do_not_go_to_one_file() {
         refused(&lab, &["report", "1", "--json", "x", "--html", other], "--json and --html");
         refused(&lab, &["report", "1", "--output", other, "--json", "x"], "--json and --output");
     }
-    refused(&lab, &["report", "1", "--json", "-", "--html", "/dev/stdout"], "both go to stdout");
+    symlink("/dev/stdout", lab.path("out")).expect("made");
+    for out in ["/dev/stdout", "//dev/stdout", "/dev/./stdout", "/proc/thread-self/fd/1", "out"] {
+        refused(&lab, &["report", "1", "--json", "-", "--html", out], "both go to stdout");
+        refused(&lab, &["report", "1", "--json", out, "--html", "-"], "both go to stdout");
+    }
+    written(&lab, &["report", "1", "--html", "log"]);
+    for (redirection, places) in [
+        (">> log", "--json - --html log"),
+        ("3>> log", "--json /dev/fd/3 --html log"),
+        ("2>&1 | cat >&2; exit ${PIPESTATUS[0]}", "--json - --html /dev/stderr"),
+    ] {
+        let output = in_shell(&lab, &format!("report 1 {places} {redirection}"));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{places} {redirection}: {said}");
+        assert!(said.contains("--json and --html both go to"), "{places} {redirection}: {said}");
+    }
     let target = lab.work().join("new");
     let bench = ["bench", target.to_str().expect("utf-8"), "--db", "x", "--json", "link"];
     refused(&lab, &bench, "--db and --json");
+}
+
+/// Runs a command line of iotax as a shell does.
+fn in_shell(lab: &Lab, line: &str) -> Output {
+    let iotax = lab.iotax();
+    let mut shell = Command::new("bash");
+    shell.current_dir(lab.path("")).env("HOME", lab.path("home")).env_remove("XDG_DATA_HOME");
+    shell.args(["-c", &format!("\"$0\" {line}")]).arg(iotax.get_program());
+    shell.output().expect("a shell")
+}
+
+#[test]
+fn two_results_do_not_go_to_one_terminal() {
+    iotax_testkit::require!(program "script");
+    let lab = with_a_run();
+    for other in ["/dev/tty", "/dev/stderr", "$(tty)"] {
+        let line = format!("report 1 --json - --html {other}");
+        let iotax = lab.iotax().get_program().display().to_string();
+        let mut script = Command::new("script");
+        script.args(["-qec", &format!("{iotax} {line}"), "/dev/null"]).stdin(Stdio::null());
+        script.current_dir(lab.path("")).env("HOME", lab.path("home")).env_remove("XDG_DATA_HOME");
+        let output = script.output().expect("script runs");
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("--json and --html both go to stdout"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn another_name_of_stdout_is_stdout() {
+    let lab = with_a_run();
+    let piped = lab.run(&["report", "1", "--json", "//dev/stdout"]);
+    assert!(serde_json::from_slice::<Value>(&piped.stdout).is_ok(), "{}", text(&piped.stdout));
+    let redirected = in_shell(&lab, "report 1 --json one.json > one.json");
+    assert!(redirected.status.success(), "{}", text(&redirected.stderr));
+    let written = fs::read(lab.path("one.json")).expect("there");
+    assert!(serde_json::from_slice::<Value>(&written).is_ok(), "{}", text(&written));
+}
+
+#[test]
+fn a_file_that_iotax_makes_or_measures_is_no_place_for_results() {
+    let lab = with_a_run();
+    fs::write(lab.path("mine"), "mine\n").expect("written");
+    symlink("new", lab.path("link")).expect("made");
+    let bench = |more: &str| {
+        let line = format!("bench new --size 1m --runtime 100ms --ramp-time 0s {more}");
+        line.split(' ').map(str::to_owned).collect::<Vec<_>>()
+    };
+    let journal = "--rw randwrite --verify crc32c --write-journal";
+    for (more, words) in [
+        ("--json new", "the target and --json are both"),
+        ("--html link", "the target and --html are both"),
+        ("--output ./new", "the target and --output are both"),
+        ("--db work/../new", "the target and --db are both"),
+        (&format!("{journal} new"), "--write-journal and the target are both"),
+        (&format!("{journal} j --json j"), "--write-journal and --json are both"),
+        (&format!("{journal} j --db j"), "--write-journal and --db are both"),
+        (&format!("{journal} mine"), "--write-journal mine: it exists"),
+    ] {
+        let arguments = bench(more);
+        refused(&lab, &arguments.iter().map(String::as_str).collect::<Vec<_>>(), words);
+    }
+    assert!(!text(&lab.run(&["list"]).stdout).contains("bench"), "nothing was begun");
+    fs::create_dir(lab.path("csv")).expect("made");
+    let csv = ["report", "1", "--csv", "csv", "--json", "csv/measurements.csv"];
+    refused(&lab, &csv, "--json: csv/measurements.csv is among");
+    assert_eq!(fs::read_dir(lab.path("csv")).expect("listed").count(), 0);
+}
+
+#[test]
+fn what_a_kill_left_beside_a_result_goes_with_the_next() {
+    let lab = with_a_run();
+    written(&lab, &["report", "1", "--json", "one.json"]);
+    written(&lab, &["report", "1", "--html", "one.html"]);
+    fs::copy(lab.path("one.json"), lab.path(".iotax-4194305-0")).expect("copied");
+    fs::copy(lab.path("one.json"), lab.path(".iotax-1-12")).expect("copied");
+    // Of other names, of another format, the user's, a link, and held by a process that lives.
+    fs::copy(lab.path("one.json"), lab.path(".iotax-1-x")).expect("copied");
+    fs::copy(lab.path("one.html"), lab.path(".iotax-2-0")).expect("copied");
+    fs::write(lab.path(".iotax-3-0"), "{ \"schema\": \"mine\" }").expect("written");
+    symlink("one.json", lab.path(".iotax-4-0")).expect("made");
+    fs::copy(lab.path("one.json"), lab.path(".iotax-5-0")).expect("copied");
+    let held = fs::File::open(lab.path(".iotax-5-0")).expect("opened");
+    held.lock().expect("locked");
+    written(&lab, &["report", "1", "--json", "one.json"]);
+    let left = files(&lab).into_keys().filter(|name| name.starts_with(".iotax-"));
+    let kept = [".iotax-1-x", ".iotax-2-0", ".iotax-3-0", ".iotax-4-0", ".iotax-5-0"];
+    assert_eq!(left.collect::<Vec<_>>(), kept);
 }
 
 #[test]
