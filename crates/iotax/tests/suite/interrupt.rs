@@ -141,8 +141,10 @@ fn what_was_made_is_undone_before_results_are_written() {
     }
     thread::sleep(Duration::from_secs(2));
     assert!(child.try_wait().expect("a child").is_none(), "it waits for a reader");
-    lab.assert_nothing_left();
+    let left: Vec<_> = std::fs::read_dir(lab.work()).expect("listed").collect();
     let read = Command::new("cat").arg(lab.path("fifo")).output().expect("cat runs").stdout;
     assert!(text(&read).starts_with('{'), "{}", text(&read));
     assert!(child.wait().expect("it ends").success());
+    assert!(left.is_empty(), "while it waited: {left:?}");
+    lab.assert_nothing_left();
 }
