@@ -62,7 +62,8 @@ pub(crate) fn of_file(path: &Path) -> Vec<String> {
 /// Processes of which a thread does this, such as `qemu-system-x86 (process 1234)`. Those that may not be looked at are passed
 /// over.
 fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
-    let others = processes(Path::new("/proc")).into_iter().filter(|(number, _)| *number != std::process::id());
+    let others =
+        processes(Path::new("/proc")).into_iter().filter(|(number, _)| *number != std::process::id());
     let using = others.filter(|(_, process)| tasks(process).iter().any(|task| uses(task)));
     using.map(|(_, process)| title(&process)).collect()
 }

@@ -127,6 +127,9 @@ fn told_until_it_is_back(lab: &Lab, directory: &Path, way: &dyn Way) {
     way.away();
     child.kill().expect("killed");
     child.wait().expect("ended");
+    let dry = lab.run(&["clean", "--dry-run"]);
+    let hindered = "new, but not as things are: it cannot be found";
+    assert!(text(&dry.stdout).contains(hindered), "{}", text(&dry.stdout));
     for _ in 0..2 {
         let clean = lab.run(&["clean"]);
         let said = text(&clean.stdout);
@@ -154,6 +157,30 @@ fn a_directory_that_is_renamed() {
     removed_at_the_end(&lab, &directory, &way);
     way.back();
     told_until_it_is_back(&lab, &directory, &way);
+}
+
+#[test]
+fn a_file_that_is_moved_to_another_directory_after_a_kill() {
+    let lab = Lab::new();
+    let directory = lab.path("dir");
+    fs::create_dir(&directory).expect("made");
+    let mut child = start(&lab, &directory);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    let (new, mine) = (directory.join("new"), lab.path("mine"));
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&new).expect("there"));
+    fs::rename(&new, &mine).expect("renamed");
+    for _ in 0..2 {
+        let clean = lab.run(&["clean"]);
+        let said = text(&clean.stdout);
+        assert_eq!(clean.status.code(), Some(4), "{said}");
+        let told = format!("not undone: file {}: it is not there any more", new.display());
+        assert!(said.contains(&told) && said.contains(&format!("-xdev -inum {inode}\n")), "{said}");
+    }
+    fs::remove_file(&mine).expect("removed");
+    let forgotten = lab.run(&["clean", "--forget"]);
+    assert!(forgotten.status.success(), "{}", text(&forgotten.stdout));
+    lab.assert_nothing_left();
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::program::{Program, ProgramError};
 pub use effect::Effect;
 use fault::Fault;
 pub use place::FileId;
-use place::{Found, Within};
+use place::{Found, Made, Within};
 
 /// A line of a ledger file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,6 +73,39 @@ struct Standing {
     directory: Option<File>,
     /// What was made, likewise, where it was made by the ledger.
     own: Option<File>,
+    /// It is on record that its removal was begun.
+    removing: bool,
+}
+
+impl Standing {
+    const fn new(effect: Effect, within: Option<Within>, directory: Option<File>) -> Self {
+        Self { effect, within, directory, own: None, removing: false }
+    }
+
+    /// A file or directory, with what its directory is known by.
+    fn made(&self) -> Option<(Made<'_>, &Within)> {
+        let Self { effect, own, removing, .. } = self;
+        let made = Made { effect, path: effect.path()?, own: own.as_ref(), removing: *removing };
+        Some((made, self.within.as_ref()?))
+    }
+}
+
+impl Made<'_> {
+    /// The directory that it was made in; absent: it is gone with all that was in it. `goes_along`: it is on a filesystem of our
+    /// own, which is undone as a whole.
+    fn directory(&self, within: &Within, held: Option<&File>, goes_along: bool) -> io::Result<Option<File>> {
+        match within.find(self.path, held)? {
+            Found::Directory(directory) => Ok(Some(directory)),
+            Found::Gone => Ok(None),
+            Found::Lost(_) if goes_along => Ok(None),
+            Found::Lost(reason) => Err(io::Error::other(reason)),
+        }
+    }
+}
+
+/// Whether one of these mounted the filesystem that an effect is on.
+fn goes_along(effect: &Effect, all: &BTreeMap<u64, Standing>) -> bool {
+    effect.path().is_some_and(|path| all.values().any(|other| other.effect.holds(path)))
 }
 
 /// Something that could not be undone.
@@ -92,6 +125,8 @@ pub struct Ledger {
     lock: ProcessLock,
     /// Bytes of whole lines in it.
     length: u64,
+    /// Of what a last line that has no end yet says that it is undone: its removal was begun.
+    begun: Option<u64>,
     standing: BTreeMap<u64, Standing>,
     next: u64,
     fault: Fault,
@@ -115,33 +150,42 @@ impl Ledger {
             lock.ok_or_else(|| io::Error::other("another process holds its lock"))
         };
         let lock = take().map_err(failed("cannot make the undo ledger", &path))?;
-        Ok(Self { path, file, lock, length: 0, standing: BTreeMap::new(), next: 0, fault })
+        Ok(Self { path, file, lock, length: 0, begun: None, standing: BTreeMap::new(), next: 0, fault })
     }
 
     /// Takes over the ledger of a process that is gone, when all that it started is gone too; `None` if it still lives.
     fn adopt(path: &Path) -> Result<Option<Self>, LedgerError> {
         let fault = Fault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path)? else { return Ok(None) };
-        let Record { standing, next, length } = Record::read(path)?;
-        // What follows was cut short: what is written next begins a line.
-        file.set_len(length).map_err(failed("cannot write", path))?;
+        let Record { standing, next, length, begun } = Record::read(path)?;
+        if begun.is_none() {
+            // What follows was cut short: what is written next begins a line.
+            file.set_len(length).map_err(failed("cannot write", path))?;
+        }
         let effects: Vec<&Effect> = standing.values().map(|standing| &standing.effect).collect();
         let lock = effect::end_processes(&effects, &path.with_extension(LOCK))
             .map_err(failed("cannot take over the undo ledger", path))?;
-        Ok(Some(Self { path: path.to_owned(), file, lock, length, standing, next, fault }))
+        Ok(Some(Self { path: path.to_owned(), file, lock, length, begun, standing, next, fault }))
     }
 
     fn append(&mut self, line: &Line) -> Result<(), LedgerError> {
         let mut text =
             serde_json::to_vec(line).map_err(io::Error::from).map_err(failed(WRITE, &self.path))?;
         text.push(b'\n');
+        // Of a line that was begun only the end is missing.
+        let is_begun = matches!(line, Line::Undone { id } if self.begun == Some(*id));
+        let rest = if is_begun { &text[text.len() - 1..] } else { &text[..] };
+        if !is_begun {
+            self.retract();
+        }
+        self.begun = None;
         let full = self.fault.before();
         let write = |file: &mut File| {
             if full {
-                file.write_all(&text[..text.len() / 2])?;
+                file.write_all(&rest[..rest.len() / 2])?;
                 return Err(Errno::NOSPC.into());
             }
-            file.write_all(&text)?;
+            file.write_all(rest)?;
             file.sync_data()
         };
         match write(&mut self.file) {
@@ -157,6 +201,28 @@ impl Ledger {
         Ok(())
     }
 
+    /// Writes down that a removal begins: the line that says that it is over, without its end. If it is not there afterwards
+    /// nobody but us removed it.
+    fn begin_removal(&mut self, id: u64) {
+        if self.begun == Some(id) {
+            return;
+        }
+        self.retract();
+        let Ok(text) = serde_json::to_vec(&Line::Undone { id }) else { return };
+        self.begun = Some(id);
+        if self.file.write_all(&text).and_then(|()| self.file.sync_data()).is_err() {
+            // On a full disk it is removed all the same.
+            self.retract();
+        }
+    }
+
+    /// Takes away a line that was only begun.
+    fn retract(&mut self) {
+        if self.begun.take().is_some() {
+            let _ = self.file.set_len(self.length);
+        }
+    }
+
     /// Writes down an effect, durably. Carry it out only if this returned `Ok`.
     pub fn will(&mut self, effect: Effect) -> Result<Entry, LedgerError> {
         let id = self.next;
@@ -166,7 +232,7 @@ impl Ledger {
         };
         let (within, directory) = effect.path().map(place).transpose()?.unzip();
         self.append(&Line::Will { id, effect: effect.clone(), within: within.clone() })?;
-        self.standing.insert(id, Standing { effect, within, directory, own: None });
+        self.standing.insert(id, Standing::new(effect, within, directory));
         Ok(Entry(id))
     }
 
@@ -192,10 +258,13 @@ impl Ledger {
 
     /// Undoes one effect now. It stays in the ledger if that fails.
     pub fn undo(&mut self, entry: Entry) -> Result<(), NotUndone> {
-        let Some(standing) = self.standing.get(&entry.0) else { return Ok(()) };
-        self.carry_back(standing)
-            .map_err(|error| NotUndone { effect: standing.effect.clone(), reason: error.to_string() })?;
-        self.standing.remove(&entry.0);
+        let Some(standing) = self.standing.remove(&entry.0) else { return Ok(()) };
+        if let Err(error) = self.carry_back(entry.0, &standing) {
+            self.retract();
+            let failure = NotUndone { effect: standing.effect.clone(), reason: error.to_string() };
+            self.standing.insert(entry.0, standing);
+            return Err(failure);
+        }
         // On a full disk it cannot be written down that it is undone. Whoever reads the ledger then looks once more and
         // finds nothing of ours.
         let _ = self.append(&Line::Undone { id: entry.0 });
@@ -203,27 +272,15 @@ impl Ledger {
     }
 
     /// Undoes an effect, and fails if it cannot be known to be gone.
-    fn carry_back(&self, standing: &Standing) -> io::Result<()> {
-        let Standing { effect, within, directory, own } = standing;
-        let Some((path, within)) = effect.path().zip(within.as_ref()) else {
-            return effect::undo(effect, &self.lock.heedless());
+    fn carry_back(&mut self, id: u64, standing: &Standing) -> io::Result<()> {
+        let Some((made, within)) = standing.made() else {
+            return effect::undo(&standing.effect, &self.lock.heedless());
         };
-        let made = || self.standing.values().map(|other| &other.effect);
-        match within.find(path, directory.as_ref())? {
-            Found::Directory(directory) => {
-                let removed = place::remove(effect, path, &directory, own.as_ref())?;
-                // What is in it was to be undone before. If it was not found it went where the directory did.
-                let inside = |other: &Path| other != path && other.starts_with(path);
-                if !removed && made().filter_map(Effect::path).any(inside) {
-                    return Err(io::Error::other("it is not there any more, nor is what was made in it"));
-                }
-                Ok(())
-            }
-            Found::Gone => Ok(()),
-            // It is on a filesystem of our own, which is undone as a whole.
-            Found::Lost(_) if made().any(|other| other.holds(path)) => Ok(()),
-            Found::Lost(reason) => Err(io::Error::other(reason)),
-        }
+        let goes_along = goes_along(&standing.effect, &self.standing);
+        let Some(directory) = made.directory(within, standing.directory.as_ref(), goes_along)? else {
+            return Ok(());
+        };
+        made.remove(&directory, || self.begin_removal(id))
     }
 
     /// Takes an effect off the record without undoing it: it stays for good.
@@ -294,12 +351,12 @@ impl Ledger {
         let directory = place::open(&own).map_err(trouble())?;
         let identity = FileId::of(&directory.metadata().map_err(trouble())?);
         let entry = self.will(effect(path.to_owned(), identity))?;
+        self.hold(entry, directory);
         let named = rename_without_replacing(&own, path);
         self.disown(entry, &named)?;
         let cleared = self.undo(scratch);
         named.map_err(trouble())?;
         cleared.map_err(|failure| trouble()(io::Error::other(failure.reason)))?;
-        self.hold(entry, directory);
         Ok(entry)
     }
 
@@ -425,6 +482,8 @@ struct Record {
     next: u64,
     /// Bytes of whole lines.
     length: u64,
+    /// Of what a last line without an end says that it is undone.
+    begun: Option<u64>,
 }
 
 impl Record {
@@ -433,18 +492,23 @@ impl Record {
     fn read(path: &Path) -> Result<Self, LedgerError> {
         let text = fs::read(path).map_err(failed("cannot read", path))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64 };
+        let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(Line::Will { id, effect, within }) => {
                     record.next = record.next.max(id + 1);
-                    record.standing.insert(id, Standing { effect, within, directory: None, own: None });
+                    record.standing.insert(id, Standing::new(effect, within, None));
                 }
                 Ok(Line::Undone { id }) => {
                     record.standing.remove(&id);
                 }
                 Err(error) => return Err(failed("cannot understand the undo ledger", path)(error.into())),
             }
+        }
+        if let Ok(Line::Undone { id }) = serde_json::from_slice(&text[whole..])
+            && let Some(standing) = record.standing.get_mut(&id)
+        {
+            (standing.removing, record.begun) = (true, Some(id));
         }
         Ok(record)
     }
@@ -490,15 +554,46 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
     Ok(cleaned)
 }
 
+/// Something that a process that is gone left behind.
+#[derive(Debug)]
+pub struct Leftover {
+    standing: Standing,
+    goes_along: bool,
+}
+
+impl Leftover {
+    /// Why it cannot be undone as things are. It is looked for, which takes as long as its filesystem does.
+    #[must_use]
+    pub fn hindrance(&self) -> Option<String> {
+        let (made, within) = self.standing.made()?;
+        let directory = made.directory(within, None, self.goes_along);
+        let looked = directory.and_then(|directory| directory.map_or(Ok(None), |there| made.look(&there)));
+        Some(looked.err()?.to_string())
+    }
+}
+
+impl std::fmt::Display for Leftover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.standing.effect.fmt(f)?;
+        self.hindrance().map_or(Ok(()), |reason| write!(f, ", but not as things are: {reason}"))
+    }
+}
+
 /// What processes that are gone left behind, without touching it.
-pub fn leftovers(dir: &Path) -> Result<Vec<Effect>, LedgerError> {
+pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, LedgerError> {
     let mut left = Vec::new();
     for path in ledger_files(dir, NAMED)? {
         // One that cannot be read is for `clean` to complain of.
         if let Ok(Some(_locked)) = abandoned(&path)
             && let Ok(record) = Record::read(&path)
         {
-            left.extend(record.standing.into_values().map(|standing| standing.effect));
+            let along: Vec<bool> = record
+                .standing
+                .values()
+                .map(|standing| goes_along(&standing.effect, &record.standing))
+                .collect();
+            let standing = record.standing.into_values().zip(along);
+            left.extend(standing.map(|(standing, goes_along)| Leftover { standing, goes_along }));
         }
     }
     Ok(left)

@@ -119,6 +119,65 @@ fn a_file_that_was_moved_away_while_its_process_lived_is_told() {
 }
 
 #[test]
+fn afterwards_what_is_not_in_its_directory_is_told_with_how_it_is_found() {
+    let (temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let (new, tree) = (work.join("new"), work.join("iotax-t.d"));
+    ledger.make_file(&new).expect("file");
+    ledger.make_tree(&tree).expect("tree");
+    drop(ledger);
+    let made = [&tree, &new];
+    let inodes = made.map(|path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("there")));
+    let away = |path: &Path| temp.path().join(path.file_name().expect("a name"));
+    made.iter().for_each(|path| fs::rename(path, away(path)).expect("renamed"));
+    for (told, inode) in not_undone(&state, 2).iter().zip(inodes) {
+        let found = format!(" -xdev -inum {inode}");
+        assert!(told.contains("it is not there any more") && told.ends_with(&found), "{told}");
+    }
+    for left in leftovers(&state).expect("readable") {
+        assert!(left.to_string().contains(", but not as things are: it is not there any more"), "{left}");
+    }
+    made.iter().for_each(|path| fs::rename(away(path), path).expect("renamed"));
+    assert_undone(&state, 2);
+    assert_eq!(files_in(&work), 0);
+}
+
+#[test]
+fn another_name_that_keeps_the_data_is_told() {
+    let (temp, state, work) = scene();
+    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let other = temp.path().join("other");
+    ledger.make_file(&work.join("new")).expect("file");
+    fs::hard_link(work.join("new"), &other).expect("linked");
+    drop(ledger);
+    let told = not_undone(&state, 1);
+    assert!(told[0].contains("1 other name keeps its data; find with: find "), "{told:?}");
+    assert_eq!(files_in(&work), 0);
+    assert!(not_undone(&state, 1)[0].contains("it is not there any more"));
+    fs::remove_file(other).expect("removed");
+    assert_eq!(clean(&state, true).expect("cleaned").failed.len(), 1, "forgotten");
+    assert!(leftovers(&state).expect("readable").is_empty());
+}
+
+/// What a process was killed at after it removed a file and before it could say so.
+#[test]
+fn what_was_being_removed_and_is_not_there_is_gone() {
+    for removed in [true, false] {
+        let (_temp, state, work) = scene();
+        let mut ledger = Ledger::create(&state, "t").expect("ledger");
+        let (entry, _) = ledger.make_file(&work.join("new")).expect("file");
+        ledger.make_file(&work.join("second")).expect("file");
+        ledger.begin_removal(entry.0);
+        if removed {
+            fs::remove_file(work.join("new")).expect("removed");
+        }
+        drop(ledger);
+        assert_undone(&state, 2);
+        assert_eq!(files_in(&work), 0);
+    }
+}
+
+#[test]
 fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
     let (temp, state, work) = scene();
     let mut ledger = Ledger::create(&state, "t").expect("ledger");
@@ -132,7 +191,7 @@ fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
     fs::rename(&folder, &away).expect("renamed");
     let told = not_undone(&state, 2);
     assert!(told[0].contains("iotax-t is no longer the directory"), "{told:?}");
-    assert!(told[1].contains("nor is what was made in it"), "{told:?}");
+    assert!(told[1].contains("it is not there any more"), "{told:?}");
     fs::rename(&away, &folder).expect("renamed");
     assert_undone(&state, 2);
     assert_eq!(files_in(&work), 0);

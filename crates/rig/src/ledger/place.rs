@@ -3,6 +3,7 @@
 //! That nothing is at a path does not mean that it is gone. It is if the directory that it was made in is known to be the same:
 //! as long as this process lives it has that directory open, and afterwards it is known by what is on record of it.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::effect::Effect;
 use super::is_scratch;
 use crate::facts::boot_id;
+use crate::stack::mount;
 use crate::target::device::number_text;
 
 /// `f_type` of statfs(2), of filesystems in memory: tmpfs and ramfs.
@@ -134,50 +136,110 @@ fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Removes what an effect made at a path, from the directory that it was made in. `own` is what was made, if it is open here.
-/// False: it is gone already.
-pub(super) fn remove(effect: &Effect, path: &Path, directory: &File, own: Option<&File>) -> io::Result<bool> {
-    let identity = effect.identity();
-    let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    let at = place.join(path.file_name().unwrap_or_default());
-    let there = standing(&at)?;
-    if let Some(there) = &there
-        && identity.is_none_or(|identity| identity.is(FileId::of(there)))
-    {
-        return remove_at(effect, &at, there).map(|()| true);
-    }
-    if let Some(identity) = identity
-        && let Some(name) = named(&place, identity)?
-    {
-        return Err(io::Error::other(format!("it is called {} there now; left alone", name.display())));
-    }
-    if let Some(own) = own
-        && own.metadata()?.nlink() > 0
-    {
-        let now = fs::read_link(format!("/proc/self/fd/{}", own.as_raw_fd()))?;
-        return Err(io::Error::other(format!("it is at {} now; left alone", now.display())));
-    }
-    match there {
-        Some(_) if !matches!(effect, Effect::File { .. }) => {
-            Err(io::Error::other("this is not the directory that iotax made; left alone"))
+/// Something that was made in a directory.
+pub(super) struct Made<'a> {
+    pub(super) effect: &'a Effect,
+    pub(super) path: &'a Path,
+    /// What was made, if it is open here.
+    pub(super) own: Option<&'a File>,
+    /// It is on record that its removal was begun.
+    pub(super) removing: bool,
+}
+
+impl Made<'_> {
+    /// Removes it from the directory that it was made in, after `begin` if nothing of it will be left.
+    pub(super) fn remove(&self, directory: &File, begin: impl FnOnce()) -> io::Result<()> {
+        let Some(there) = self.look(directory)? else { return Ok(()) };
+        let others = self.other_names(directory, &there)?;
+        if others == 0 {
+            begin();
         }
-        // Another file may have come to stand here: it is not ours, and ours is gone.
-        _ => Ok(false),
+        remove_at(self.effect, &self.at(directory), &there)?;
+        if others == 0 {
+            return Ok(());
+        }
+        let names = if others == 1 { "name keeps" } else { "names keep" };
+        let search = search(directory, there.ino());
+        Err(io::Error::other(format!(
+            "it is removed there, but {others} other {names} its data; find with: {search}"
+        )))
+    }
+
+    /// What is to be removed from that directory; absent if it is gone. Fails if it may be elsewhere.
+    pub(super) fn look(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
+        let there = standing(&self.at(directory))?;
+        let Some(identity) = self.effect.identity() else { return Ok(there) };
+        if there.as_ref().is_some_and(|there| identity.is(FileId::of(there))) {
+            return Ok(there);
+        }
+        let names = names(directory, identity)?;
+        if let Some(name) = names.iter().find(|name| !is_scratch(name)) {
+            let name = name.display();
+            return Err(io::Error::other(format!("it is called {name} there now; left alone")));
+        }
+        if let Some(own) = self.own
+            && own.metadata()?.nlink() > 0
+        {
+            // A name of our own choosing is on record itself.
+            if !names.is_empty() {
+                return Ok(None);
+            }
+            let now = fs::read_link(through(own))?;
+            return Err(io::Error::other(format!("it is at {} now; left alone", now.display())));
+        }
+        if there.is_some() && !matches!(self.effect, Effect::File { .. }) {
+            return Err(io::Error::other("this is not the directory that iotax made; left alone"));
+        }
+        // Another file may have come to stand here: it is not ours.
+        if self.own.is_some() || self.removing || !names.is_empty() {
+            return Ok(None);
+        }
+        let search = search(directory, identity.inode);
+        Err(io::Error::other(format!(
+            "it is not there any more: somebody removed it or moved it elsewhere; if it still exists it is found with: {search}"
+        )))
+    }
+
+    /// Where it was made, whatever the directory is called now.
+    fn at(&self, directory: &File) -> PathBuf {
+        through(directory).join(self.path.file_name().unwrap_or_default())
+    }
+
+    /// The number of names that a file has beside this one and those that are on record themselves.
+    fn other_names(&self, directory: &File, there: &fs::Metadata) -> io::Result<u64> {
+        if there.is_dir() || there.nlink() < 2 || self.path.file_name().is_some_and(is_scratch) {
+            return Ok(0);
+        }
+        let names = names(directory, FileId::of(there))?;
+        let ours = names.iter().filter(|name| is_scratch(name)).count();
+        Ok((there.nlink() - 1).saturating_sub(ours as u64))
     }
 }
 
-/// The name by which a file is in a directory. One of our own choosing is on record itself.
-fn named(directory: &Path, identity: FileId) -> io::Result<Option<PathBuf>> {
-    for entry in fs::read_dir(directory)? {
+/// The path of an open file or directory that leads to it whatever it is called.
+fn through(open: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
+}
+
+/// The names by which a file is in a directory.
+fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(through(directory))? {
         let entry = entry?;
         if entry.ino() == identity.inode
-            && !is_scratch(&entry.file_name())
             && entry.metadata().is_ok_and(|found| identity.is(FileId::of(&found)))
         {
-            return Ok(Some(entry.file_name().into()));
+            names.push(entry.file_name());
         }
     }
-    Ok(None)
+    Ok(names)
+}
+
+/// A command that finds a file of a directory's filesystem under all its names.
+fn search(directory: &File, inode: u64) -> String {
+    let place = fs::read_link(through(directory)).unwrap_or_else(|_| "/".into());
+    let point = mount::of(Path::new("/"), &place).map_or(place, |mount| mount.point);
+    format!("find {} -xdev -inum {inode}", point.display())
 }
 
 fn remove_at(effect: &Effect, at: &Path, there: &fs::Metadata) -> io::Result<()> {

@@ -27,7 +27,7 @@ pub(crate) struct Mount {
 }
 
 /// The mount that an absolute path without symbolic links is on. Fails with the table's path and a reason.
-pub(super) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
+pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     let own = root.join("proc/self");
     match table(&own) {
         Ok(mounts) => find(&mounts, path).cloned().ok_or_else(|| "no mount holds this path".to_owned()),

@@ -104,8 +104,7 @@ impl Shell {
     }
 
     fn start(command: &mut Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let mut said = [0];
         child.stdout.take().expect("piped").read_exact(&mut said).expect("it has begun");
         Self(child)
@@ -147,7 +146,8 @@ fn threads(lines: &str, first_ends: bool) -> Shell {
          os.read(0, 1)\nthread = threading.Thread(target=work)\nthread.start()\n{end}\n"
     );
     let shell = Shell::start(Command::new("python3").args(["-c", &script]));
-    let has_ended = || fs::read_to_string(format!("/proc/{}/stat", shell.id())).expect("there").contains(") Z ");
+    let has_ended =
+        || fs::read_to_string(format!("/proc/{}/stat", shell.id())).expect("there").contains(") Z ");
     let deadline = Instant::now() + Duration::from_secs(10);
     while first_ends && !has_ended() {
         assert!(Instant::now() < deadline, "its first thread does not end");
