@@ -102,7 +102,8 @@ impl Way for Unmounted {
 
 impl Drop for Unmounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.point).status();
+        // A process that looks at a new file may have it open for a moment.
+        let _ = Command::new("umount").arg("-l").arg(&self.point).status();
     }
 }
 
