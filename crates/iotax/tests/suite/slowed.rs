@@ -67,8 +67,11 @@ fn disk_of(file: &Path) -> Result<String, String> {
     fs::read_to_string(block.join("dev")).map(|number| number.trim().to_owned()).map_err(lacks)
 }
 
+/// Files of a group, and what to write into each.
+type Settings = Vec<(&'static str, String)>;
+
 /// Where groups with such limits are made, and what to write into which file: version 1 of control groups or version 2.
-fn controller(disk: &str, iops: u64) -> Result<(PathBuf, Vec<(&'static str, String)>), String> {
+fn controller(disk: &str, iops: u64) -> Result<(PathBuf, Settings), String> {
     let first = Path::new("/sys/fs/cgroup/blkio");
     if first.join("cgroup.procs").exists() {
         let limit = format!("{disk} {iops}");

@@ -26,7 +26,7 @@ pub(super) struct Job {
     /// empty is not known.
     pub(super) options: Option<Options>,
     /// As [`DIRECTIONS`]; one in which nothing was done is absent.
-    pub(super) directions: [Option<Direction>; 3],
+    pub(super) directions: [Option<Box<Direction>>; 3],
     /// Whether it is known that there is no direction beside these.
     pub(super) is_whole: bool,
     /// Whether clones of it may be missing in the text, so that nothing may be added up.
@@ -90,7 +90,7 @@ pub(super) struct Direction {
 
 impl Job {
     fn has_figures(&self) -> bool {
-        self.directions.iter().flatten().any(|direction| *direction != Direction::default())
+        self.directions.iter().flatten().any(|direction| **direction != Direction::default())
     }
 }
 
@@ -143,7 +143,7 @@ fn entry(clones: &[Job]) -> Option<Entry> {
     };
     let foreign = keys(&mut entry, job, count);
     let together: Vec<(usize, Vec<&Direction>)> = (0..DIRECTIONS.len())
-        .map(|i| (i, clones.iter().filter_map(|job| job.directions[i].as_ref()).collect::<Vec<_>>()))
+        .map(|i| (i, clones.iter().filter_map(|job| job.directions[i].as_deref()).collect::<Vec<_>>()))
         .filter(|(_, of)| !of.is_empty())
         .collect();
     let all: Vec<&Direction> = together.iter().flat_map(|(_, of)| of.iter().copied()).collect();

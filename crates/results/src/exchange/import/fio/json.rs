@@ -144,7 +144,7 @@ fn job(value: Value<'_>, document: &Document) -> Option<Job> {
             .is_map()
             .then(|| Options { shared: Rc::clone(&document.global), own: told(options).collect() }),
         is_whole: ["read", "write"].iter().all(|word| is_told(value.get(word))),
-        directions: DIRECTIONS.map(|word| direction(value.get(word))),
+        directions: DIRECTIONS.map(|word| direction(value.get(word)).map(Box::new)),
         error: error.map(|error| format!("error {error}")),
         started_at_ms: began.filter(|began| *began > 0),
         cpu: cpu("usr_cpu").zip(cpu("sys_cpu")),

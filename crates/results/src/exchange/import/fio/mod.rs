@@ -57,7 +57,10 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "fio", ..Found::default() };
     for read in [json::read(text), terse::read(text), text::read(text)] {
         found.version = found.version.or(read.version);
-        found.is_cut |= read.is_cut;
+        if read.is_cut {
+            // It is refused as a whole: entries would be made for nothing.
+            return Some(Found { is_cut: true, ..found });
+        }
         let (entries, lines) = job::entries(read.jobs);
         // One run may be written in several formats; the first one says it best.
         let told = Told::by(&found.entries);

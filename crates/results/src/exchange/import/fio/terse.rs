@@ -133,7 +133,7 @@ fn job(fields: &[&str], layout: &Layout, line: usize) -> Option<Job> {
         name: head[0].to_owned(),
         group: Some(head[1].to_owned()),
         error: Some(head[2]).filter(|error| *error != "0").map(|error| format!("error {error}")),
-        directions,
+        directions: directions.map(|one| one.map(Box::new)),
         is_whole: true,
         cpu: Some(cpu),
         line,

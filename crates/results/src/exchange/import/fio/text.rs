@@ -154,13 +154,13 @@ impl Reader {
             let reason = "no rate was found in it".to_owned();
             self.read.miss(Line { number: at, text: line.to_owned(), reason });
         }
-        job.directions[which] = Some(found);
+        job.directions[which] = Some(Box::new(found));
         self.times = [0; 3];
         self.direction = Some(which);
     }
 
     fn now(&mut self) -> Option<&mut Direction> {
-        self.job.as_mut()?.directions[self.direction?].as_mut()
+        self.job.as_mut()?.directions[self.direction?].as_deref_mut()
     }
 
     /// `clat (usec): min=8, max=5484, avg=57.50, stdev=168.47`; `lat` is issue to completion and takes the place of `clat`.
