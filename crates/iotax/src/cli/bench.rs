@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Margin, Plan};
-use iotax_model::workload::WorkloadKeys;
+use iotax_model::workload::{Workload, WorkloadKeys};
 
 use super::args::Conduct;
 use super::flags::WorkloadFlags;
@@ -59,6 +59,16 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             jobs.workloads
         }
     };
+    let verifies = |workload: &Workload| workload.verify.is_some() && !workload.modifies();
+    if target.path.as_ref().is_some_and(|path| target.remote().is_none() && !path.exists())
+        && workloads.iter().any(verifies)
+    {
+        return Err(usage(format!(
+            "{}: it is not there, and a workload that only reads verifies what an earlier one wrote and --keep left; accepted: such a \
+             file, or a workload that writes",
+            args.target.display()
+        )));
+    }
     let plan = Plan {
         name: format!("bench {}", args.target.display()),
         suite: None,

@@ -51,6 +51,27 @@ fn what_was_written_and_kept_can_be_verified_later_and_damage_fails() {
     assert!(text(&found.stderr).contains("corrupt, at byte 770048"), "{}", text(&found.stderr));
 }
 
+#[test]
+fn a_file_that_holds_nothing_to_verify_is_not_taken_for_a_broken_disk() {
+    let lab = Lab::new();
+    let bench = |name: &str| {
+        let target = lab.work().join(name);
+        let times = ["--runtime", "100ms", "--ramp-time", "0s"];
+        lab.iotax().args(["bench", utf8(&target), "--rw", "read", "--verify", "xxh3"]).args(times).output()
+    };
+    let missing = bench("typo.dat").expect("iotax starts");
+    let said = text(&missing.stderr);
+    assert!(missing.status.code() == Some(2) && said.contains("typo.dat: it is not there"), "{said}");
+    assert!(!lab.work().join("typo.dat").exists(), "nothing is made");
+    std::fs::write(lab.work().join("mine.dat"), vec![b'x'; 1 << 20]).expect("written");
+    let foreign = bench("mine.dat").expect("iotax starts");
+    let said = text(&foreign.stdout) + &text(&foreign.stderr);
+    assert_eq!(foreign.status.code(), Some(1), "{said}");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("nothing here was written by a workload with verify"), "{said}");
+    assert!(!said.contains("do not trust"), "{said}");
+}
+
 /// Every line that `iotax verify` prints, and its exit code.
 fn verify(lab: &Lab, target: &Path, journal: &Path) -> (Option<i32>, String) {
     let output = lab.run(&["verify", utf8(target), "--journal", utf8(journal)]);

@@ -1,5 +1,6 @@
 //! What is not there, failed, or is not what was written.
 
+use iotax_model::findings::FaultKind;
 use iotax_model::record::Stop;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
@@ -153,7 +154,12 @@ pub(super) fn corrupt(case: &Case<'_>) -> Option<Finding> {
         findings.checked,
         faults.join("; ")
     );
-    let remedy = "do not trust this storage with data; the kernel log may name the device, and the same check on the layers \
-                  beneath finds the one that is to blame";
+    let is_foreign = findings.faults.iter().all(|fault| fault.kind == FaultKind::Foreign);
+    let remedy = if is_foreign && findings.faulty() == findings.checked {
+        "nothing here was written by a workload with verify: write it by one, with --keep, and check that"
+    } else {
+        "do not trust this storage with data; the kernel log may name the device, and the same check on the layers beneath finds \
+         the one that is to blame"
+    };
     Some(case.finding(WarningKind::Corrupt, evidence, remedy).unusable_if(true))
 }

@@ -1,0 +1,108 @@
+//! What processes that are gone left behind: told, and undone.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{
+    Effect, LOCK, Ledger, LedgerError, NAMED, NEW, NotUndone, Record, Standing, abandoned, failed, goes_along,
+};
+
+/// What `iotax clean` did.
+#[derive(Debug, Default)]
+pub struct Cleaned {
+    /// Undone, in this order.
+    pub undone: Vec<Effect>,
+    /// Not undone; still on record unless it was to be forgotten.
+    pub failed: Vec<NotUndone>,
+    /// Ledgers of processes that still run; left alone.
+    pub in_use: usize,
+    /// Ledgers that could not be read; left alone.
+    pub unreadable: Vec<LedgerError>,
+}
+
+fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, LedgerError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed("cannot read the directory", dir)(error)),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == ending))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Undoes what processes that are gone left behind. With `forget` what cannot be undone is taken off the record.
+pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
+    let mut cleaned = Cleaned::default();
+    for path in ledger_files(dir, NEW)? {
+        // Nothing was done before it had its name.
+        if let Ok(Some(_locked)) = abandoned(&path) {
+            let _ = [path.with_extension(LOCK), path].map(fs::remove_file);
+        }
+    }
+    for path in ledger_files(dir, NAMED)? {
+        match Ledger::adopt(&path) {
+            Ok(Some(mut ledger)) => {
+                let (undone, not_undone) = ledger.undo_all();
+                if forget && !not_undone.is_empty() {
+                    ledger.remove().map_err(failed("cannot remove", &path))?;
+                }
+                cleaned.undone.extend(undone);
+                cleaned.failed.extend(not_undone);
+            }
+            Ok(None) => cleaned.in_use += 1,
+            Err(error) => cleaned.unreadable.push(error),
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Something that a process that is gone left behind.
+#[derive(Debug)]
+pub struct Leftover {
+    standing: Standing,
+    goes_along: bool,
+}
+
+impl Leftover {
+    /// Why it cannot be undone as things are. It is looked for, which takes as long as its filesystem does.
+    #[must_use]
+    pub fn hindrance(&self) -> Option<String> {
+        let (made, within) = self.standing.made()?;
+        let directory = made.directory(within, None, self.goes_along);
+        let looked = directory.and_then(|directory| directory.map_or(Ok(None), |there| made.look(&there)));
+        Some(looked.err()?.to_string())
+    }
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.standing.effect.fmt(f)?;
+        self.hindrance().map_or(Ok(()), |reason| write!(f, ", but not as things are: {reason}"))
+    }
+}
+
+/// What processes that are gone left behind, without touching it.
+pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, LedgerError> {
+    let mut left = Vec::new();
+    for path in ledger_files(dir, NAMED)? {
+        // One that cannot be read is for `clean` to complain of.
+        if let Ok(Some(_locked)) = abandoned(&path)
+            && let Ok(record) = Record::read(&path)
+        {
+            let along: Vec<bool> = record
+                .standing
+                .values()
+                .map(|standing| goes_along(&standing.effect, &record.standing))
+                .collect();
+            let standing = record.standing.into_values().zip(along);
+            left.extend(standing.map(|(standing, goes_along)| Leftover { standing, goes_along }));
+        }
+    }
+    Ok(left)
+}
