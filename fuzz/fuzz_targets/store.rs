@@ -21,10 +21,10 @@ static SOUND: LazyLock<(PathBuf, Vec<u8>)> = LazyLock::new(|| {
     let place = iotax_fuzz::place();
     let path = place.join("sound");
     let mut store = Store::open(&path).expect("new");
-    for run in RUNS.iter().flat_map(|text| runs(&[("file".to_owned(), recognise(text))])) {
+    for run in RUNS.iter().flat_map(|text| runs(vec![("file".to_owned(), recognise(text))])) {
         let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms: 1 }).expect("created");
         store.set_source(id, &run.source).expect("kept");
-        run.measurements.iter().for_each(|measured| store.put_measurement(id, measured).expect("kept"));
+        store.put_measurements(id, run.measurements()).expect("kept");
         store.set_state(id, RunState::Complete).expect("kept");
     }
     drop(store);

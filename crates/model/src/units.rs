@@ -201,6 +201,16 @@ serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$")
 
 /// Figures for people: three significant digits and a unit.
 pub mod human {
+    /// `a`, `a and b`, `a, b and c`.
+    #[must_use]
+    pub fn listed(items: &[String]) -> String {
+        match items {
+            [] => String::new(),
+            [one] => one.clone(),
+            [first @ .., last] => format!("{} and {last}", first.join(", ")),
+        }
+    }
+
     fn three_digits(value: f64) -> String {
         match value.abs() {
             v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),

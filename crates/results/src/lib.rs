@@ -15,6 +15,7 @@ pub mod report;
 pub mod stats;
 pub mod store;
 pub mod suite;
+pub mod time;
 
 pub use judge::{Judgement, judge};
 pub use store::{Run, Store};

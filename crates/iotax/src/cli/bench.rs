@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::{Margin, Plan};
-use iotax_model::workload::{Workload, WorkloadKeys};
+use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 
 use super::args::Conduct;
 use super::flags::WorkloadFlags;
@@ -59,7 +59,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             jobs.workloads
         }
     };
-    let verifies = |workload: &Workload| workload.verify.is_some() && !workload.modifies();
+    let verifies = |workload: &Workload| workload.verify != Verify::None && !workload.modifies();
     if target.path.as_ref().is_some_and(|path| target.remote().is_none() && !path.exists())
         && workloads.iter().any(verifies)
     {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
-use iotax_results::report::utc;
 use iotax_results::store::{RunSummary, StoreError};
+use iotax_results::time::utc;
 use serde_json::json;
 
 use super::output::Output;

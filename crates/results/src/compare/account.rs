@@ -8,8 +8,8 @@ use iotax_model::{TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
 use crate::judge::{Grade, Judgement, Metric, Place, place, place_of};
-use crate::report::utc;
 use crate::store::Run;
+use crate::time::utc;
 
 /// What a target is made of, as a plan file writes it: dotted keys and their values. Two targets are the same if these are.
 pub type Settings = BTreeMap<String, String>;

@@ -9,7 +9,6 @@ pub mod differences;
 pub mod gate;
 pub mod history;
 mod matching;
-pub(crate) mod words;
 
 use std::fmt;
 
@@ -24,12 +23,12 @@ pub use matching::{Matched, Missing};
 use account::Figures;
 
 use crate::judge::{Metric, Tax};
-use crate::report::figure::title_in;
 use crate::stats::coarse::Coarse;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, Verdict, decide};
 use crate::stats::{ALPHA, Estimate};
+use iotax_model::record::Source;
 
 /// One of the two that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,8 +170,6 @@ pub struct WorkloadPair {
     pub a: Workload,
     /// B's name for it.
     pub b: String,
-    /// What A's does in words; of an imported run, what its source tells.
-    pub title: String,
     /// What differs between them: how long they were.
     pub differences: Vec<Difference>,
 }
@@ -253,6 +250,8 @@ pub struct Compared {
     pub margin: f64,
     /// What is to be shown.
     pub metrics: Vec<Metric>,
+    /// Where A was imported from, if it was.
+    pub source: Option<Source>,
     /// What differs between the machines.
     pub machines: Vec<Difference>,
     /// What is held against what.
@@ -265,8 +264,6 @@ pub struct Compared {
     pub cells: Vec<Cell>,
     /// In the order of the question.
     pub gates: Vec<GateResult>,
-    /// What it means, in sentences.
-    pub conclusions: Vec<String>,
 }
 
 impl Compared {
@@ -324,7 +321,6 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         .map(|(one, other)| WorkloadPair {
             a: one.clone(),
             b: other.name.clone(),
-            title: title_in(a.account.source.as_ref(), one),
             differences: differences::told((a.account, one), (b.account, other)),
         })
         .collect();
@@ -354,9 +350,10 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
     }
     let gates = question.gates.iter().map(|gate| judged(gate, &cases, &missing)).collect();
     decide_all(&mut cases, question.margin);
-    let mut compared = Compared {
+    Ok(Compared {
         a: a.account.label.clone(),
         b: b.account.label.clone(),
+        source: a.account.source.clone(),
         baseline: question.baseline,
         paired,
         margin: question.margin,
@@ -367,10 +364,7 @@ pub fn compare(a: &Side<'_>, b: &Side<'_>, question: &Question) -> Result<Compar
         missing,
         cells: cases.into_iter().map(|case| case.cell).collect(),
         gates,
-        conclusions: vec![],
-    };
-    compared.conclusions = words::conclusions(&compared);
-    Ok(compared)
+    })
 }
 
 /// What differs between the machines; nothing where another tool says nothing of its own.

@@ -10,9 +10,9 @@ use crate::compare::{Account, Change, History};
 use crate::judge::figures::percentile;
 use crate::judge::network::word;
 use crate::judge::{Comparison, Judgement};
-use crate::report::utc;
 use crate::stats::paired::Interval;
 use crate::store::Run;
+use crate::time::utc;
 
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq)]

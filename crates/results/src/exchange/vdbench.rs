@@ -10,8 +10,8 @@ use iotax_model::workload::Workload;
 
 use super::export::Unfit;
 use super::mark::Mark;
-use crate::report::{month, utc};
 use crate::store::Run;
+use crate::time::{month, utc};
 
 /// The first line, which vdbench does not have.
 const FIRST: &str = "iotax in the form of vdbench 5.04.06\n";

@@ -47,7 +47,6 @@ pub use timing::Timing;
 use self::cases::{Case, Figures};
 use self::checks::Finding;
 use self::looks::{Levels, Replay};
-use crate::report::words;
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict, decide};
@@ -149,8 +148,6 @@ pub struct Judgement {
     pub warnings: Vec<Warning>,
     /// How far each measurement can be trusted, in the order of the run's measurements.
     pub grades: Vec<Grade>,
-    /// What it means, in sentences.
-    pub conclusions: Vec<String>,
 }
 
 impl Comparison {
@@ -228,7 +225,7 @@ pub fn judge(run: &Run) -> Judgement {
     let is_network = |name: &str| workload(name).is_some_and(|workload| workload.net.is_some());
     let failures = failed::failures(run, &findings);
     let on_disks = || cells.iter().filter(|(w, ..)| !is_network(w));
-    let mut judgement = Judgement {
+    Judgement {
         summaries: cells.iter().filter_map(|(w, spec, m)| Summary::of(w, &spec.name, m)).collect(),
         crowds: cells
             .iter()
@@ -265,10 +262,7 @@ pub fn judge(run: &Run) -> Judgement {
         steps,
         standing,
         warnings,
-        conclusions: vec![],
-    };
-    judgement.conclusions = words::conclusions(run, &judgement);
-    judgement
+    }
 }
 
 /// (workload, target) in the plan's order.

@@ -4,6 +4,7 @@ use iotax_model::Workload;
 use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::Source;
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 use iotax_model::workload::{Distribution, Test};
 
 use crate::judge::crowd::Fairness;
@@ -304,15 +305,6 @@ pub(super) fn grouped(n: u64) -> String {
 pub(crate) fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
-}
-
-/// `a`, `a and b`, `a, b and c`.
-pub(crate) fn listed(items: &[String]) -> String {
-    match items {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
 }
 
 /// As [`listed`], but no longer than a reader reads: `a, b, c, d, e and 290 others`.

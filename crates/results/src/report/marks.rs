@@ -1,8 +1,9 @@
 //! What marks a row whose figures are not what they seem, and the lines that say why.
 
 use iotax_model::Workload;
+use iotax_model::units::human::listed;
 
-use super::figure::{grouped, listed, share};
+use super::figure::{grouped, share};
 use crate::judge::{Failure, Judgement};
 use crate::store::Run;
 

@@ -2,9 +2,10 @@
 
 use iotax_model::record::HostActivity;
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 use iotax_model::{Warning, WarningKind};
 
-use crate::report::figure::{counted, listed, listed_briefly};
+use crate::report::figure::{counted, listed_briefly};
 use crate::stats::median;
 use crate::store::Run;
 

@@ -9,6 +9,7 @@ use iotax_results::exchange::csv;
 use iotax_results::exchange::json::comparison;
 use iotax_results::exchange::json::{document, read};
 use iotax_results::judge::Metric;
+use iotax_results::report::words::compared::conclusions;
 use iotax_results::report::{markdown, page, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Judgement, Run, judge};
@@ -103,7 +104,7 @@ fn the_same_twice_is_the_same_and_noise_decides_nothing() {
     let once = two(&earlier(), &later(1.5, 0.004, 1));
     let cell = once.cell(0, 0, Metric::LatencyMean).expect("compared");
     assert_eq!((cell.verdict, cell.interval, cell.needed_blocks), (Verdict::Undecided, None, None));
-    assert!(once.conclusions[0].contains("one block alone has no interval"), "{:?}", once.conclusions);
+    assert!(conclusions(&once)[0].contains("one block alone has no interval"), "{:?}", conclusions(&once));
 }
 
 #[test]
@@ -124,9 +125,9 @@ fn two_targets_of_one_run_are_compared_within_blocks_as_the_report_does() {
         assert_eq!(ours.verdict, theirs.verdict);
     }
     assert!(
-        compared.conclusions[0].starts_with("vm-raw against host-file: slower on"),
+        conclusions(&compared)[0].starts_with("vm-raw against host-file: slower on"),
         "{:?}",
-        compared.conclusions
+        conclusions(&compared)
     );
 }
 
@@ -261,7 +262,7 @@ fn an_unusable_measurement_withholds_its_verdict_and_leaves_the_family() {
     assert_eq!((cell.verdict, cell.interval), (Verdict::Undecided, None));
     let why = format!("A: block 2 of vm-raw on {workload} cannot be used (cache lie)");
     assert_eq!(cell.withheld.as_deref(), Some(why.as_str()));
-    assert!(compared.conclusions.iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
+    assert!(conclusions(&compared).iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
     let other = compared.cell(0, 0, Metric::LatencyMean).expect("compared");
     assert_eq!(other.verdict, Verdict::Slower);
     // Three are left, of which the last decided is tested at the whole of alpha.

@@ -1,14 +1,20 @@
 //! What a run means, in sentences: a synthetic run for each thing that can be said.
 
 use iotax_model::workload::Workload;
+use iotax_results::report::words::conclusions;
 use iotax_results::{Run, judge};
 
 use crate::observed::both_ladders;
 use crate::synthetic::{HOST, Truth, bench, damaged, ladder, measurement, run};
 
+/// What a run means.
+pub(crate) fn sentences(run: &Run) -> Vec<String> {
+    conclusions(run, &judge(run))
+}
+
 /// The sentences, one a line.
 fn said(run: &Run) -> String {
-    judge(run).conclusions.join("\n")
+    sentences(run).join("\n")
 }
 
 fn guest(slowdown: f64, noise: f64) -> Truth {

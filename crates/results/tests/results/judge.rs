@@ -8,6 +8,7 @@ use iotax_results::judge::Metric;
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Judgement, Run, judge};
 
+use crate::conclusions::sentences;
 use crate::synthetic::{HOST, Truth, bench, ladder, run};
 
 const QD1: &str = "randread-4k-qd1";
@@ -51,7 +52,7 @@ fn faster_same_and_undecided_are_told_apart() {
     let latency = undecided.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
     let needed = latency.needed_blocks.expect("it has a variance");
     assert!(needed > 3);
-    let said = undecided.conclusions.join("\n");
+    let said = sentences(&two(1.05, 0.06, 3)).join("\n");
     assert!(said.contains(&format!("iotax resume 17 --repeat {needed}")), "{said}");
 }
 
@@ -86,10 +87,7 @@ fn nothing_measured_is_no_answer() {
     let mut run = two(1.0, 0.0, 2);
     run.measurements.clear();
     let judgement = judge(&run);
-    assert_eq!(
-        (judgement.comparisons.len(), judgement.summaries.len(), judgement.conclusions.len()),
-        (0, 0, 0)
-    );
+    assert_eq!((judgement.comparisons.len(), judgement.summaries.len(), sentences(&run).len()), (0, 0, 0));
 }
 
 #[test]
@@ -105,16 +103,14 @@ fn steps_follow_the_edges() {
     assert_eq!(pairs, edges);
     let first = judgement.step(QD1, &judgement.edges[0], Metric::LatencyMean);
     assert_eq!(first, judgement.comparison(QD1, "vm-raw", Metric::LatencyMean), "one pair, one verdict");
-    let said = judgement.conclusions.join("\n");
+    let sentences = sentences(&ladder(false));
+    let said = sentences.join("\n");
     let qcow2 =
         "qcow2 adds nothing measurable to the latency (within 2%) on every workload: vm-qcow2 over vm-raw";
     assert!(said.contains(qcow2), "{said}");
-    assert!(
-        judgement.conclusions[0].starts_with("virtio-blk + guest (vm-raw over host-file): slower on"),
-        "{said}"
-    );
+    assert!(sentences[0].starts_with("virtio-blk + guest (vm-raw over host-file): slower on"), "{said}");
     // The total of several layers is said too, that of one layer once.
-    let total = judgement.conclusions.last().expect("sentences");
+    let total = sentences.last().expect("sentences");
     assert!(total.starts_with("In all, against host-file: vm-qcow2 slower on"), "{said}");
     assert!(total.contains("vm-qcow2-snapshot slower on") && !total.contains("vm-raw"), "{said}");
 }
@@ -147,7 +143,7 @@ fn emulation_is_named_once_for_each_target() {
     let targets: Vec<_> =
         of_kind(&judgement, WarningKind::Emulated).iter().filter_map(|w| w.target.clone()).collect();
     assert_eq!(targets, ["vm-raw", "vm-qcow2", "vm-qcow2-snapshot"]);
-    let said = &judgement.conclusions[0];
+    let said = &sentences(&ladder(true))[0];
     assert!(said.starts_with("virtio-blk + guest (vm-raw, emulated, over host-file)"), "{said}");
 }
 
@@ -304,15 +300,15 @@ fn blocks_that_are_not_what_was_written_are_said_with_their_offsets() {
         "6 of 1006 checks found a block that does not hold what was written there: 5 x lost_write, at bytes 0, 4096, \
          8192, 40960 ... 1048576; 1 x torn, at byte 12288"
     );
-    assert!(!judgement.conclusions.iter().any(|said| said.contains("held what was written")));
+    assert!(!sentences(&run).iter().any(|said| said.contains("held what was written")));
 
     let fine = Findings { checked: 64, ..Findings::default() };
     run.measurements[0].outcome.verify = Some(fine.clone());
     let judgement = judge(&run);
     assert_eq!(of_kind(&judgement, WarningKind::Corrupt), Vec::<&Warning>::new());
-    assert_eq!(judgement.conclusions, ["All 64 checked blocks held what was written there."]);
+    assert_eq!(sentences(&run), ["All 64 checked blocks held what was written there."]);
 
     run.measurements[0].outcome.verify = Some(Findings { uncertain: 1, ..fine });
-    let said = judge(&run).conclusions.join("");
+    let said = sentences(&run).join("");
     assert!(said.contains("1 block may hold anything"), "{said}");
 }

@@ -8,6 +8,7 @@ use iotax_results::stats::verdict::Verdict;
 use iotax_results::store::RunState;
 use iotax_results::{Run, judge};
 
+use crate::conclusions::sentences;
 use crate::synthetic::{HOST, Truth, run};
 
 const QD1: &str = "randread-4k-qd1";
@@ -93,7 +94,7 @@ fn what_is_clear_is_decided_early_and_no_longer_measured() {
     assert_eq!((standing.stopped, standing.blocks()), (Some(Stopped::MaxBlocks), 20));
     // What was left out on purpose is not missing.
     assert_eq!(judgement.warnings.iter().filter(|w| w.kind == WarningKind::Incomplete).count(), 0);
-    let said = judgement.conclusions.join("\n");
+    let said = sentences(&done).join("\n");
     assert!(said.contains("20 blocks were the most that this run was to measure"), "{said}");
     assert!(!said.contains("--repeat"), "{said}");
 }
@@ -108,7 +109,7 @@ fn when_all_is_decided_it_ends() {
     assert!(standing.blocks() < 20 && standing.next().is_none(), "{standing:?}");
     assert_eq!(standing.planned, done.measurements.len());
     assert_eq!(latency(&judgement, "vm-raw").verdict, Verdict::Slower);
-    let said = judgement.conclusions.join("\n");
+    let said = sentences(&done).join("\n");
     let end = format!(
         "Every comparison that was waited for is decided, after {} of at most 20 blocks.",
         standing.blocks()
@@ -143,7 +144,7 @@ fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
     assert!(judgement.comparisons.iter().all(|c| c.verdict == Verdict::Undecided && c.interval.is_none()));
     let missing: Vec<&str> = judgement.warnings.iter().map(|w| w.evidence.as_str()).collect();
     assert_eq!(missing, ["18 of 24 measurements are there"]);
-    let said = judgement.conclusions.join("\n");
+    let said = sentences(&done).join("\n");
     assert!(said.contains("the next look is after 4 blocks (iotax resume 17)"), "{said}");
 }
 
@@ -155,7 +156,7 @@ fn a_run_that_its_time_stopped_says_so() {
     let standing = judgement.standing.as_ref().expect("it adds blocks");
     assert_eq!((standing.stopped, standing.taken), (Some(Stopped::MaxTime), 2));
     assert_eq!(judgement.warnings, [], "what is not to be measured is not missing");
-    let said = judgement.conclusions.join("\n");
+    let said = sentences(&stopped).join("\n");
     assert!(said.contains("would have passed max_time after 6 blocks (iotax resume 17 goes on)"), "{said}");
 }
 
@@ -202,17 +203,17 @@ fn what_cannot_be_used_is_not_waited_for() {
 
 #[test]
 fn a_margin_of_the_plan_is_the_one_that_is_judged_by() {
-    let judged = |margin: &str| {
+    let with = |margin: &str| {
         let mut run =
             run(&[("host-file", HOST), ("vm-raw", Truth { slowdown: 1.05, ..HOST })], &[QD1], 5, false);
         run.plan.margin = margin.parse().expect("a margin");
-        judge(&run)
+        run
     };
-    let wide = judged("10%");
+    let wide = with("10%");
     assert_eq!(
-        (latency(&judged("2%"), "vm-raw").verdict, latency(&wide, "vm-raw").verdict),
+        (latency(&judge(&with("2%")), "vm-raw").verdict, latency(&judge(&wide), "vm-raw").verdict),
         (Verdict::Slower, Verdict::Same)
     );
-    let said = wide.conclusions.join("\n");
+    let said = sentences(&wide).join("\n");
     assert!(said.contains("within 10%"), "{said}");
 }

@@ -12,6 +12,7 @@ use iotax_results::report::{html, markdown, page};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 
+use crate::conclusions::sentences;
 use crate::crossing::{
     LOOPBACK, VETH, VIRTIO, Way, alone, ladder, measurement, rtt, run, tcp, udp, workload,
 };
@@ -91,7 +92,7 @@ fn the_ladder_of_a_network_is_told_layer_by_layer() {
             "vm-virtio -> vm-slirp: user instead of bridge",
         ]
     );
-    let said = judgement.conclusions.join("\n");
+    let said = sentences(&ladder()).join("\n");
     assert!(
         said.contains("virtio-net + guest (vm-virtio over veth): carries 9.61 of 31.2 Gbit/s on tcp-up"),
         "{said}"
@@ -236,7 +237,7 @@ fn a_silence_is_told_with_its_time_and_a_short_one_is_not() {
     assert_eq!(kinds(&gap(150)), []);
     let warning = only(&gap(2010), WarningKind::Gap);
     assert_eq!(warning.evidence, "nothing arrived: up 2.01 s from 2.50 s into the window on");
-    let said = judge(&gap(2010)).conclusions.join("\n");
+    let said = sentences(&gap(2010)).join("\n");
     assert!(
         said.contains(
             "Nothing arrived for more than 200 ms: vm-virtio on tcp-up 1 time, for 2.01 s in block 1"

@@ -10,6 +10,7 @@ use iotax_results::judge::Metric;
 use iotax_results::report::{html, page};
 use iotax_results::{Run, judge};
 
+use crate::conclusions::sentences;
 use crate::crossing::{LOOPBACK, VETH, VIRTIO, rtt, run, tcp, udp, workload};
 use crate::network::{first, found, kinds, only, shown, two};
 
@@ -70,8 +71,7 @@ fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
     let alike = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Up), rtt()], 3);
     let compares = |run: &Run, target: &str| {
         let judgement = judge(run);
-        let said =
-            judgement.conclusions.iter().any(|said| said.contains(target) && said.contains("host CPU"));
+        let said = sentences(run).iter().any(|said| said.contains(target) && said.contains("host CPU"));
         let all = judgement.comparisons.iter().chain(&judgement.steps).filter(|c| c.target == target);
         (all.filter(|c| c.metric.is_cpu()).count(), said)
     };

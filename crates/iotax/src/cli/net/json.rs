@@ -4,7 +4,7 @@
 
 use iotax_engine::net::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
 use iotax_results::exchange::mark::Mark;
-use iotax_results::report::utc;
+use iotax_results::time::utc;
 use serde_json::{Map, Value, json};
 
 use super::lines::sum;

@@ -11,8 +11,8 @@ mod terse;
 
 use super::export::Unfit;
 use super::mark::{Mark, Place, Value};
-use crate::report::{month, utc};
 use crate::store::Run;
+use crate::time::{month, utc};
 
 /// What stands for fio's version: readers take the figures before the second dash for the version of the format.
 pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));

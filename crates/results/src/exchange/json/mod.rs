@@ -21,10 +21,11 @@ use crate::compare::account::{Kinds, metrics};
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
 use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
-use crate::report::utc;
+use crate::report::words::conclusions;
 use crate::stats::paired::Interval;
 use crate::stats::series::series;
 use crate::store::Run;
+use crate::time::utc;
 
 /// The value of `schema`. Its number rises when a key changes its meaning or goes; new keys come with a new edition of
 /// the schema's file.
@@ -55,7 +56,7 @@ pub fn document(run: &Run, judgement: &Judgement) -> Value {
         ("suite", suite::suite(run)),
         ("effects", Some(judgement.effects.iter().map(certainty::effects).collect())),
         ("timing", judgement.timing.as_ref().map(cell::timing)),
-        ("conclusions", any(&judgement.conclusions)),
+        ("conclusions", any(&conclusions(run, judgement))),
         ("warnings", any(&judgement.warnings)),
     ])
 }

@@ -1,5 +1,6 @@
 //! What deceives about a network: packets that took another way, a link, a CPU or a loss that was the limit, silence.
 
+use iotax_model::units::human::listed;
 use std::collections::BTreeSet;
 
 use iotax_model::net::{Direction, NetTest, Traffic};
@@ -11,7 +12,6 @@ use iotax_model::{Warning, WarningKind};
 use super::{Case, Finding, about_target};
 use crate::judge::figures::is_stream;
 use crate::judge::network::{SILENCE_NS, flows, is_far_end_here, over_flows, seen, share, word};
-use crate::report::figure::listed;
 use crate::store::Run;
 
 /// Bytes that an interface must have counted of those that were carried. The host sees a window begin and end by messages that may be

@@ -1,13 +1,14 @@
 //! The latencies of a workload over all blocks: a few percentiles, and the whole distribution.
 
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 use iotax_model::{Histogram, Workload};
 
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
 use super::colours;
 use crate::judge::Summary;
 use crate::judge::percentile::{Value, name, needed};
-use crate::report::figure::{grouped, listed};
+use crate::report::figure::grouped;
 use crate::store::Run;
 
 /// The distribution has a point at least so often, as a share of all I/Os.

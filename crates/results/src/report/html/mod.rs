@@ -19,22 +19,24 @@ mod workload;
 
 use iotax_model::record::TargetRecord;
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 use iotax_model::visible;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use chart::{Cell, Place};
 
-use super::figure::{counted, listed};
+use super::figure::counted;
 use super::marks::{LOST, is_lost};
 use super::page::checks;
 use super::remarks::{engine, notes, remarks};
 use super::words::margin;
-use super::{plan_toml, utc};
+use super::{plan_toml, words};
 use crate::exchange::mark::Mark;
 use crate::judge::Judgement;
 use crate::judge::grade::Grade;
 use crate::store::Run;
 use crate::suite::Test;
+use crate::time::utc;
 
 /// Colours of targets in the style sheet; an eleventh target shares the first one's.
 const COLOURS: usize = 10;
@@ -178,16 +180,17 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
 }
 
 fn meaning(run: &Run, judgement: &Judgement) -> Markup {
+    let sentences = words::conclusions(run, judgement);
     html! {
         @if run.measurements.is_empty() {
             section.means {
                 h2 { "Nothing was measured" }
-                ul { @for sentence in &judgement.conclusions { li { (sentence) } } }
+                ul { @for sentence in &sentences { li { (sentence) } } }
             }
-        } @else if !judgement.conclusions.is_empty() {
+        } @else if !sentences.is_empty() {
             section.means {
                 h2 { "What it means" }
-                ul { @for sentence in &judgement.conclusions { li { (sentence) } } }
+                ul { @for sentence in &sentences { li { (sentence) } } }
             }
         }
     }

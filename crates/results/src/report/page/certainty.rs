@@ -1,10 +1,11 @@
 //! What the tables do not show, and what is behind their figures.
 
 use iotax_model::record::Tally;
+use iotax_model::units::human::listed;
 
 use crate::judge::percentile::{name, needed};
 use crate::judge::{Judgement, Metric};
-use crate::report::figure::{grouped, listed};
+use crate::report::figure::grouped;
 
 /// Names the percentiles of a table's rows that had too few I/Os: `Not given for too few I/Os: p99.9 of 500 reads (10,000 are
 /// needed)`. Absent if all are there; a row without I/O is no row.

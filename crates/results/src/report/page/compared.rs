@@ -1,12 +1,13 @@
 //! Two runs, or two targets of one, held against one another.
 
 use iotax_model::Workload;
+use iotax_model::units::human::listed;
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
-use crate::compare::words::percent;
 use crate::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
 use crate::judge::Metric;
-use crate::report::figure::{change_with, counted, listed};
+use crate::report::figure::{change_with, counted, title_in};
+use crate::report::words::compared::{self, percent};
 
 /// What is shown when no metric is asked for.
 pub const SHOWN: [Metric; 4] = [Metric::LatencyMean, Metric::LatencyP99, Metric::Iops, Metric::CpuPerIo];
@@ -31,11 +32,12 @@ pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metr
         if grid.rows.is_empty() {
             continue;
         }
-        page.add(Part::Head(format!("{} ({})", workload.title, workload.name())));
+        let title = title_in(compared.source.as_ref(), &workload.a);
+        page.add(Part::Head(format!("{title} ({})", workload.name())));
         page.add(Part::Table(grid));
     }
     page.add(Part::Sentence(rule(compared)));
-    page.add_list("What it means", compared.conclusions.clone());
+    page.add_list("What it means", compared::conclusions(compared));
     let hidden = |metric: Option<Metric>| metric.is_some_and(|metric| !metrics.contains(&metric));
     let missing = compared.missing.iter().filter(|m| !hidden(m.metric)).map(|m| format!("{}.", m.reason));
     page.add_list("Without a partner", missing.collect());

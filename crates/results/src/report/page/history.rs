@@ -1,10 +1,10 @@
 //! Several runs side by side.
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
-use crate::compare::words::percent;
 use crate::compare::{Account, Change, Compared, History, Point, Track};
 use crate::judge::Metric;
 use crate::report::figure::{UNKNOWN, bits_with, change, time_with, title};
+use crate::report::words::compared::percent;
 
 /// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the blocks,
 /// against the first run that has it and against the one before.

@@ -2,15 +2,17 @@
 
 use iotax_model::record::Tally;
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 use iotax_model::workload::Test;
 use iotax_model::{Histogram, Workload};
 
 use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, network, verdict, words};
 use crate::judge::figures::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Of};
-use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax, title};
+use crate::report::figure::{UNKNOWN, megabytes, or_unknown, tax, title};
 use crate::report::marks;
 use crate::report::remarks::{engine, notes, remarks};
+use crate::report::words::conclusions;
 use crate::store::Run;
 use crate::suite;
 
@@ -25,7 +27,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
     let mut page = Page::default();
     if let Some(source) = &run.source {
         imported::add(&mut page, run, judgement, source);
-        page.add_list("What it means", judgement.conclusions.clone());
+        page.add_list("What it means", conclusions(run, judgement));
         page.add_list("Remarks", notes(run));
         return page;
     }
@@ -66,7 +68,7 @@ pub fn run(run: &Run, judgement: &Judgement) -> Page {
         page.add(Part::Sentence("Nothing was measured.".into()));
     }
     super::suite::add_indexes(&mut page, run);
-    page.add_list("What it means", judgement.conclusions.clone());
+    page.add_list("What it means", conclusions(run, judgement));
     if let Some(suite) = run.plan.known_suite() {
         page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());
     }

@@ -3,10 +3,11 @@
 use iotax_model::Bytes;
 use iotax_model::suite::Shape;
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
 use crate::judge::{Comparison, Judgement, Metric};
-use crate::report::figure::{UNKNOWN, listed, megabytes, or_unknown, tax};
+use crate::report::figure::{UNKNOWN, megabytes, or_unknown, tax};
 use crate::report::{course, marks};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;

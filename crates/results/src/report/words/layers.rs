@@ -3,10 +3,11 @@
 use super::amount::{absolute, range, relative};
 use super::{Versus, margin, places};
 use crate::judge::{Comparison, Edge, Metric};
-use crate::report::figure::{listed, listed_briefly};
+use crate::report::figure::listed_briefly;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 
 /// The steps of one name with the same verdicts, at least one.
 struct Layer<'a> {

@@ -1,6 +1,7 @@
 //! What a run means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
 
 mod amount;
+pub mod compared;
 mod layers;
 mod network;
 mod open;

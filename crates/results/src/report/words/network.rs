@@ -1,11 +1,12 @@
 //! What each way between two ends carries and costs over another one.
 
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 
 use super::amount::{absolute, range};
 use super::{Versus, margin};
 use crate::judge::{Comparison, Judgement, Metric};
-use crate::report::figure::{counted, listed, listed_briefly};
+use crate::report::figure::{counted, listed_briefly};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 

@@ -1,16 +1,18 @@
 //! What a comparison means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
 
 use iotax_model::units::human;
+use iotax_model::units::human::listed;
 
-use super::{Cell, Compared, Which};
+use crate::compare::{Cell, Compared, Which};
 use crate::judge::Metric;
-use crate::report::figure::{change, counted, listed};
+use crate::report::figure::{change, counted};
 use crate::stats::verdict::Verdict;
 
 /// The sentences: what is the same and what is not, by target; then what is not decided, and what is withheld.
 ///
 /// They speak of the mean latency, of streams of what they carry, or of the first metric that was asked for if that is not among them.
-pub(super) fn conclusions(compared: &Compared) -> Vec<String> {
+#[must_use]
+pub fn conclusions(compared: &Compared) -> Vec<String> {
     let asked = &compared.metrics;
     let metric = match asked.first() {
         Some(first) if !asked.contains(&Metric::LatencyMean) => *first,
