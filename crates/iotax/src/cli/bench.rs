@@ -10,9 +10,8 @@ use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 use super::args::Conduct;
 use super::flags::WorkloadFlags;
 use super::output::Output;
-use super::plan::text_of;
 use super::session::Session;
-use super::{Failure, OrExit, jobs, place, usage};
+use super::{Failure, OrExit, input, jobs, place, usage};
 use crate::conduct::GuestOptions;
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
@@ -54,7 +53,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             ));
         }
         Some(path) => {
-            let jobs = jobs::read(path, &text_of(path)?, &args.section)?;
+            let jobs = jobs::read(path, &input::text(path, input::PLAN)?, &args.section)?;
             seed = seed.or(jobs.seed);
             jobs.workloads
         }

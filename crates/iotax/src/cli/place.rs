@@ -9,8 +9,7 @@ use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_rig::target::device::Permission;
 
 use super::ladder::rung_in;
-use super::plan::text_of;
-use super::{Failure, OrExit, usage};
+use super::{Failure, OrExit, input, usage};
 
 /// The targets that some texts stand for: `PATH` and `ssh://` as `iotax bench` has them, `RUNG:DIR` for a rung of the ladder
 /// with an image in a directory (`vm-qcow2:/srv/images`), and `PLAN.toml` for all targets of a plan. Names are unique.
@@ -27,7 +26,7 @@ pub(super) fn targets(
         {
             found.push(target);
         } else if path.extension().is_some_and(|extension| extension == "toml") {
-            found.extend(Plan::from_toml(&text_of(path)?).or_exit(Exit::Usage)?.targets);
+            found.extend(Plan::from_toml(&input::text(path, input::PLAN)?).or_exit(Exit::Usage)?.targets);
         } else {
             found.push(target(path, sudo, false, permission)?);
         }

@@ -91,7 +91,7 @@ pub(super) fn read(
     permission: &Permission,
 ) -> Result<Reading, Failure> {
     let place = path.display();
-    let text = text_of(path)?;
+    let text = input::text(path, input::PLAN)?;
     let mut reading = if jobs::is_meant(path, &text) {
         let plan = jobs.plan(path, &text, permission)?;
         Reading { plan, axes: Vec::new(), left_out: Vec::new() }
@@ -101,11 +101,6 @@ pub(super) fn read(
     };
     instead.apply(&mut reading.plan).with_context(|| place.to_string()).or_exit(Exit::Usage)?;
     Ok(reading)
-}
-
-/// A file that the user named.
-pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
-    input::text(path, input::PLAN)
 }
 
 /// Says what axes lead to that cannot be built.

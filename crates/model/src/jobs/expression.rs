@@ -1,6 +1,6 @@
 //! Arithmetic in values.
 
-use super::value::suffix;
+use super::suffix::suffix;
 
 /// How deep parentheses may be nested.
 const DEEPEST: usize = 64;

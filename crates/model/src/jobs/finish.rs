@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::draft::Draft;
 use super::ini::{Section, Setting};
+use super::known::{Known, Standing};
 use super::layout::{Job, Notes};
-use super::options::{Known, Standing, find, names};
+use super::options::{find, names};
 use super::value::Value;
 use super::{Place, Trouble};
 use crate::units::{Bytes, Nanos};

@@ -7,10 +7,12 @@ mod draft;
 mod expression;
 mod finish;
 mod ini;
+mod known;
 mod layout;
 mod noted;
 mod options;
 mod refused;
+mod suffix;
 mod value;
 pub mod vdbench;
 

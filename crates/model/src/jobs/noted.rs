@@ -1,6 +1,6 @@
 //! Options that change nothing here.
 
-use super::options::{Known, Standing};
+use super::known::{Known, Standing};
 
 const fn noted(names: &'static [&'static str], why: &'static str) -> Known {
     Known { names, alone: false, standing: Standing::Noted(why) }

@@ -1,6 +1,6 @@
 //! Options that would change the meaning and cannot be done.
 
-use super::options::{Known, Standing};
+use super::known::{Known, Standing};
 
 const OFF: &[&str] = &["0"];
 

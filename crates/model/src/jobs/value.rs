@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use super::expression::evaluate;
+use super::suffix::suffix;
 use crate::units::{Bytes, Nanos};
 
 /// The text of a value, and what `k` means in it.
@@ -16,22 +17,6 @@ pub(super) struct Value<'a> {
 const SIZES: &str = "a whole number with k, m, g, t or p behind it (powers of 1024, unless kb_base = 1000), or an expression of \
                      such numbers in parentheses";
 const TIMES: &str = "a whole number with us, ms, s, m, h or d behind it";
-
-/// What a suffix of a size multiplies by. As in fio, `kib` is the other of the two units than `k`.
-pub(super) fn suffix(letters: &str, kb_base: u64) -> Option<u64> {
-    let lower = letters.to_ascii_lowercase();
-    if matches!(lower.as_str(), "" | "b") {
-        return Some(1);
-    }
-    let power = "kmgtp".find(lower.chars().next()?)?;
-    let base = match &lower[1..] {
-        "" | "b" | "i" => kb_base,
-        "ib" if kb_base == 1000 => 1024,
-        "ib" => 1000,
-        _ => return None,
-    };
-    Some((0..=power).fold(1, |unit, _| unit * base))
-}
 
 impl<'a> Value<'a> {
     fn with(self, text: &'a str) -> Self {

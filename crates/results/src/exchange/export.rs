@@ -1,14 +1,10 @@
 //! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
 
+use super::Unfit;
 use super::mark::{Mark, Place};
 use super::{bonnie, csv, fio, iozone, parquet, prometheus, vdbench};
 use crate::judge::Judgement;
 use crate::store::Run;
-
-/// Why a run has no form in a format, in words.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unfit(pub String);
 
 /// A run in some format.
 #[derive(Debug, Clone, PartialEq, Eq)]

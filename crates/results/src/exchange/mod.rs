@@ -12,4 +12,7 @@ pub mod mark;
 pub mod parquet;
 pub mod prometheus;
 mod rows;
+mod unfit;
 pub mod vdbench;
+
+pub use unfit::Unfit;

@@ -8,7 +8,7 @@ use iotax_model::record::{HostActivity, Measurement, Sample, Tallies, Tally};
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
-use super::export::Unfit;
+use super::Unfit;
 use super::mark::Mark;
 use crate::store::Run;
 use crate::time::{month, utc};

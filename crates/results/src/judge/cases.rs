@@ -6,12 +6,11 @@ use iotax_model::net::NetTest;
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan};
 
-use super::looks::Said;
 use super::network::is_far_end_here;
 use super::{Comparison, Edge, Metric, Tax};
 use crate::stats::coarse::Coarse;
 use crate::stats::paired::Differences;
-use crate::stats::verdict::Decision;
+use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
 
 /// A target and what it is compared with, as indices into the plan.
@@ -58,6 +57,20 @@ pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
 pub(super) struct Figures {
     metrics: &'static [Metric],
     by_cell: HashMap<Cell, BTreeMap<u32, Figure>>,
+}
+
+/// What the last look that took part in a comparison said of it.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    /// Blocks at that look.
+    pub(super) blocks: u32,
+    pub(super) decision: Decision,
+}
+
+impl Said {
+    pub(super) fn is_decided(&self) -> bool {
+        self.decision.verdict != Verdict::Undecided
+    }
 }
 
 /// One measurement.

@@ -20,11 +20,11 @@ use std::collections::{HashMap, HashSet};
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Plan, WarningKind};
 
-use super::cases::{Case, Figures, Pair, pairs};
+use super::cases::{Case, Figures, Pair, Said, pairs};
 use super::{Edge, Metric, checks, edges, grade, place};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
-use crate::stats::verdict::{Decision, Verdict, decide_by, needed_blocks};
+use crate::stats::verdict::{decide_by, needed_blocks};
 use crate::store::{Run, RunState};
 
 /// A comparison is given up when both sides were measured in none of so many blocks, nor since the look before.
@@ -109,20 +109,6 @@ impl Levels {
     fn at(&mut self, look: usize, left: usize) -> f64 {
         let looks = &self.looks;
         *self.known.entry((look, left)).or_insert_with(|| looks.nominal(look, ALPHA / left as f64))
-    }
-}
-
-/// What the last look that took part in a comparison said of it.
-#[derive(Debug, Clone)]
-pub(super) struct Said {
-    /// Blocks at that look.
-    pub(super) blocks: u32,
-    pub(super) decision: Decision,
-}
-
-impl Said {
-    pub(super) fn is_decided(&self) -> bool {
-        self.decision.verdict != Verdict::Undecided
     }
 }
 

@@ -7,7 +7,7 @@ use iotax_model::record::{
 use iotax_model::workload::{IoEngine, KEYS, Workload};
 use serde_json::Value;
 
-use crate::exchange::export::Unfit;
+use crate::exchange::Unfit;
 use crate::store::Run;
 
 /// Keys of a workload that fio does not have, or means something else by.

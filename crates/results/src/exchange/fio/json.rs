@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use super::job::{Direction, Disk, Job, Series};
 use super::latency::{CLASSES, LAST_CLASS, Shares, Spread, bins, percentiles};
 use super::{BATCHES, LEVELS, VERSION, ctime};
-use crate::exchange::export::Unfit;
+use crate::exchange::Unfit;
 use crate::store::Run;
 
 /// Keys in the order in which they were put in.

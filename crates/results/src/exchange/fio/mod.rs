@@ -9,7 +9,7 @@ mod latency;
 mod normal;
 mod terse;
 
-use super::export::Unfit;
+use super::Unfit;
 use super::mark::{Mark, Place, Value};
 use crate::store::Run;
 use crate::time::{month, utc};

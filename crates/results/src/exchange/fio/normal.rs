@@ -10,7 +10,7 @@ use super::job::{DIRECTIONS, Direction, Disk, Job};
 use super::json::whole;
 use super::latency::{CLASSES, LAST_CLASS, Shares, Spread, percentiles};
 use super::{BATCHES, LEVELS, VERSION, ctime, shown_share};
-use crate::exchange::export::Unfit;
+use crate::exchange::Unfit;
 use crate::store::Run;
 
 /// The figures that fio shows of an amount.

@@ -6,7 +6,7 @@ use super::job::{Direction, Disk, Job};
 use super::json::whole;
 use super::latency::{PERCENTILES, Shares, Spread, percentiles};
 use super::{LEVELS, VERSION, shown_share};
-use crate::exchange::export::Unfit;
+use crate::exchange::Unfit;
 use crate::store::Run;
 
 /// fio has room for so many percentiles, whether it was asked for them or not.

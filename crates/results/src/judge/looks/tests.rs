@@ -4,6 +4,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
+use crate::stats::verdict::Verdict;
 
 /// Looks as a plan spaces them.
 const LOOKS: [u32; 7] = [4, 6, 8, 11, 15, 20, 26];

@@ -1,0 +1,17 @@
+//! Suffixes of sizes, as fio reads them.
+
+/// The factor of a suffix. As in fio, `kib` is the other of the two units than `k`.
+pub(super) fn suffix(letters: &str, kb_base: u64) -> Option<u64> {
+    let lower = letters.to_ascii_lowercase();
+    if matches!(lower.as_str(), "" | "b") {
+        return Some(1);
+    }
+    let power = "kmgtp".find(lower.chars().next()?)?;
+    let base = match &lower[1..] {
+        "" | "b" | "i" => kb_base,
+        "ib" if kb_base == 1000 => 1024,
+        "ib" => 1000,
+        _ => return None,
+    };
+    Some((0..=power).fold(1, |unit, _| unit * base))
+}
