@@ -7,8 +7,8 @@ use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, 
 use super::mark::{Mark, Place};
 use super::rows::{self, Value};
 use crate::compare::{Account, Change, History};
-use crate::judge::figures::percentile;
 use crate::judge::network::word;
+use crate::judge::percentile::percentile;
 use crate::judge::{Comparison, Judgement};
 use crate::stats::paired::Interval;
 use crate::store::Run;

@@ -4,7 +4,8 @@ use iotax_model::plan::Neighbour;
 use iotax_model::record::{Measurement, Share, Tallies};
 use iotax_model::{Histogram, TargetSpec};
 
-use super::figures::{bytes_per_s, done, is_stream, percentile};
+use super::figures::{bytes_per_s, done, is_stream};
+use super::percentile::percentile;
 use crate::stats::Estimate;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::{ALPHA, median};

@@ -3,7 +3,7 @@
 use iotax_model::record::Measurement;
 use iotax_model::{Warning, WarningKind};
 
-use super::checks::Finding;
+use super::finding::Finding;
 use super::place_of;
 use crate::store::Run;
 

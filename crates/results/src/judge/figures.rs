@@ -11,7 +11,7 @@ use iotax_model::units::human;
 use iotax_model::workload::WordError;
 use iotax_model::{Histogram, Workload};
 
-use super::percentile::{Percentile, QUANTILES, needed};
+use super::percentile::{Percentile, QUANTILES, percentile};
 use crate::stats::coarse::of_two_percentiles;
 use crate::stats::median;
 use crate::store::Run;
@@ -354,12 +354,6 @@ pub(crate) fn bottom_of<'a>(
     };
     let known = disks.keys().any(|name| is_bottom(name));
     disks.iter().filter(move |(name, _)| !known || is_bottom(name)).map(|(name, disk)| (name.as_str(), disk))
-}
-
-/// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.
-#[must_use]
-pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
-    (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
 }
 
 /// A cell over all its blocks.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use iotax_model::record::Measurement;
 use iotax_model::{Warning, WarningKind};
 
-use super::checks::Finding;
+use super::finding::Finding;
 use super::{Place, place_of};
 use crate::store::Run;
 

@@ -13,6 +13,7 @@ pub mod edges;
 pub mod effects;
 pub mod failed;
 pub mod figures;
+mod finding;
 pub mod flow;
 pub mod grade;
 pub mod inside;
@@ -45,7 +46,7 @@ pub use roles::CpuByRole;
 pub use timing::Timing;
 
 use self::cases::{Case, Figures};
-use self::checks::Finding;
+use self::finding::Finding;
 use self::looks::{Levels, Replay};
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;

@@ -4,10 +4,15 @@ use iotax_model::Histogram;
 use iotax_model::histogram::RELATIVE_ERROR;
 use iotax_model::record::Measurement;
 
-use super::figures::percentile;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::rank::ranks;
 use crate::stats::{ALPHA, Estimate};
+
+/// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.
+#[must_use]
+pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
+    (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
+}
 
 /// A percentile with fewer values beyond it is mostly chance and is not given.
 const BEYOND: f64 = 10.0;

@@ -5,8 +5,8 @@ use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
 use super::figure::{change_with, evenness, gigabits, grouped, share, tax};
-use crate::judge::figures::percentile;
 use crate::judge::network::Way;
+use crate::judge::percentile::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Network, Summary};
 use crate::store::Run;
 

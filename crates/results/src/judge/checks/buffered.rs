@@ -5,7 +5,8 @@ use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::human;
 use iotax_model::{IoEngine, Warning, WarningKind, Workload};
 
-use super::{Case, Finding};
+use super::Case;
+use crate::judge::finding::Finding;
 use crate::store::Run;
 
 /// Less than this is left in a cache by who looks at a file, not by who measures on it.

@@ -4,8 +4,9 @@ use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
 use iotax_model::units::human;
 use iotax_model::{IoEngine, TargetSpec, WarningKind};
 
-use super::{Case, Finding};
+use super::Case;
 use crate::judge::figures::bottom_of;
+use crate::judge::finding::Finding;
 
 /// The bottom device must have served this share of the bytes, or taken it.
 const SERVED: f64 = 0.5;

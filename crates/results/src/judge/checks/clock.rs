@@ -4,7 +4,8 @@ use iotax_model::record::{HostActivity, HostCpu, Measurement, Sample};
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
-use super::{Case, Finding, about_target};
+use super::{Case, about_target};
+use crate::judge::finding::Finding;
 use crate::stats::median;
 use crate::store::Run;
 

@@ -5,7 +5,8 @@ use iotax_model::target::{Discard, Layer, LayerKind, TargetSpec};
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind, Workload};
 
-use super::{Case, Finding, about_target};
+use super::{Case, about_target};
+use crate::judge::finding::Finding;
 use crate::store::Run;
 
 /// A larger share of an area without data behind it, or with data that others share, changes its figures.

@@ -3,7 +3,8 @@
 use iotax_model::units::human;
 use iotax_model::{IoEngine, WarningKind};
 
-use super::{Case, Finding};
+use super::Case;
+use crate::judge::finding::Finding;
 
 /// A generator that used this share of its threads' time was the limit.
 const SATURATED: f64 = 0.95;

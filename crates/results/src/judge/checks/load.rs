@@ -6,8 +6,9 @@ use iotax_model::units::human;
 use iotax_model::workload::SyncMode;
 use iotax_model::{WarningKind, Workload};
 
-use super::{Case, Finding};
+use super::Case;
 use crate::judge::figures::bottom_of;
+use crate::judge::finding::Finding;
 
 /// What a device may read for each byte that was asked for.
 const READS: f64 = 1.25;

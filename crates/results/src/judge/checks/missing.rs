@@ -5,10 +5,11 @@ use iotax_model::record::Stop;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
-use super::{Case, Finding};
+use super::Case;
 use crate::judge::edges::{Edge, other_devices};
 use crate::judge::failed::{Failed, SYNC};
 use crate::judge::figures::done;
+use crate::judge::finding::Finding;
 use crate::judge::{Comparison, Standing, by_cell, each_cell};
 use crate::store::Run;
 

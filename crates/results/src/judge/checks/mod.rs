@@ -20,15 +20,8 @@ use iotax_model::{TargetSpec, Warning, WarningKind, Workload};
 use super::edges::Edge;
 use super::failed::Failed;
 use super::{Comparison, Standing};
+use crate::judge::finding::Finding;
 use crate::store::Run;
-
-/// What a check found.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Finding {
-    pub(super) warning: Warning,
-    /// Whether no verdict may rest on the measurement that it concerns.
-    pub(super) unusable: bool,
-}
 
 /// What is to be known of one measurement, beside it.
 struct Case<'a> {
@@ -64,13 +57,6 @@ impl Case<'_> {
     /// Whether something is between the workload and its device that is not to answer for it.
     fn is_direct(&self) -> bool {
         self.workload.direct && self.workload.ioengine != iotax_model::IoEngine::Null
-    }
-}
-
-impl Finding {
-    /// It makes the measurement unusable if that is so.
-    fn unusable_if(self, is_so: bool) -> Self {
-        Self { unusable: is_so, ..self }
     }
 }
 

@@ -9,8 +9,9 @@ use iotax_model::target::NetPath;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
-use super::{Case, Finding, about_target};
+use super::{Case, about_target};
 use crate::judge::figures::is_stream;
+use crate::judge::finding::Finding;
 use crate::judge::network::{SILENCE_NS, flows, is_far_end_here, over_flows, seen, share, word};
 use crate::store::Run;
 

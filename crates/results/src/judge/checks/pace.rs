@@ -6,10 +6,11 @@ use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Warning, WarningKind};
 
+use super::Case;
 use super::step::{self, Step};
-use super::{Case, Finding};
 use crate::judge::failed::Failed;
 use crate::judge::figures::{bytes_per_s, done, iops, is_stream};
+use crate::judge::finding::Finding;
 use crate::judge::warm_up::warm_up;
 use crate::stats::median;
 use crate::stats::steady::steadiness;

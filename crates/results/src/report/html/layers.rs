@@ -8,7 +8,8 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Label, Plot, Unit};
-use super::taxes::{tax_in_words, verdict};
+use super::taxes::tax_in_words;
+use super::verdict::verdict;
 use super::{colour, place};
 use crate::judge::{Edge, Judgement, Metric, Tax};
 use crate::report::figure::{or_unknown, signed_time, step_in_words, tax, title};

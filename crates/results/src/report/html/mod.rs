@@ -14,6 +14,7 @@ mod suite;
 mod surface;
 mod taxes;
 mod timeline;
+mod verdict;
 mod within;
 mod workload;
 

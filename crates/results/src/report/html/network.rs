@@ -6,7 +6,7 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Plot, Unit};
-use super::taxes::verdict;
+use super::verdict::verdict;
 use super::{colour, colours};
 use crate::judge::network::word;
 use crate::judge::{Judgement, Metric};

@@ -4,13 +4,12 @@ use iotax_model::Workload;
 use iotax_model::units::human;
 use maud::{Markup, html};
 
+use super::verdict::verdict;
 use super::{colour, network};
-use crate::judge::figures::percentile;
+use crate::judge::percentile::percentile;
 use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
-use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, tax, title_in};
+use crate::report::figure::{UNKNOWN, megabytes, or_unknown, tax, title_in};
 use crate::report::marks::{failures, marks};
-use crate::report::words::margin;
-use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
 /// The table of all workloads; nothing if nothing was measured.
@@ -123,19 +122,6 @@ pub(super) fn tax_in_words(cost: &Tax) -> Markup {
         @match words.split_once(" [") {
             Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
             None => (words),
-        }
-    }
-}
-
-pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
-    let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
-    html! {
-        b class=(c.verdict.word()) { (c.word()) }
-        @if let Some(reason) = &c.withheld { span.range { " (" (reason) ")" } }
-        @match (c.verdict, more) {
-            (Verdict::Same, _) => span.range { " (" (margin(run)) ")" },
-            (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more block")) ")" },
-            _ => {},
         }
     }
 }

@@ -3,7 +3,7 @@
 use iotax_model::record::{Figure, Measurement, Source};
 use iotax_model::units::human;
 
-use super::run::comparison_table;
+use super::targets::comparison_table;
 use super::{Grid, Page, Part, figure, words};
 use crate::judge::{Judgement, Metric, Summary, by_cell};
 use crate::report::figure::{UNKNOWN, counted, megabytes, or_unknown, title_in};

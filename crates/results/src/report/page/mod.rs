@@ -9,6 +9,7 @@ mod layers;
 mod network;
 mod run;
 mod suite;
+mod targets;
 mod timing;
 pub(crate) mod trips;
 

@@ -2,7 +2,7 @@
 
 use iotax_model::Workload;
 
-use super::run::lost_row;
+use super::targets::lost_row;
 use super::{Grid, figure, verdict, words};
 use crate::judge::{Comparison, Judgement};
 use crate::report::figure::UNKNOWN;

@@ -1,0 +1,23 @@
+//! A verdict as people read it.
+
+use maud::{Markup, html};
+
+use crate::judge::Comparison;
+use crate::report::figure::counted;
+use crate::report::words::margin;
+use crate::stats::verdict::Verdict;
+use crate::store::Run;
+
+/// The word, and why there is none or what would decide.
+pub(super) fn verdict(run: &Run, c: &Comparison) -> Markup {
+    let more = c.needed_blocks.map(|needed| needed.saturating_sub(c.blocks));
+    html! {
+        b class=(c.verdict.word()) { (c.word()) }
+        @if let Some(reason) = &c.withheld { span.range { " (" (reason) ")" } }
+        @match (c.verdict, more) {
+            (Verdict::Same, _) => span.range { " (" (margin(run)) ")" },
+            (Verdict::Undecided, Some(more)) => span.range { " (about " (counted(more, "more block")) ")" },
+            _ => {},
+        }
+    }
+}
