@@ -136,8 +136,10 @@ pub(super) struct Blocks {
     unit: u64,
     /// Where the area starts.
     start: u64,
-    /// Bytes of the area, whole units.
+    /// Bytes of the area, whole units. The longest I/O may be longer.
     bytes: u64,
+    /// Bytes of the whole area, which holds the longest I/O.
+    size: u64,
     /// Whether all I/Os are as long as a unit.
     is_uniform: bool,
 }
@@ -151,6 +153,7 @@ impl Blocks {
             unit,
             start,
             bytes: count * unit,
+            size: size.0,
             is_uniform: workload.max_bs().0 == unit,
         }
     }
@@ -167,7 +170,7 @@ impl Blocks {
         let (length, align) = (u64::from(size.length), u64::from(size.align));
         let place = place - place % align;
         // One that would leave the area keeps its length and moves back as far as it must.
-        place - (place + length).saturating_sub(self.bytes).next_multiple_of(align)
+        place - (place + length).saturating_sub(self.size).next_multiple_of(align)
     }
 }
 

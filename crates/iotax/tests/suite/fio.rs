@@ -27,7 +27,7 @@ use crate::slowed::Slowed;
 const SIZE: Bytes = Bytes(512 << 20);
 /// The disk's limit, for reads and for writes. Faster ones are driven by tools at the limit of a core, where fio's habit of
 /// one system call for each I/O makes it the slower one.
-const DISK_IOPS: u64 = 10_000;
+const DISK_IOPS: u64 = 4000;
 /// fio has no warm-up: at its end fio counts the latencies of I/Os that it does not count.
 const RAMP_MS: u64 = 200;
 
