@@ -18,7 +18,7 @@ const SIZE: usize = if cfg!(debug_assertions) { 1 << 20 } else { 10 << 20 };
 const MOST_MEMORY: usize = (200 + 10) << 20;
 
 /// Times the time for a quarter.
-const MOST_GROWTH: f64 = 6.0;
+const MOST_GROWTH: f64 = 8.0;
 
 /// Less than this tells nothing of growth.
 const TOO_SHORT_NS: u64 = 250_000_000;
