@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Deref;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use iotax_rig::target::device::{Permission, claim};
@@ -14,9 +16,51 @@ use tempfile::{TempDir, TempPath};
 /// Loop devices that were made: what has lost its name is told apart by its length, and other tests lose names meanwhile.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
+/// Mounts of this process: who takes a copy of them keeps their devices busy.
+static MOUNTS: Mutex<()> = Mutex::new(());
+
+fn mounts() -> MutexGuard<'static, ()> {
+    MOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A loop device's node, detached when this is dropped.
+struct Attached(PathBuf);
+
+impl Deref for Attached {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        undo("losetup", &["--detach".as_ref(), &self.0]);
+    }
+}
+
+/// A file system's place, unmounted when this is dropped; nobody copies the mounts meanwhile.
+struct Mounted<'a>(&'a Path, #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+impl<'a> Mounted<'a> {
+    fn new(node: &Path, point: &'a Path) -> Self {
+        let alone = mounts();
+        run("mkfs.ext4", &["-q".as_ref(), node]);
+        run("mount", &[node, point]);
+        Self(point, alone)
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        undo("umount", &[self.0]);
+    }
+}
+
 /// A loop device over a file of some 16 MiB, of a length of its own, that nobody has open; both go with it.
 struct Loop {
-    node: PathBuf,
+    node: Attached,
     file: TempPath,
 }
 
@@ -36,7 +80,7 @@ impl Loop {
 
     /// Another node for it, outside /dev.
     fn second_node(&self, dir: &TempDir, name: &str) -> PathBuf {
-        let (node, number) = (dir.path().join(name), fs::metadata(&self.node).expect("there").rdev());
+        let (node, number) = (dir.path().join(name), fs::metadata(&*self.node).expect("there").rdev());
         let [major, minor] =
             [rustix::fs::major(number), rustix::fs::minor(number)].map(|part| part.to_string());
         run("mknod", &[node.as_path(), "b".as_ref(), major.as_ref(), minor.as_ref()]);
@@ -45,7 +89,7 @@ impl Loop {
 
     /// Expects a refusal with these words, which quotes the device.
     fn refused(&self, words: &[&str]) {
-        let permission = Permission::new([self.node.clone()], false);
+        let permission = Permission::new([self.node.to_path_buf()], false);
         let said = claim(&self.node, &permission).expect_err(words[0]).to_string();
         assert!(said.starts_with(&self.node.display().to_string()), "{said}");
         assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
@@ -53,7 +97,7 @@ impl Loop {
 
     /// Expects that it comes free, as soon as whoever looks at new devices has passed it by.
     fn free(&self) {
-        let permission = Permission::new([self.node.clone()], false);
+        let permission = Permission::new([self.node.to_path_buf()], false);
         let deadline = Instant::now() + Duration::from_secs(10);
         while let Err(refusal) = claim(&self.node, &permission) {
             assert!(Instant::now() < deadline, "{refusal}");
@@ -62,32 +106,27 @@ impl Loop {
     }
 }
 
-impl Drop for Loop {
-    fn drop(&mut self) {
-        detach(&self.node);
-    }
-}
-
-fn attach(options: &[&str], beneath: &Path) -> Option<PathBuf> {
+fn attach(options: &[&str], beneath: &Path) -> Option<Attached> {
     iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
     let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(beneath).output();
     match attached {
         Ok(output) if output.status.success() => {
-            Some(String::from_utf8(output.stdout).expect("a path").trim().into())
+            Some(Attached(String::from_utf8(output.stdout).expect("a path").trim().into()))
         }
         failed => iotax_testkit::skip!("no loop device: {failed:?}"),
     }
-}
-
-fn detach(node: &Path) {
-    let detached = Command::new("losetup").arg("--detach").arg(node).status();
-    assert!(detached.is_ok_and(|status| status.success()), "{} is left over", node.display());
 }
 
 fn run(program: &str, arguments: &[&Path]) {
     let output = Command::new(program).args(arguments).output().expect(program);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
+}
+
+/// As `run`, but a test that fails already says its own reason.
+fn undo(program: &str, arguments: &[&Path]) {
+    let done = Command::new(program).args(arguments).status().is_ok_and(|status| status.success());
+    assert!(done || std::thread::panicking(), "{program} {arguments:?} failed: it is left over");
 }
 
 fn text(path: &Path) -> &str {
@@ -178,13 +217,14 @@ fn a_mount_that_only_a_second_thread_sees_is_found() {
     let Some(device) = Loop::new() else { return };
     let dir = tempfile::tempdir().expect("temp dir");
     let point = dir.path().canonicalize().expect("there");
-    run("mkfs.ext4", &["-q".as_ref(), device.node.as_path()]);
+    run("mkfs.ext4", &["-q".as_ref(), &*device.node]);
     let mount = format!(
         "assert libc.unshare(0x20000) == 0\nassert libc.mount(None, b'/', None, 0x44000, None) == 0\n\
          assert libc.mount(b{:?}, b{:?}, b'ext4', 0, None) == 0",
         text(&device.node),
         text(&point)
     );
+    let _alone = mounts();
     let other = threads(&mount, false);
     device.refused(&[
         &format!("is mounted on {}", text(&point)),
@@ -211,15 +251,13 @@ fn a_loop_device_through_a_node_outside_dev_is_found() {
     let Some(above) = attach(&[], &node) else { return };
     let name = above.file_name().and_then(|name| name.to_str()).expect("a name");
     let point = tempfile::tempdir().expect("temp dir");
-    run("mkfs.ext4", &["-q".as_ref(), above.as_path()]);
-    run("mount", &[above.as_path(), point.path()]);
+    let mounted = Mounted::new(&above, point.path());
     device.refused(&[&format!("is beneath {name}"), &format!("losetup --detach {}", text(&above))]);
     // Its name is gone: it is known by its length.
     fs::remove_file(&node).expect("removed");
     device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
-    run("umount", &[point.path()]);
-    detach(&above);
-    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), device.node.as_path()]);
+    drop((mounted, above));
+    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), &device.node]);
     device.free();
 }
 
@@ -232,15 +270,14 @@ fn a_second_loop_device_over_the_same_bytes_of_a_file_is_found() {
     let Some(other) = attach(&[], &linked) else { return };
     fs::remove_file(&linked).expect("removed");
     let name = other.file_name().and_then(|name| name.to_str()).expect("a name");
-    run("mkfs.ext4", &["-q".as_ref(), other.as_path()]);
-    run("mount", &[other.as_path(), point]);
+    let mounted = Mounted::new(&other, point);
     device.refused(&[
         &format!("{name} stands on the same file"),
         &format!("losetup --detach {}", text(&other)),
     ]);
-    run("umount", &[point]);
-    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), other.as_path()]);
-    detach(&other);
+    drop(mounted);
+    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), &other]);
+    drop(other);
     device.free();
 }
 
@@ -249,8 +286,8 @@ fn loop_devices_over_two_parts_of_a_file_do_not_share() {
     let Some(whole) = Loop::new() else { return };
     let Some(first) = attach(&["--sizelimit", "8M"], &whole.file) else { return };
     let Some(second) = attach(&["--offset", "8M"], &whole.file) else { return };
-    let refusal = |node: &PathBuf| {
-        let refused = claim(node, &Permission::new([node.clone()], false)).err();
+    let refusal = |node: &Path| {
+        let refused = claim(node, &Permission::new([node.to_path_buf()], false)).err();
         refused.map(|refusal| refusal.to_string()).unwrap_or_default()
     };
     let name = whole.name().to_owned();
@@ -260,7 +297,6 @@ fn loop_devices_over_two_parts_of_a_file_do_not_share() {
     while !(refusal(&first) + &refusal(&second)).is_empty() {
         assert!(Instant::now() < deadline, "{} {}", refusal(&first), refusal(&second));
     }
-    [first, second].iter().for_each(|node| detach(node));
 }
 
 #[test]
@@ -269,14 +305,14 @@ fn what_uses_the_device_beneath_a_loop_device_is_found() {
     let dir = tempfile::tempdir().expect("temp dir");
     let Some(node) = attach(&[], &beneath.node) else { return };
     let refused = |words: &[&str]| {
-        let refused = claim(&node, &Permission::new([node.clone()], true)).expect_err(words[0]).to_string();
+        let refused =
+            claim(&node, &Permission::new([node.to_path_buf()], true)).expect_err(words[0]).to_string();
         assert!(words.iter().all(|word| refused.contains(word)), "{words:?}: {refused}");
     };
-    run("mkfs.ext4", &["-q".as_ref(), beneath.node.as_path()]);
-    run("mount", &[beneath.node.as_path(), dir.path()]);
+    let mounted = Mounted::new(&beneath.node, dir.path());
     refused(&[&format!("it stands on {}", beneath.name()), "is mounted on"]);
-    run("umount", &[dir.path()]);
-    run("mkswap", &["-q".as_ref(), beneath.node.as_path()]);
+    drop(mounted);
+    run("mkswap", &["-q".as_ref(), &beneath.node]);
     let elsewhere = beneath.second_node(&dir, "swap");
     let swaps = Command::new("swapon").arg(&elsewhere).status().is_ok_and(|status| status.success());
     if swaps {
@@ -289,7 +325,6 @@ fn what_uses_the_device_beneath_a_loop_device_is_found() {
     let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&elsewhere)));
     refused(&[&format!("sh (process {})", writer.id())]);
     drop(writer);
-    detach(&node);
 }
 
 #[test]
@@ -297,8 +332,9 @@ fn a_mount_in_another_mount_namespace_is_found() {
     let Some(device) = Loop::new() else { return };
     let dir = tempfile::tempdir().expect("temp dir");
     let point = dir.path().canonicalize().expect("there");
-    run("mkfs.ext4", &["-q".as_ref(), device.node.as_path()]);
+    run("mkfs.ext4", &["-q".as_ref(), &*device.node]);
     let mount = format!("mount {} {}", text(&device.node), text(&point));
+    let _alone = mounts();
     let other = Shell::new(&["unshare", "--mount", "--propagation", "private", "sh"], &mount);
     device.refused(&[
         &format!("is mounted on {}", text(&point)),
@@ -310,7 +346,7 @@ fn a_mount_in_another_mount_namespace_is_found() {
 #[test]
 fn the_header_of_a_disk_image_is_a_signature() {
     let Some(device) = Loop::new() else { return };
-    let mut file = File::options().write(true).open(&device.node).expect("opened");
+    let mut file = File::options().write(true).open(&*device.node).expect("opened");
     let mut put = |place: SeekFrom, bytes: &[u8]| {
         let at = file.seek(place).expect("there");
         file.write_all(bytes).and_then(|()| file.sync_all()).expect("written");
@@ -332,7 +368,7 @@ fn the_header_of_a_disk_image_is_a_signature() {
         ("LUKS", SeekFrom::Start(0), b"LUKS\xba\xbe\0\x01"),
     ] {
         let at = put(place, bytes);
-        let said = claim(&device.node, &Permission::new([device.node.clone()], false));
+        let said = claim(&device.node, &Permission::new([device.node.to_path_buf()], false));
         let said = said.expect_err(name).to_string();
         let found = format!("it carries {name} at {at:#x}");
         assert!(said.contains(&found) || (name == "LUKS" && said.contains("crypto_LUKS at")), "{said}");
@@ -363,7 +399,7 @@ fn real_images_on_a_device_are_signatures() {
             ],
         );
         device.refused(&["it carries", "--overwrite-signature"]);
-        run("blkdiscard", &["--zeroout".as_ref(), device.node.as_path()]);
+        run("blkdiscard", &["--zeroout".as_ref(), &*device.node]);
     }
     device.free();
 }
@@ -373,15 +409,15 @@ fn a_name_means_the_device_that_it_led_to_when_it_was_allowed() {
     let (Some(ours), Some(theirs)) = (Loop::new(), Loop::new()) else { return };
     let dir = tempfile::tempdir().expect("temp dir");
     let link = dir.path().join("link");
-    symlink(&ours.node, &link).expect("linked");
+    symlink(&*ours.node, &link).expect("linked");
     let permission = Permission::new([link.clone()], true);
     ours.free();
     fs::remove_file(&link).expect("removed");
-    symlink(&theirs.node, &link).expect("linked");
+    symlink(&*theirs.node, &link).expect("linked");
     let held = claim(&link, &permission).expect("the device that was named");
-    assert_eq!(held.block.path, ours.node);
+    assert_eq!(*held.block.path, *ours.node);
     // A node outside /dev is a name as any other.
     let elsewhere = theirs.second_node(&dir, "elsewhere");
     let held = claim(&elsewhere, &Permission::new([elsewhere.clone()], true)).expect("the device itself");
-    assert_eq!(held.block.path, theirs.node);
+    assert_eq!(*held.block.path, *theirs.node);
 }
