@@ -13,11 +13,15 @@ use super::pieces::{not_understood, whole_nanos};
 use super::{Entry, Found};
 use crate::judge::Metric;
 
+/// How a test's head begins: at the end that sends, and at the other.
+const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
+
 /// iperf's results in a text. Several of the same host and kind are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf", ..Found::default() };
     let mut test: Option<Test> = None;
-    for (i, line) in lines(text).enumerate() {
+    let has_head = HEADS.iter().any(|head| text.contains(head));
+    for (i, line) in lines(text).enumerate().take_while(|_| has_head) {
         if let Some(head) = Test::of_head(line) {
             close(test.replace(head), &mut found);
         } else if line.contains("Connecting to host") || line.contains("Accepted connection from") {
@@ -72,9 +76,9 @@ impl Test {
         let (before, port) = line.split_once(protocol)?;
         let head = before.trim();
         (head.ends_with("TCP") || head.ends_with("UDP")).then_some(())?;
-        let host = match head.find("Client connecting to ") {
-            Some(at) => Some(head[at + 21..].split(',').next()?.trim().to_owned()),
-            None if head.contains("Server listening on") => None,
+        let host = match head.find(HEADS[0]) {
+            Some(at) => Some(head[at + HEADS[0].len()..].split(',').next()?.trim().to_owned()),
+            None if head.contains(HEADS[1]) => None,
             None => return None,
         };
         let port = port.split_whitespace().next()?.to_owned();
