@@ -182,10 +182,8 @@ fn peak_kib() -> usize {
 fn child() {
     let Ok(name) = std::env::var(NAMED) else { return };
     for size in [SIZE / 4, SIZE] {
-        let ((ns, rows, runs), peak) = (read(&name, size), peak_kib());
-        // What else the machine does only adds to it.
-        let ns = ns.min(read(&name, size).0);
-        println!("read {ns} {peak} {rows} {runs}");
+        let (ns, rows, runs) = read(&name, size);
+        println!("read {ns} {} {rows} {runs}", peak_kib());
     }
 }
 
@@ -232,8 +230,17 @@ fn time_and_memory_grow_as_the_text_does_and_no_faster() {
             Some(number) => format!("{:?}", MADE[number.parse::<usize>().expect("a number")].1),
             None => name.clone(),
         };
-        let [(quarter_ns, ..), (whole_ns, peak_kib, rows)] = measured(&name);
-        let growth = whole_ns as f64 / quarter_ns.max(1) as f64;
+        let [(mut quarter_ns, ..), (mut whole_ns, peak_kib, rows)] = measured(&name);
+        let growth = |whole_ns: u64, quarter_ns: u64| whole_ns as f64 / quarter_ns.max(1) as f64;
+        // What else the machine does only adds to either, so the least of several readings is the nearest to the truth.
+        for _ in 0..4 {
+            if growth(whole_ns, quarter_ns) <= MOST_GROWTH || whole_ns <= TOO_SHORT_NS {
+                break;
+            }
+            let [(again_quarter, ..), (again_whole, ..)] = measured(&name);
+            (quarter_ns, whole_ns) = (quarter_ns.min(again_quarter), whole_ns.min(again_whole));
+        }
+        let growth = growth(whole_ns, quarter_ns);
         let line = format!(
             "{:6.0} ms, x{growth:.1}, {:4} MiB, {rows:5} results: {shown}",
             whole_ns as f64 / 1e6,
