@@ -371,8 +371,8 @@ pub struct Measurement {
     pub target: String,
     /// The workload's name.
     pub workload: String,
-    /// The block, from 1.
-    pub block: u32,
+    /// The round, from 1.
+    pub round: u32,
     /// The place within the run's order, from 1.
     pub order: u32,
     /// When the measured window began, in milliseconds since 1970-01-01 UTC, by the host's clock.

@@ -15,15 +15,15 @@ pub struct Cell {
     pub workload: usize,
 }
 
-/// The cells of block number `block` (from 1), each exactly once, in an order that the seed and the block's number
+/// The cells of round number `round` (from 1), each exactly once, in an order that the seed and the round's number
 /// alone decide: two runs of one seed do the same things in the same order, and a resumed run goes on in it.
 #[must_use]
-pub fn block_order(plan: &Plan, seed: u64, block: u32) -> Vec<Cell> {
+pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     let mut cells: Vec<Cell> = (0..plan.targets.len())
         .flat_map(|target| (0..plan.workloads.len()).map(move |workload| Cell { target, workload }))
         .collect();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(
-        seed.wrapping_add(u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        seed.wrapping_add(u64::from(round).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
     );
     cells.shuffle(&mut random);
     cells
@@ -57,21 +57,21 @@ mod tests {
     }
 
     #[test]
-    fn each_block_holds_every_cell_once_in_an_order_of_its_own() {
+    fn each_round_holds_every_cell_once_in_an_order_of_its_own() {
         let plan = plan();
-        let blocks: Vec<_> = (1..=8).map(|block| block_order(&plan, 7, block)).collect();
-        for block in &blocks {
-            assert_eq!(block.iter().collect::<HashSet<_>>().len(), 6);
+        let rounds: Vec<_> = (1..=8).map(|round| round_order(&plan, 7, round)).collect();
+        for round in &rounds {
+            assert_eq!(round.iter().collect::<HashSet<_>>().len(), 6);
         }
-        assert!(blocks.iter().collect::<HashSet<_>>().len() > 5, "orders differ between blocks");
+        assert!(rounds.iter().collect::<HashSet<_>>().len() > 5, "orders differ between rounds");
     }
 
     #[test]
     fn the_seed_alone_decides() {
         let plan = plan();
-        assert_eq!(block_order(&plan, 71_823, 3), block_order(&plan, 71_823, 3));
+        assert_eq!(round_order(&plan, 71_823, 3), round_order(&plan, 71_823, 3));
         // Fixed for good: a run that was stopped under one version must resume in the same order under the next.
-        let order: Vec<_> = block_order(&plan, 71_823, 1).iter().map(|c| c.target * 3 + c.workload).collect();
+        let order: Vec<_> = round_order(&plan, 71_823, 1).iter().map(|c| c.target * 3 + c.workload).collect();
         assert_eq!(order, [0, 5, 4, 2, 3, 1]);
     }
 }

@@ -33,7 +33,7 @@ words! {
         CannotSustain = "cannot_sustain",
         /// Blocks are not what was written.
         Corrupt = "corrupt",
-        /// One measurement is unlike the others of its target and block.
+        /// One measurement is unlike the others of its target and round.
         Outlier = "outlier",
         /// Packets did not pass the interfaces that lie on their way.
         Bypassed = "bypassed",
@@ -51,7 +51,7 @@ words! {
         Gap = "gap",
         /// A measurement is missing or incomplete.
         Incomplete = "incomplete",
-        /// Blocks were added to a run of a fixed number after its results were there.
+        /// Rounds were added to a run of a fixed number after its results were there.
         Extended = "extended",
     }
 }
@@ -68,9 +68,9 @@ pub struct Warning {
     /// The workload it concerns; absent if it concerns all.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub workload: Option<String>,
-    /// The block it concerns, from 1; absent if it concerns all.
+    /// The round it concerns, from 1; absent if it concerns all.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub block: Option<u32>,
+    pub round: Option<u32>,
     /// The figures that show it.
     pub evidence: String,
     /// What to do about it.

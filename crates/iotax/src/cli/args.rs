@@ -57,16 +57,16 @@ impl Overwrite {
 /// How much a ladder measures.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Length {
-    /// 3 blocks of 1.8 s: about 3 minutes
+    /// 3 rounds of 1.8 s: about 3 minutes
     #[arg(long, group = "length")]
     pub(super) quick: bool,
-    /// 5 blocks of 6 s: about 12 minutes (the default)
+    /// 5 rounds of 6 s: about 12 minutes (the default)
     #[arg(long, group = "length")]
     standard: bool,
-    /// 10 blocks of 30 s: about 2 hours
+    /// 10 rounds of 30 s: about 2 hours
     #[arg(long, group = "length")]
     pub(super) thorough: bool,
-    /// Number of blocks
+    /// Number of rounds
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// How long each measurement is
@@ -78,7 +78,7 @@ pub(super) struct Length {
 }
 
 impl Length {
-    /// Blocks, window and warm-up.
+    /// Rounds, window and warm-up.
     pub(super) fn all(&self) -> (u32, Nanos, Nanos) {
         let (repeat, runtime, ramp_time) = if self.quick {
             (3, Nanos::from_millis(1800), Nanos::from_millis(400))
@@ -92,19 +92,19 @@ impl Length {
     }
 }
 
-/// What counts as a difference, and whether blocks are added until that is known.
+/// What counts as a difference, and whether rounds are added until that is known.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Design {
-    /// Add blocks until every comparison is decided; the first look is after --repeat blocks
+    /// Add rounds until every comparison is decided; the first look is after --repeat rounds
     #[arg(long)]
     until_decided: bool,
     /// Ratios closer to 1 than this count as the same [default: 2%]
     #[arg(long, value_name = "PERCENT")]
     margin: Option<Margin>,
-    /// With --until-decided: no more blocks than this [default: 30]
+    /// With --until-decided: no more rounds than this [default: 30]
     #[arg(long, value_name = "N")]
-    max_blocks: Option<u32>,
-    /// With --until-decided: no more blocks when those up to the next look would be measured later than this [default: no limit]
+    max_rounds: Option<u32>,
+    /// With --until-decided: no more rounds when those up to the next look would be measured later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
 }
@@ -118,15 +118,15 @@ impl Design {
         }
         let Some(until) = &mut plan.until_decided else {
             let bound =
-                [("--max-blocks", self.max_blocks.is_some()), ("--max-time", self.max_time.is_some())];
+                [("--max-rounds", self.max_rounds.is_some()), ("--max-time", self.max_time.is_some())];
             return match bound.iter().find(|(_, given)| *given) {
                 Some((flag, _)) => Err(PlanError::Content(format!(
-                    "{flag} bounds what --until-decided adds; add --until-decided, or give the number of blocks with --repeat"
+                    "{flag} bounds what --until-decided adds; add --until-decided, or give the number of rounds with --repeat"
                 ))),
                 None => Ok(()),
             };
         };
-        until.max_blocks = self.max_blocks.unwrap_or(until.max_blocks);
+        until.max_rounds = self.max_rounds.unwrap_or(until.max_rounds);
         until.max_time = self.max_time.or(until.max_time);
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Design {
 /// What holds instead of what a plan file says: for a first try of a long plan.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct Instead {
-    /// Number of blocks, instead of the plan's
+    /// Number of rounds, instead of the plan's
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// Size of every workload's area, instead of the plan's

@@ -25,10 +25,10 @@ pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests:
         done => format!("; {done} measurements are there already"),
     };
     say!(
-        "{} targets x {} workloads x {} blocks, {time}{space}{done}. Seed {seed}.",
+        "{} targets x {} workloads x {} rounds, {time}{space}{done}. Seed {seed}.",
         plan.targets.len(),
         plan.workloads.len(),
-        price::blocks(plan),
+        price::rounds(plan),
     );
     if let Some(design) = price::design(plan) {
         say!("{design}");

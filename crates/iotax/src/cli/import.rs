@@ -21,7 +21,7 @@ const SHOWN: usize = 20;
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Files with what other tools wrote, whatever else is in them; - is stdin. Results of one tool become one run; what is there
-    /// several times, its blocks
+    /// several times, its rounds
     #[arg(value_name = "FILE|-", required = true)]
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use iotax_rig::target::device::Permission;
 use super::say::say;
 use super::{Failure, OrExit, input, place, usage};
 
-/// How many blocks a job file is measured in when nothing is said.
+/// How many rounds a job file is measured in when nothing is said.
 const REPEAT: u32 = 3;
 
 /// What a job file leaves to the command line.

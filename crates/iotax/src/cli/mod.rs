@@ -60,7 +60,7 @@ enum Command {
     Net(net::Args),
     /// Look at a plan without carrying it out
     Plan(plan::Args),
-    /// Go on with a run that was stopped, or add blocks to one
+    /// Go on with a run that was stopped, or add rounds to one
     Resume(resume::Args),
     /// Keep what another tool measured as a run: fio and others, by what their files hold
     Import(import::Args),

@@ -189,10 +189,10 @@ fn devices(plan: &Plan) -> Vec<PathBuf> {
 /// Cells, time and space in one line.
 fn price(plan: &Plan, space: &[String]) -> String {
     format!(
-        "{} targets x {} workloads x {} blocks = {} measurements, {}{}",
+        "{} targets x {} workloads x {} rounds = {} measurements, {}{}",
         plan.targets.len(),
         plan.workloads.len(),
-        price::blocks(plan),
+        price::rounds(plan),
         price::measurements(plan),
         price::time(plan, 0, Some(Accel::Auto)),
         if space.is_empty() { String::new() } else { format!(", {}", space.join(", ")) }
@@ -248,7 +248,7 @@ fn document(reading: &Reading, needs: Result<&Needs, String>) -> Value {
     let mut document = json!({
         "name": plan.name,
         "baseline": plan.baseline,
-        "blocks": plan.repeat,
+        "rounds": plan.repeat,
         "targets": targets.collect::<Vec<_>>(),
         "workloads": plan.workloads,
         "neighbours": plan.neighbours,
@@ -260,7 +260,7 @@ fn document(reading: &Reading, needs: Result<&Needs, String>) -> Value {
         "left_out": left_out,
     });
     if let Some(most) = price::most_seconds(plan, 0, Some(Accel::Auto)) {
-        document["most_measurements"] = json!(plan.cells() * plan.most_blocks() as usize);
+        document["most_measurements"] = json!(plan.cells() * plan.most_rounds() as usize);
         document["most_seconds"] = json!(most.round());
     }
     match needs {

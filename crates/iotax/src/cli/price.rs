@@ -1,4 +1,4 @@
-//! How many blocks and how much time a plan takes, said before it is begun.
+//! How many rounds and how much time a plan takes, said before it is begun.
 
 use iotax_model::plan::Plan;
 use iotax_model::target::Accel;
@@ -6,26 +6,26 @@ use iotax_model::units::human;
 
 use crate::conduct;
 
-/// `5`, or `5 to 30` where blocks are added.
-pub(super) fn blocks(plan: &Plan) -> String {
+/// `5`, or `5 to 30` where rounds are added.
+pub(super) fn rounds(plan: &Plan) -> String {
     range(plan, u64::from)
 }
 
-/// Measurements of all blocks.
+/// Measurements of all rounds.
 pub(super) fn measurements(plan: &Plan) -> String {
-    range(plan, |blocks| u64::from(blocks) * plan.cells() as u64)
+    range(plan, |rounds| u64::from(rounds) * plan.cells() as u64)
 }
 
 fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
     let least = of(plan.repeat);
     if plan.until_decided.is_some() {
-        format!("{least} to {}", of(plan.most_blocks()))
+        format!("{least} to {}", of(plan.most_rounds()))
     } else {
         least.to_string()
     }
 }
 
-/// `about 12 min 05 s`; where blocks are added and the rest is not begun yet, also how long at most.
+/// `about 12 min 05 s`; where rounds are added and the rest is not begun yet, also how long at most.
 pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     let least = human::duration(conduct::estimate_seconds(plan, plan.repeat, done, accel));
     match most_seconds(plan, done, accel) {
@@ -35,21 +35,21 @@ pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
     }
 }
 
-/// Seconds that a plan that adds blocks takes at most, roughly; absent for any other.
+/// Seconds that a plan that adds rounds takes at most, roughly; absent for any other.
 pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
     let until = plan.until_decided.as_ref()?;
-    let all = conduct::estimate_seconds(plan, until.max_blocks, done, accel);
+    let all = conduct::estimate_seconds(plan, until.max_rounds, done, accel);
     // Setting up comes before the time that is limited.
     let set_up = conduct::estimate_seconds(plan, 0, 0, accel);
     Some(until.max_time.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
 }
 
-/// When one looks, and what counts as the same; absent where the number of blocks is fixed and the margin the usual one.
+/// When one looks, and what counts as the same; absent where the number of rounds is fixed and the margin the usual one.
 pub(super) fn design(plan: &Plan) -> Option<String> {
     let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
     match (&plan.until_decided, looks.split_last()) {
         (Some(_), Some((last, before))) => Some(format!(
-            "Blocks are added until every comparison is decided: looks after {} and {last} blocks, fixed in advance. Within {} is \
+            "Rounds are added until every comparison is decided: looks after {} and {last} rounds, fixed in advance. Within {} is \
              the same.",
             before.join(", "),
             plan.margin

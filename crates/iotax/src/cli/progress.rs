@@ -88,8 +88,8 @@ impl Progress for Watcher {
         let open = step.open.map(|(open, of)| format!("  {open} of {of} open")).unwrap_or_default();
         self.iops.clear();
         self.cell = format!(
-            "block {}/{}  cell {}/{}{open}{eta}  {}  {}",
-            step.block, step.blocks, step.cell, step.cells, step.target, step.workload
+            "round {}/{}  cell {}/{}{open}{eta}  {}  {}",
+            step.round, step.rounds, step.cell, step.cells, step.target, step.workload
         );
         if self.terminal {
             self.show(&self.cell);

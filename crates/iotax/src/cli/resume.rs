@@ -1,4 +1,4 @@
-//! `iotax resume`: goes on with a run that was stopped, or adds blocks to one.
+//! `iotax resume`: goes on with a run that was stopped, or adds rounds to one.
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
@@ -18,10 +18,10 @@ use super::{Failure, OrExit, usage};
 pub(super) struct Args {
     /// Number of the run, as iotax list shows it
     run: i64,
-    /// Go on to this many blocks
+    /// Go on to this many rounds
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// Of a run that adds blocks until all is decided: no more blocks in this part of it when those up to the next look would
+    /// Of a run that adds rounds until all is decided: no more rounds in this part of it when those up to the next look would
     /// be measured later than this
     #[arg(long, value_name = "TIME")]
     max_time: Option<Nanos>,
@@ -42,12 +42,12 @@ pub(super) struct Args {
 fn refuse_other_design(args: &Args, run: &Run) -> Result<(), Failure> {
     match (&run.plan.until_decided, args.repeat, args.max_time) {
         (Some(until), Some(repeat), _) => Err(usage(format!(
-            "--repeat {repeat}: run {} adds blocks until all is decided, {} at most; its looks and with them its error rate were \
+            "--repeat {repeat}: run {} adds rounds until all is decided, {} at most; its looks and with them its error rate were \
              fixed before it began, so that it goes on as planned (iotax resume {}) or another run is begun",
-            run.id, until.max_blocks, run.id
+            run.id, until.max_rounds, run.id
         ))),
         (None, _, Some(time)) => Err(usage(format!(
-            "--max-time {time}: run {} has a fixed number of blocks, {}; only a run with --until-decided stops by time",
+            "--max-time {time}: run {} has a fixed number of rounds, {}; only a run with --until-decided stops by time",
             run.id, run.plan.repeat
         ))),
         _ => Ok(()),
@@ -64,11 +64,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     if let Some(until) = &mut run.plan.until_decided {
         until.max_time = args.max_time.or(until.max_time);
     }
-    let blocks_before = run.plan.repeat;
+    let rounds_before = run.plan.repeat;
     if let Some(repeat) = args.repeat {
         if repeat < run.plan.repeat {
             return Err(usage(format!(
-                "--repeat {repeat}: run {} has {} blocks already",
+                "--repeat {repeat}: run {} has {} rounds already",
                 run.id, run.plan.repeat
             )));
         }
@@ -92,10 +92,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             // It ended after its last measurement and before it could say so.
             args.output.store()?.set_state(run.id, RunState::Complete).or_exit(Exit::Environment)?;
         }
-        say!("run {} has all its measurements; more blocks: iotax resume {} --repeat N", run.id, run.id);
+        say!("run {} has all its measurements; more rounds: iotax resume {} --repeat N", run.id, run.id);
         return Ok(Exit::Fine);
     }
-    let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.block)).collect();
+    let done = run.measurements.iter().map(|m| (m.target.clone(), m.workload.clone(), m.round)).collect();
     let report = run.plan.targets.len() > 1;
     Session {
         output: &args.output,
@@ -107,7 +107,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             done,
             environment: run.environment,
             targets: run.targets,
-            blocks: blocks_before,
+            rounds: rounds_before,
         }),
         plan: run.plan,
         keep: false,

@@ -31,14 +31,14 @@ use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outp
 pub(super) struct Earlier {
     pub(super) run: i64,
     pub(super) seed: u64,
-    /// Measurements that it has already: target, workload, block.
+    /// Measurements that it has already: target, workload, round.
     pub(super) done: HashSet<(String, String, u32)>,
     /// Where it was begun.
     pub(super) environment: Environment,
     /// What its targets stood on.
     pub(super) targets: Vec<TargetRecord>,
-    /// How many blocks it was to have.
-    pub(super) blocks: u32,
+    /// How many rounds it was to have.
+    pub(super) rounds: u32,
 }
 
 /// What a command wants carried out.
@@ -220,16 +220,16 @@ struct Measured {
     ended: anyhow::Result<Ended>,
 }
 
-/// One block alone decides nothing, so that nothing was looked at before there were more.
+/// One round alone decides nothing, so that nothing was looked at before there were more.
 fn second_look(earlier: &Earlier, plan: &Plan) -> Option<Warning> {
-    (plan.repeat > earlier.blocks && earlier.blocks > 1).then(|| Warning {
+    (plan.repeat > earlier.rounds && earlier.rounds > 1).then(|| Warning {
         kind: WarningKind::Extended,
         target: None,
         workload: None,
-        block: None,
+        round: None,
         evidence: format!(
-            "the run had {} blocks when more were asked for, {} in all: who looks again errs more often than one look does",
-            earlier.blocks, plan.repeat
+            "the run had {} rounds when more were asked for, {} in all: who looks again errs more often than one look does",
+            earlier.rounds, plan.repeat
         ),
         remedy: "take verdicts close to the margin as hints; a new run, or one with --until-decided, keeps its error rate"
             .into(),
@@ -250,7 +250,7 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks of one run are compared with one another, so they must be measured by the same tool on the same machine.
+/// Rounds of one run are compared with one another, so they must be measured by the same tool on the same machine.
 /// What either side does not know is passed over: a run may have been stopped before its environment was read.
 fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
     let now = conduct::environment(guests);

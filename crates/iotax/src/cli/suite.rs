@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Of records: small records for files above 32m too
     #[arg(long)]
     all_records: bool,
-    /// Number of blocks [default: the suite's own]
+    /// Number of rounds [default: the suite's own]
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
     /// How long each measurement is that has no end of its own; for those that have one, how long at most

@@ -30,7 +30,7 @@ const OUTLAST: Nanos = Nanos::from_secs(1);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) cell: Cell,
-    pub(super) block: u32,
+    pub(super) round: u32,
     pub(super) order: u32,
 }
 
@@ -76,7 +76,7 @@ impl Conductor<'_> {
         let score = Score {
             workload: &workload,
             noise: neighbour.map(|neighbour| outlasting(&neighbour.workload, &workload)),
-            seed: job_seed(self.order.seed, place.cell.workload, place.block),
+            seed: job_seed(self.order.seed, place.cell.workload, place.round),
         };
         let watched = perform(&score, &mut self.local, targets, noise, progress);
         self.phases.begin(phases::FINISH);
@@ -104,7 +104,7 @@ impl Conductor<'_> {
         Ok(Measurement {
             target: plan.targets[place.cell.target].name.clone(),
             workload: workload.name,
-            block: place.block,
+            round: place.round,
             order: place.order,
             started_at_ms: view.started_at_ms,
             host_duration_ns: Some(view.host_duration_ns).filter(|duration| *duration > 0),
@@ -143,13 +143,13 @@ fn perform(
     let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.outpost.is_none()).collect();
     let host = if here.is_empty() { None } else { Some(Host::new(here)?) };
     let interval = interval(score.workload, targets.len());
-    let (mut players, mut blocks) = (Vec::new(), Vec::new());
+    let (mut players, mut layers) = (Vec::new(), Vec::new());
     let mut local = Some(local);
     for (number, target) in (0..).zip(targets.iter_mut()) {
         let job = job(target, score.workload, score.seed.wrapping_add(number), interval);
         let (own, layer) = target.own_link();
         let link = own.or_else(|| local.take()).context("this host's agent measures one target at a time")?;
-        blocks.extend(layer);
+        layers.extend(layer);
         players.push(Player { link, slack: slack(&job), job, is_noise: false });
     }
     for (number, target) in (0..).zip(noise.iter_mut()) {
@@ -159,7 +159,7 @@ fn perform(
         let link = target.own_link().0.context("a neighbour has an agent of its own")?;
         players.push(Player { link, slack: slack(&job), job, is_noise: true });
     }
-    let mut watch = Watch::new(host, blocks, &players, score.workload.window().0);
+    let mut watch = Watch::new(host, layers, &players, score.workload.window().0);
     crowd::play(players, &mut |word| watch.see(word, progress));
     watch.finish()
 }
@@ -233,11 +233,11 @@ fn slack(job: &Job) -> Duration {
     SLACK + Duration::from_secs(bytes.sum::<u64>() / SLOWEST) + files
 }
 
-/// Offsets and payload follow from the run's seed, the workload and the block, and not from the target: within a
-/// block every target gets the same work.
-fn job_seed(seed: u64, workload: usize, block: u32) -> u64 {
+/// Offsets and payload follow from the run's seed, the workload and the round, and not from the target: within a
+/// round every target gets the same work.
+fn job_seed(seed: u64, workload: usize, round: u32) -> u64 {
     // The finalizer of SplitMix64, so that neighbouring inputs share nothing.
-    let mut z = seed ^ ((workload as u64) << 32 | u64::from(block)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut z = seed ^ ((workload as u64) << 32 | u64::from(round)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

@@ -1,4 +1,4 @@
-//! Carries out a plan: sets up, fills, measures block by block, stores each measurement, undoes.
+//! Carries out a plan: sets up, fills, measures round by round, stores each measurement, undoes.
 //!
 //! It never makes load itself: every measurement is made by an agent.
 
@@ -54,7 +54,7 @@ pub(crate) struct Order<'a> {
     pub(crate) run: i64,
     pub(crate) plan: &'a Plan,
     pub(crate) seed: u64,
-    /// Cells that an earlier part of the run measured: target, workload, block.
+    /// Cells that an earlier part of the run measured: target, workload, round.
     pub(crate) done: HashSet<(String, String, u32)>,
     /// What boots guests; absent if the plan has none.
     pub(crate) guests: Option<&'a Guests>,
@@ -116,7 +116,7 @@ pub(crate) fn carry_out(
         let mut conductor = Conductor::new(order, tag, local, outposts, phases);
         let result = conductor
             .set_up(ledger, store, progress, stop)
-            .and_then(|()| conductor.all_blocks(ledger, store, progress, stop));
+            .and_then(|()| conductor.all_rounds(ledger, store, progress, stop));
         store.add_phases(order.run, &conductor.end(ledger))?;
         result
     });
@@ -273,7 +273,7 @@ impl Conductor<'_> {
     }
 
     /// Measures every cell that is still to be measured.
-    fn all_blocks(
+    fn all_rounds(
         &mut self,
         ledger: &mut Ledger,
         store: &mut Store,
@@ -285,20 +285,20 @@ impl Conductor<'_> {
         let mut missing = 0;
         while let Some(stretch) = agenda.next(progress) {
             let mut number = stretch.before;
-            for block in stretch.blocks.clone() {
-                let whole = schedule::block_order(plan, self.order.seed, block);
+            for round in stretch.rounds.clone() {
+                let whole = schedule::round_order(plan, self.order.seed, round);
                 for (place, cell) in (1..).zip(whole).filter(|(_, cell)| stretch.cells.contains(cell)) {
                     number += 1;
-                    if self.is_done(cell, block) {
+                    if self.is_done(cell, round) {
                         continue;
                     }
                     if stop.load(Ordering::Relaxed) {
                         return Err(Interrupted.into());
                     }
-                    progress.cell(step(plan, &stretch, cell, block, number));
-                    // The place in the whole block, so that it does not depend on what is left out.
-                    let order = u32::try_from((block as usize - 1) * plan.cells() + place)?;
-                    let place = cell::Place { cell, block, order };
+                    progress.cell(step(plan, &stretch, cell, round, number));
+                    // The place in the whole round, so that it does not depend on what is left out.
+                    let order = u32::try_from((round as usize - 1) * plan.cells() + place)?;
+                    let place = cell::Place { cell, round, order };
                     match self.measure_alive(place, ledger, progress, stop) {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
@@ -307,8 +307,8 @@ impl Conductor<'_> {
                         Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
                         Err(error) => {
                             missing += 1;
-                            agenda.failed(cell, block);
-                            self.failed(cell, block, &error, ledger, store, progress, stop)?;
+                            agenda.failed(cell, round);
+                            self.failed(cell, round, &error, ledger, store, progress, stop)?;
                         }
                     }
                 }
@@ -317,11 +317,11 @@ impl Conductor<'_> {
         Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
     }
 
-    /// Whether an earlier part of the run measured a cell in a block.
-    fn is_done(&self, cell: Cell, block: u32) -> bool {
+    /// Whether an earlier part of the run measured a cell in a round.
+    fn is_done(&self, cell: Cell, round: u32) -> bool {
         let plan = self.order.plan;
         let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
-        self.order.done.contains(&(target.clone(), workload.clone(), block))
+        self.order.done.contains(&(target.clone(), workload.clone(), round))
     }
 
     /// Measures a cell, unless its target was lost.
@@ -397,10 +397,10 @@ impl Conductor<'_> {
 }
 
 /// What is told when a measurement begins.
-fn step<'a>(plan: &'a Plan, stretch: &Stretch, cell: Cell, block: u32, number: usize) -> Step<'a> {
+fn step<'a>(plan: &'a Plan, stretch: &Stretch, cell: Cell, round: u32, number: usize) -> Step<'a> {
     Step {
-        block,
-        blocks: *stretch.blocks.end(),
+        round,
+        rounds: *stretch.rounds.end(),
         cell: number,
         cells: stretch.after(),
         at_most: stretch.at_most,
@@ -459,14 +459,14 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
     }
 }
 
-/// Seconds that carrying out the rest of so many blocks of a plan takes, roughly.
-pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Option<Accel>) -> f64 {
+/// Seconds that carrying out the rest of so many rounds of a plan takes, roughly.
+pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
     /// Between measurements: caches dropped, guest resumed and paused, data stored.
     const BETWEEN: f64 = 0.1;
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
-    let per_block: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
-    let cells = plan.cells() * blocks as usize;
+    let per_round: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
+    let cells = plan.cells() * rounds as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan
         .everything()
@@ -481,7 +481,7 @@ pub(crate) fn estimate_seconds(plan: &Plan, blocks: u32, done: usize, accel: Opt
         Some(_) => 1.0 + 0.5 * guests,
         None => 0.0,
     };
-    left * per_block * plan.targets.len() as f64 * f64::from(blocks) + fill + boot
+    left * per_round * plan.targets.len() as f64 * f64::from(rounds) + fill + boot
 }
 
 /// Milliseconds since 1970-01-01 UTC.

@@ -5,16 +5,16 @@ use iotax_model::units::Bytes;
 /// The cell that is measured now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<'a> {
-    pub(crate) block: u32,
-    /// The last block, or that of the next look.
-    pub(crate) blocks: u32,
+    pub(crate) round: u32,
+    /// The last round, or that of the next look.
+    pub(crate) rounds: u32,
     /// Within the run, from 1.
     pub(crate) cell: usize,
-    /// Up to the end of that block.
+    /// Up to the end of that round.
     pub(crate) cells: usize,
-    /// Up to the last block that there may be.
+    /// Up to the last round that there may be.
     pub(crate) at_most: usize,
-    /// How many comparisons are open, of how many; absent where the number of blocks is fixed.
+    /// How many comparisons are open, of how many; absent where the number of rounds is fixed.
     pub(crate) open: Option<(usize, usize)>,
     pub(crate) target: &'a str,
     pub(crate) workload: &'a str,

@@ -67,7 +67,7 @@ impl Conductor<'_> {
     pub(super) fn failed(
         &mut self,
         cell: Cell,
-        block: u32,
+        round: u32,
         error: &anyhow::Error,
         ledger: &mut Ledger,
         store: &mut Store,
@@ -79,9 +79,9 @@ impl Conductor<'_> {
         let evidence = format!("{error:#}");
         let is_lost = self.lost.contains(&cell.target);
         if !is_lost {
-            progress.note(&format!("{target}, {workload}, block {block}: {evidence}"));
+            progress.note(&format!("{target}, {workload}, round {round}: {evidence}"));
         }
-        store.put_warning(self.order.run, &incomplete(self.order.plan, target, workload, block, evidence))?;
+        store.put_warning(self.order.run, &incomplete(self.order.plan, target, workload, round, evidence))?;
         if is_lost {
             return Ok(());
         }
@@ -155,10 +155,10 @@ impl Conductor<'_> {
     }
 }
 
-/// A block that a look counted is not made up for later: a resumed run that adds blocks goes on after it.
-fn incomplete(plan: &Plan, target: &str, workload: &str, block: u32, evidence: String) -> Warning {
+/// A round that a look counted is not made up for later: a resumed run that adds rounds goes on after it.
+fn incomplete(plan: &Plan, target: &str, workload: &str, round: u32, evidence: String) -> Warning {
     let remedy = if plan.until_decided.is_some() {
-        "the evidence says where to look; the blocks that follow go on without this one"
+        "the evidence says where to look; the rounds that follow go on without this one"
     } else {
         "measure it again with iotax resume; if it fails again, the evidence says where to look"
     };
@@ -166,7 +166,7 @@ fn incomplete(plan: &Plan, target: &str, workload: &str, block: u32, evidence: S
         kind: WarningKind::Incomplete,
         target: Some(target.to_owned()),
         workload: Some(workload.to_owned()),
-        block: Some(block),
+        round: Some(round),
         evidence,
         remedy: remedy.into(),
     }

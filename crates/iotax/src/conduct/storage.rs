@@ -61,7 +61,7 @@ pub(super) fn not_recorded(plan: &Plan, before: &[TargetRecord]) -> anyhow::Resu
     records.collect()
 }
 
-/// Blocks of one run are compared with one another, so they must be measured on the same disks.
+/// Rounds of one run are compared with one another, so they must be measured on the same disks.
 pub(super) fn same_disks(before: &[TargetRecord], now: &TargetRecord) -> anyhow::Result<()> {
     let disks = |record: &TargetRecord| -> Vec<String> {
         let disks = record.layers.iter().filter(|layer| layer.kind == LayerKind::Device);

@@ -55,7 +55,7 @@ fn invented(lab: &Lab, name: &str, seed: u64, latency_ns: f64) {
     let mut document: Value = serde_json::from_str(&text).expect("JSON");
     document["run"]["seed"] = seed.into();
     for measurement in document["measurements"].as_array_mut().expect("a list") {
-        let stray = 1.0 + 0.001 * measurement["block"].as_f64().expect("a number");
+        let stray = 1.0 + 0.001 * measurement["round"].as_f64().expect("a number");
         measurement["grade"] = "clean".into();
         measurement["metrics"]["latency_mean"] = (latency_ns * stray).into();
         measurement["metrics"]["iops"] = (1000.0 * stray).into();
@@ -79,7 +79,7 @@ fn runs_are_compared_gated_and_told_again() {
     assert_eq!((&store["a"]["label"], &files["a"]["label"]), (&"run 1".into(), &"one.json".into()));
     assert!(store["cells"].as_array().is_some_and(|cells| cells.len() >= 12), "{store}");
     assert_eq!(
-        lab.json(&["compare", "1:a", "two.json:a", "--json", "--metric", "iops"])["cells"][0]["blocks_b"],
+        lab.json(&["compare", "1:a", "two.json:a", "--json", "--metric", "iops"])["cells"][0]["rounds_b"],
         3
     );
 

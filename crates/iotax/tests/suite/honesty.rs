@@ -91,7 +91,7 @@ fn a_guest_whose_host_caches_is_caught_and_one_without_a_cache_is_not() {
     assert!(measurements(&json, "writeback").iter().all(|m| m["grade"] == "unusable"));
     for comparison in json["comparisons"].as_array().expect("a list") {
         let why = comparison["withheld"].as_str().expect("withheld");
-        assert!(why.starts_with("writeback, block 1: "), "{why}");
+        assert!(why.starts_with("writeback, round 1: "), "{why}");
         assert_eq!(comparison["verdict"], "undecided");
     }
     for target in json["targets"].as_array().expect("targets") {

@@ -16,7 +16,7 @@ fn order(json: &Value) -> Vec<String> {
         .map(|m| {
             (
                 m["order"].as_u64().expect("a place"),
-                format!("{} {} {}", m["target"], m["workload"], m["block"]),
+                format!("{} {} {}", m["target"], m["workload"], m["round"]),
             )
         })
         .collect();
@@ -25,7 +25,7 @@ fn order(json: &Value) -> Vec<String> {
 }
 
 #[test]
-fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
+fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {
     require!(guests);
     let lab = Lab::new();
     let work = lab.work();
@@ -65,7 +65,7 @@ fn four_rungs_give_three_blocks_each_and_every_comparison_has_a_verdict() {
             let verdict = comparison["verdict"].as_str().expect("a verdict");
             assert!(["slower", "faster", "same", "undecided"].contains(&verdict), "{comparison}");
             // So short a window may pass without a tick of the host's CPU clock, which is 10 ms.
-            assert!(metric == "cpu_per_io" || comparison["blocks"] == 3, "{comparison}");
+            assert!(metric == "cpu_per_io" || comparison["rounds"] == 3, "{comparison}");
         }
     }
     for target in json["targets"].as_array().expect("targets") {

@@ -163,14 +163,14 @@ fn a_guest_that_is_killed_costs_one_measurement() {
         .spawn()
         .expect("iotax starts");
     let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let begun = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("block 1/2"));
-    assert!(begun, "the first block never began");
+    let begun = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("round 1/2"));
+    assert!(begun, "the first round never began");
     // In the middle of the window, or on a slow machine a little before it.
     std::thread::sleep(std::time::Duration::from_millis(2500));
     let first = guest_of(&lab, "-pair");
     rustix::process::kill_process(guest_of(&lab, "-pair+2"), rustix::process::Signal::KILL).expect("killed");
-    let went_on = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("block 2/2"));
-    assert!(went_on, "the second block never began");
+    let went_on = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("round 2/2"));
+    assert!(went_on, "the second round never began");
     // The one that lived was not booted again.
     rustix::process::test_kill_process(first).expect("it still runs");
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
@@ -179,9 +179,9 @@ fn a_guest_that_is_killed_costs_one_measurement() {
 
     let run = run(&lab);
     let [second] = run.measurements.as_slice() else { panic!("{} measured", run.measurements.len()) };
-    assert_eq!((second.block, second.shares.len()), (2, 2));
+    assert_eq!((second.round, second.shares.len()), (2, 2));
     let [lost] = run.warnings.as_slice() else { panic!("{:?}", run.warnings) };
-    assert!(lost.block == Some(1) && lost.evidence.contains("pair+2"), "{lost:?}");
+    assert!(lost.round == Some(1) && lost.evidence.contains("pair+2"), "{lost:?}");
     lab.assert_nothing_left();
 }
 

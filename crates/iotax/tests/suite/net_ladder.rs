@@ -139,7 +139,7 @@ fn killed_at_a_measurement_it_can_be_cleaned() {
         .spawn()
         .expect("iotax starts");
     let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let begun = lines.map_while(Result::ok).any(|line| line.contains("block 1/2"));
+    let begun = lines.map_while(Result::ok).any(|line| line.contains("round 1/2"));
     assert!(begun, "it never began to measure");
     child.kill().expect("killed");
     child.wait().expect("it ended");

@@ -80,7 +80,7 @@ fn a_plan_is_shown_with_its_cells_and_their_price() {
     let path = path.to_str().expect("utf-8");
     let shown = stdout(&lab.run(&["plan", "show", path, "--size", "64m"]));
     for words in [
-        "8 targets x 3 workloads x 5 blocks = 120 measurements, about 14 min",
+        "8 targets x 3 workloads x 5 rounds = 120 measurements, about 14 min",
         "vm                       guest.cache = none, directsync, writeback, writethrough, unsafe",
         "host                     raw file; baseline",
         "vm-none-io_uring         raw file > virtio-blk cache=none aio=io_uring > guest\n",
@@ -91,7 +91,7 @@ fn a_plan_is_shown_with_its_cells_and_their_price() {
         assert!(shown.contains(words), "{words:?} is not in\n{shown}");
     }
     let json = lab.json(&["plan", "show", path, "--json", "--size", "64m", "--repeat", "2"]);
-    assert_eq!((json["measurements"].as_u64(), json["blocks"].as_u64()), (Some(48), Some(2)));
+    assert_eq!((json["measurements"].as_u64(), json["rounds"].as_u64()), (Some(48), Some(2)));
     assert_eq!(json["left_out"].as_array().map(Vec::len), Some(3));
     assert_eq!(json["axes"][1]["values"], serde_json::json!(["native", "io_uring"]));
     let space =
@@ -136,7 +136,7 @@ fn a_plan_is_checked_without_a_trace() {
     let plan = plan.to_str().expect("utf-8");
     let output = lab.run(&["plan", "check", plan, "--size", "1k"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("size = 1k: at least one block"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("size = 1k: at least one round"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         "bus-virtio-blk",
         "format-raw",
     ];
-    for (flags, rungs, blocks, runtime, size, seed) in [
+    for (flags, rungs, rounds, runtime, size, seed) in [
         (&[][..], all, 5, "6s", "1GiB", None),
         (&["--quick", "--seed", "7"], all, 3, "1800ms", "1GiB", Some(7)),
         (&["--standard"], all, 5, "6s", "1GiB", None),
@@ -176,7 +176,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         let printed = stdout(&lab.run(&[&["ladder", work, "--print-plan"], flags].concat()));
         let plan = Plan::from_toml(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"));
         let names: Vec<&str> = plan.targets.iter().map(|target| target.name.as_str()).collect();
-        assert_eq!((names.as_slice(), plan.repeat, plan.seed), (rungs, blocks, seed), "{printed}");
+        assert_eq!((names.as_slice(), plan.repeat, plan.seed), (rungs, rounds, seed), "{printed}");
         assert_eq!(plan.baseline, rungs[0]);
         for workload in &plan.workloads {
             let found = (workload.runtime.to_string(), workload.size.map(|size| size.to_string()));
@@ -213,7 +213,7 @@ fn a_printed_ladder_is_carried_out_as_the_ladder_is() {
         let measurements = json["measurements"].as_array().expect("measurements");
         let mut cells: Vec<(u64, String)> = measurements
             .iter()
-            .map(|m| (m["order"].as_u64().expect("a place"), format!("{} {}", m["workload"], m["block"])))
+            .map(|m| (m["order"].as_u64().expect("a place"), format!("{} {}", m["workload"], m["round"])))
             .collect();
         cells.sort();
         cells.into_iter().map(|(_, cell)| cell).collect()

@@ -44,7 +44,7 @@ fn a_suite_printed_as_a_plan_is_one_that_knows_its_suite() {
 }
 
 #[test]
-fn block_sizes_are_measured_and_their_course_is_told() {
+fn round_sizes_are_measured_and_their_course_is_told() {
     let lab = Lab::new();
     let work = lab.work();
     let json = lab.json(&[

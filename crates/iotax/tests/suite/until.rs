@@ -43,7 +43,7 @@ fn what_is_the_same_is_not_called_different() {
     assert!(families.iter().filter(|different| **different).count() <= 2, "{families:?}");
 }
 
-/// The blocks in which a target was measured, in all workloads.
+/// The rounds in which a target was measured, in all workloads.
 fn measured(json: &Value, target: &str) -> usize {
     json["measurements"].as_array().expect("measured").iter().filter(|m| m["target"] == target).count()
 }
@@ -62,9 +62,9 @@ fn start_until(lab: &Lab, plan: &Path, said: &str) -> Child {
 }
 
 #[test]
-fn a_run_that_adds_blocks_is_killed_and_goes_on_as_it_was_planned() {
+fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
     let lab = Lab::new();
-    let plan = lab.plan(&same(2, "repeat = 3\nmargin = \"40%\"\n[until_decided]\nmax_blocks = 8"));
+    let plan = lab.plan(&same(2, "repeat = 3\nmargin = \"40%\"\n[until_decided]\nmax_rounds = 8"));
     let mut child = start_until(&lab, &plan, "look 1 of 4");
     child.kill().expect("killed");
     child.wait().expect("it ended");
@@ -74,7 +74,7 @@ fn a_run_that_adds_blocks_is_killed_and_goes_on_as_it_was_planned() {
     let said = text(&other.stderr);
     assert_eq!(other.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("--repeat 9: run 1 adds blocks until all is decided, 8 at most; its looks"),
+        said.contains("--repeat 9: run 1 adds rounds until all is decided, 8 at most; its looks"),
         "{said}"
     );
 
@@ -84,10 +84,10 @@ fn a_run_that_adds_blocks_is_killed_and_goes_on_as_it_was_planned() {
     assert_eq!((&design["looks"], &design["margin"]), (&serde_json::json!([3, 4, 6, 8]), &Value::from(0.4)));
     let stopped = design["stopped"].as_str().expect("it ended");
     let taken = usize::try_from(design["taken"].as_u64().expect("looks")).expect("a few");
-    let blocks = design["looks"][taken - 1].as_u64();
-    let last = json["measurements"].as_array().and_then(|all| all.iter().map(|m| m["block"].as_u64()).max());
-    assert_eq!(last, Some(blocks), "no block is measured that no look judges");
-    assert!(stopped == "decided" || stopped == "max_blocks" && blocks == Some(8), "{design}");
+    let rounds = design["looks"][taken - 1].as_u64();
+    let last = json["measurements"].as_array().and_then(|all| all.iter().map(|m| m["round"].as_u64()).max());
+    assert_eq!(last, Some(rounds), "no round is measured that no look judges");
+    assert!(stopped == "decided" || stopped == "max_rounds" && rounds == Some(8), "{design}");
     assert!(!verdicts(&json).iter().any(|verdict| ["slower", "faster"].contains(verdict)), "{json}");
     let warnings = json["warnings"].as_array().expect("warnings");
     assert!(!warnings.iter().any(|warning| warning["kind"] == "incomplete"), "{warnings:?}");
@@ -101,9 +101,9 @@ fn a_run_that_adds_blocks_is_killed_and_goes_on_as_it_was_planned() {
 #[test]
 fn time_ends_a_run_at_a_look() {
     let lab = Lab::new();
-    // Six seconds would be enough for all blocks but for what lies between the measurements; a margin that nothing meets.
+    // Six seconds would be enough for all rounds but for what lies between the measurements; a margin that nothing meets.
     let plan =
-        same(2, "repeat = 3\nmargin = \"0.01%\"\n[until_decided]\nmax_blocks = 1000\nmax_time = \"5s\"");
+        same(2, "repeat = 3\nmargin = \"0.01%\"\n[until_decided]\nmax_rounds = 1000\nmax_time = \"5s\"");
     let plan = lab.plan(&plan).display().to_string();
     let json = lab.json(&["run", &plan, "--yes", "--json", "-"]);
     assert_valid(&json);
@@ -128,7 +128,7 @@ fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
     let targets = ["ten", "other", "twelve"]
         .map(|name| format!("[[target]]\\nname = '{name}'\\npath = '/dev/{name}'\\n"));
     let plan = format!(
-        "repeat = 5\\nmargin = '5%%'\\n[until_decided]\\nmax_blocks = 9\\n[[workload]]\\nrw = 'randread'\\nruntime = '600ms'\\n\
+        "repeat = 5\\nmargin = '5%%'\\n[until_decided]\\nmax_rounds = 9\\n[[workload]]\\nrw = 'randread'\\nruntime = '600ms'\\n\
          ramp_time = '100ms'\\nioengine = 'psync'\\n{}",
         targets.concat()
     );
@@ -161,7 +161,7 @@ fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
     assert_eq!(decided.into_iter().max().flatten(), Some(measured(&json, "twelve") as u64), "{json}");
 }
 
-/// Blocks that are added to a fixed number once results are there are a second look, and the run says so for ever.
+/// Rounds that are added to a fixed number once results are there are a second look, and the run says so for ever.
 #[test]
 fn a_second_look_is_said_to_be_one() {
     let lab = Lab::new();
@@ -176,7 +176,7 @@ fn a_second_look_is_said_to_be_one() {
     assert_valid(&more);
     assert!(kinds(&more).contains(&"extended".to_owned()), "{more}");
     let said = text(&lab.run(&["report", "1"]).stdout);
-    let words = "the run had 2 blocks when more were asked for, 3 in all";
+    let words = "the run had 2 rounds when more were asked for, 3 in all";
     assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{said}");
     lab.assert_nothing_left();
 }

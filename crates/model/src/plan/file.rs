@@ -34,9 +34,9 @@ pub(super) struct Head {
     name: Option<String>,
     /// The suite that the workloads are: reports set them side by side as it has them
     suite: Option<String>,
-    /// Number of blocks: passes over everything, each in an order of its own [default: 5]
+    /// Number of rounds: passes over everything, each in an order of its own [default: 5]
     repeat: Option<u32>,
-    /// Adds blocks until every comparison is decided; repeat then is the first look.
+    /// Adds rounds until every comparison is decided; repeat then is the first look.
     until_decided: Option<UntilDecided>,
     /// Ratios closer to 1 than this count as the same [default: 2%]
     margin: Option<Margin>,

@@ -24,7 +24,7 @@ pub use axes::{Axis, LeftOut, MOST};
 pub use difference::Difference;
 pub use file::Reading;
 pub use schema::schema;
-pub use until::{DEFAULT_MAX_BLOCKS, FIRST_LOOK, MOST_LOOKS, Margin, MarginError, UntilDecided};
+pub use until::{DEFAULT_MAX_ROUNDS, FIRST_LOOK, MOST_LOOKS, Margin, MarginError, UntilDecided};
 
 /// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,9 +35,9 @@ pub struct Plan {
     /// The [suite](crate::suite) that its workloads are, if they are one: reports set them side by side as it has them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suite: Option<String>,
-    /// Number of blocks; with [`Self::until_decided`] those up to the first look.
+    /// Number of rounds; with [`Self::until_decided`] those up to the first look.
     pub repeat: u32,
-    /// Whether blocks are added until every comparison is decided.
+    /// Whether rounds are added until every comparison is decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until_decided: Option<UntilDecided>,
     /// What counts as the same.
@@ -80,7 +80,7 @@ pub struct Space {
 /// The size of a target whose area nobody uses.
 const UNUSED: u64 = 1 << 20;
 
-/// How many blocks when a plan does not say.
+/// How many rounds when a plan does not say.
 pub const DEFAULT_REPEAT: u32 = 5;
 
 /// How many measurements one plan may be: more are a slip of the keyboard, not a wish.
@@ -189,14 +189,14 @@ impl Plan {
             return twice("workload", name);
         }
         if let Some(until) = &self.until_decided {
-            until.check(self.repeat, self.targets.len(), self.block_time())?;
+            until.check(self.repeat, self.targets.len(), self.round_time())?;
         }
-        let blocks = self.most_blocks();
-        let measurements = self.cells() * blocks as usize;
+        let rounds = self.most_rounds();
+        let measurements = self.cells() * rounds as usize;
         if measurements > MOST_MEASUREMENTS {
-            let key = if self.until_decided.is_some() { "max_blocks" } else { "repeat" };
+            let key = if self.until_decided.is_some() { "max_rounds" } else { "repeat" };
             return refuse(format!(
-                "{key} = {blocks}: {} targets x {} workloads x {blocks} blocks are {measurements} measurements; accepted: \
+                "{key} = {rounds}: {} targets x {} workloads x {rounds} rounds are {measurements} measurements; accepted: \
                  up to {MOST_MEASUREMENTS}",
                 self.targets.len(),
                 self.workloads.len(),
@@ -278,27 +278,27 @@ impl Plan {
         Ok(())
     }
 
-    /// The numbers of blocks at which results are looked at: once, or until they are decided.
+    /// The numbers of rounds at which results are looked at: once, or until they are decided.
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided.as_ref().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
     }
 
-    /// The most blocks that are measured.
+    /// The most rounds that are measured.
     #[must_use]
-    pub fn most_blocks(&self) -> u32 {
-        self.until_decided.as_ref().map_or(self.repeat, |until| until.max_blocks)
+    pub fn most_rounds(&self) -> u32 {
+        self.until_decided.as_ref().map_or(self.repeat, |until| until.max_rounds)
     }
 
-    /// How many cells a whole block has.
+    /// How many cells a whole round has.
     #[must_use]
     pub fn cells(&self) -> usize {
         self.targets.len() * self.workloads.len()
     }
 
-    /// Warm-ups and windows of a whole block; of work that ends by itself as long as it is expected to take.
+    /// Warm-ups and windows of a whole round; of work that ends by itself as long as it is expected to take.
     #[must_use]
-    pub fn block_time(&self) -> Nanos {
+    pub fn round_time(&self) -> Nanos {
         let workloads = self.workloads.iter().map(|w| w.expected_time().0);
         let once = workloads.fold(0, u64::saturating_add);
         Nanos(once.saturating_mul(self.targets.len() as u64))
@@ -314,7 +314,7 @@ impl Plan {
             "a guest has no storage but its target"
         } else if self.targets.iter().any(|target| target.remote().is_some()) {
             "it would be written on the other machine and stay there"
-        } else if self.cells() * self.most_blocks() as usize > 1 {
+        } else if self.cells() * self.most_rounds() as usize > 1 {
             "a journal is one measurement's: plan one target, one workload and repeat = 1"
         } else {
             return Ok(());

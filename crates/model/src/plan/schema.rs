@@ -14,7 +14,7 @@ pub fn schema() -> Value {
     without_null(&mut schema);
     schema["title"] = json!("A plan of iotax run");
     schema["description"] =
-        json!("Targets x workloads x blocks: what is built, what work is done on it, how often.");
+        json!("Targets x workloads x rounds: what is built, what work is done on it, how often.");
     let known = serde_json::to_value(WorkloadKeys::default().complete(&WorkloadKeys::default()));
     for place in [
         "/properties/defaults",

@@ -275,12 +275,12 @@ fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
 }
 
 #[test]
-fn adding_blocks_until_decided_reads_both_ways() {
+fn adding_rounds_until_decided_reads_both_ways() {
     let sequential = format!("margin = \"1.5%\"\n{GOOD}[until_decided]\nmax_time = \"2h\"\n");
     let plan = Plan::from_toml(&sequential).expect("valid");
     let until = plan.until_decided.clone().expect("asked for");
-    assert_eq!((until.max_blocks, until.max_time), (DEFAULT_MAX_BLOCKS, Some(Nanos::from_secs(7200))));
-    assert_eq!((plan.margin.share(), plan.most_blocks(), plan.looks()[0]), (0.015, 15, 3));
+    assert_eq!((until.max_rounds, until.max_time), (DEFAULT_MAX_ROUNDS, Some(Nanos::from_secs(7200))));
+    assert_eq!((plan.margin.share(), plan.most_rounds(), plan.looks()[0]), (0.015, 15, 3));
     let text = plan.to_toml().expect("written");
     assert_eq!(Plan::from_toml(&text).expect(&text), plan);
     // A plan that was stored before there was a margin has the one that held then.
@@ -299,14 +299,14 @@ fn what_cannot_be_decided_is_refused() {
             "",
             "line 1, column 10: floating point `0.02` does not belong here; accepted: text",
         ),
-        ("", "max_blocks = 3", "line 27, column 1: max_blocks = 3: accepted: more than the first look"),
-        ("", "max_blocks = 1001", "line 27, column 1: max_blocks = 1001: accepted: more than"),
+        ("", "max_rounds = 3", "line 27, column 1: max_rounds = 3: accepted: more than the first look"),
+        ("", "max_rounds = 1001", "line 27, column 1: max_rounds = 1001: accepted: more than"),
         (
             "",
             "max_time = \"1m\"",
-            "line 27, column 1: max_time = 1m: the 3 blocks up to the first look alone",
+            "line 27, column 1: max_time = 1m: the 3 rounds up to the first look alone",
         ),
-        ("", "max_block = 3", "line 27, column 1: `max_block` is not a key here; did you mean `max_blocks`?"),
+        ("", "max_round = 3", "line 27, column 1: `max_round` is not a key here; did you mean `max_rounds`?"),
     ] {
         let text = format!("{head}{GOOD}[until_decided]\n{tail}\n");
         let error = Plan::from_toml(&text).expect_err(tail).to_string();

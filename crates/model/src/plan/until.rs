@@ -1,4 +1,4 @@
-//! When a comparison counts as decided, and when to stop adding blocks.
+//! When a comparison counts as decided, and when to stop adding rounds.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -94,46 +94,46 @@ impl<'de> Deserialize<'de> for Margin {
     }
 }
 
-/// How many blocks at most when a plan does not say.
-pub const DEFAULT_MAX_BLOCKS: u32 = 15;
+/// How many rounds at most when a plan does not say.
+pub const DEFAULT_MAX_ROUNDS: u32 = 15;
 
 /// One looks at the results so often at most: each look costs a little of the error that is allowed.
 pub const MOST_LOOKS: usize = 10;
 
-/// The fewest blocks that a look is made at: two values have a spread, but no spread worth trusting.
+/// The fewest rounds that a look is made at: two values have a spread, but no spread worth trusting.
 pub const FIRST_LOOK: u32 = 3;
 
-/// Blocks are added until every comparison is decided. The number of blocks of the first look is the plan's `repeat`.
+/// Rounds are added until every comparison is decided. The number of rounds of the first look is the plan's `repeat`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UntilDecided {
-    /// No more blocks than this, decided or not
-    #[serde(default = "default_max_blocks")]
-    pub max_blocks: u32,
-    /// No more blocks when those up to the next look would be measured later than this [default: no limit]
+    /// No more rounds than this, decided or not
+    #[serde(default = "default_max_rounds")]
+    pub max_rounds: u32,
+    /// No more rounds when those up to the next look would be measured later than this [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_time: Option<Nanos>,
 }
 
-fn default_max_blocks() -> u32 {
-    DEFAULT_MAX_BLOCKS
+fn default_max_rounds() -> u32 {
+    DEFAULT_MAX_ROUNDS
 }
 
 impl Default for UntilDecided {
     fn default() -> Self {
-        Self { max_blocks: DEFAULT_MAX_BLOCKS, max_time: None }
+        Self { max_rounds: DEFAULT_MAX_ROUNDS, max_time: None }
     }
 }
 
 impl UntilDecided {
-    /// The numbers of blocks at which one looks, rising: the first, then 30% more each time, or as much more as keeps the
+    /// The numbers of rounds at which one looks, rising: the first, then 30% more each time, or as much more as keeps the
     /// looks at 10, and at last the most. They follow from the plan alone, so that no result can move them.
     #[must_use]
     pub fn looks(&self, first: u32) -> Vec<u32> {
         // Each look in percent of the one before.
         let mut step = 130;
         loop {
-            let looks = spaced(first, self.max_blocks, step);
+            let looks = spaced(first, self.max_rounds, step);
             if looks.len() <= MOST_LOOKS {
                 return looks;
             }
@@ -142,7 +142,7 @@ impl UntilDecided {
     }
 
     /// Refuses what cannot be kept to.
-    pub(super) fn check(&self, repeat: u32, targets: usize, block: Nanos) -> Result<(), PlanError> {
+    pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {
             return refuse(
@@ -154,16 +154,16 @@ impl UntilDecided {
                 "repeat = {repeat}: with until_decided it is the first look; accepted: {FIRST_LOOK} or more"
             ));
         }
-        if self.max_blocks <= repeat || self.max_blocks > 1000 {
+        if self.max_rounds <= repeat || self.max_rounds > 1000 {
             return refuse(format!(
-                "max_blocks = {}: accepted: more than the first look, which is repeat = {repeat}, up to 1000",
-                self.max_blocks
+                "max_rounds = {}: accepted: more than the first look, which is repeat = {repeat}, up to 1000",
+                self.max_rounds
             ));
         }
-        let first = Nanos(block.0.saturating_mul(u64::from(repeat)));
+        let first = Nanos(round.0.saturating_mul(u64::from(repeat)));
         match self.max_time {
             Some(time) if time < first => refuse(format!(
-                "max_time = {time}: the {repeat} blocks up to the first look alone measure for {first}"
+                "max_time = {time}: the {repeat} rounds up to the first look alone measure for {first}"
             )),
             _ => Ok(()),
         }
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn looks_are_a_third_apart_and_ten_at_most() {
-        let looks = |first, max_blocks| UntilDecided { max_blocks, max_time: None }.looks(first);
+        let looks = |first, max_rounds| UntilDecided { max_rounds, max_time: None }.looks(first);
         assert_eq!(looks(5, 30), [5, 7, 10, 13, 17, 23, 30]);
         assert_eq!(looks(3, 30), [3, 4, 6, 8, 11, 15, 20, 26, 30]);
         assert_eq!(looks(3, 12), [3, 4, 6, 8, 12]);
@@ -222,7 +222,7 @@ mod tests {
         #[test]
         fn looks_rise_from_the_first_to_the_last(first in 3_u32..900, more in 1_u32..100) {
             let last = (first + more * 7).min(1000).max(first + 1);
-            let looks = UntilDecided { max_blocks: last, max_time: None }.looks(first);
+            let looks = UntilDecided { max_rounds: last, max_time: None }.looks(first);
             prop_assert!(looks.len() <= MOST_LOOKS && looks.is_sorted_by(|a, b| a < b), "{:?}", looks);
             prop_assert_eq!((looks.first(), looks.last()), (Some(&first), Some(&last)));
         }

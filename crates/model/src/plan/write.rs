@@ -38,7 +38,7 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         line(format_args!("seed = {}", Value::try_from(seed)?));
     }
     if let Some(until) = &plan.until_decided {
-        line(format_args!("\n# Blocks are added until every comparison is decided\n[until_decided]"));
+        line(format_args!("\n# Rounds are added until every comparison is decided\n[until_decided]"));
         for (key, value) in &Table::try_from(until)? {
             line(format_args!("{key} = {value}"));
         }

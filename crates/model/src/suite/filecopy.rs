@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
 /// Its name there, bytes of a record, and KiB of the file.
 const SIZES: [(&str, u64, u64); 3] = [("fstime", 1024, 2000), ("fsbuffer", 256, 500), ("fsdisk", 4096, 8000)];
 
-/// A pass there takes 30 s; here blocks repeat it.
+/// A pass there takes 30 s; here rounds repeat it.
 const RUNTIME: Nanos = Nanos::from_secs(10);
 
 fn workloads(options: &Options) -> Vec<Workload> {

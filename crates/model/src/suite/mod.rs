@@ -27,7 +27,7 @@ pub struct Suite {
     pub shape: Shape,
     /// What is to be known when its figures are read: where the program it follows measures something else than one would think.
     pub remarks: &'static [Remark],
-    /// How many blocks it has when nothing is said.
+    /// How many rounds it has when nothing is said.
     pub repeat: u32,
     /// Its workloads.
     pub workloads: fn(&Options) -> Vec<Workload>,

@@ -40,8 +40,8 @@ pub struct Figures {
     pub target: String,
     /// The workload's name.
     pub workload: String,
-    /// The block, from 1.
-    pub block: u32,
+    /// The round, from 1.
+    pub round: u32,
     /// Every figure that is known, in the units of [`Metric`].
     pub metrics: Vec<(Metric, f64)>,
     /// What was found about it, if that makes it unusable.
@@ -69,7 +69,7 @@ pub struct Account {
     pub seed: u64,
     /// When it began, as [`utc`] writes it.
     pub started_at: String,
-    /// Blocks that its plan asks for.
+    /// Rounds that its plan asks for.
     pub repeat: u32,
     /// The machine.
     pub environment: Environment,
@@ -91,7 +91,7 @@ impl Account {
         let measured = run.measurements.iter().zip(&judgement.grades).map(|(m, grade)| Figures {
             target: m.target.clone(),
             workload: m.workload.clone(),
-            block: m.block,
+            round: m.round,
             metrics: metrics(m),
             unusable: unusable(*grade, kinds.about(m)),
         });

@@ -14,11 +14,11 @@ pub struct Point {
     pub run: usize,
     /// Whether the target's CPU was emulated.
     pub emulated: bool,
-    /// Blocks that it rests on.
-    pub blocks: u32,
-    /// Geometric mean over the blocks.
+    /// Rounds that it rests on.
+    pub rounds: u32,
+    /// Geometric mean over the rounds.
     pub mean: f64,
-    /// Its 95% interval over the blocks; absent for one alone.
+    /// Its 95% interval over the rounds; absent for one alone.
     pub band: Option<Interval>,
     /// Against the first run that has the cell; absent for that one.
     pub since_first: Option<Change>,
@@ -152,7 +152,7 @@ impl Followed {
             Some(Point {
                 run: place.run,
                 emulated: accounts[place.run].subject(&place.target).is_some_and(Subject::is_emulated),
-                blocks: u32::try_from(sample.n()).unwrap_or(u32::MAX),
+                rounds: u32::try_from(sample.n()).unwrap_or(u32::MAX),
                 mean: sample.mean().exp(),
                 band: sample.interval(ALPHA).map(|i| i.map(f64::exp)),
                 since_first: (i > 0).then(|| change(first, place)).flatten(),

@@ -1,7 +1,7 @@
 //! Two runs, or two targets of one run, held against one another.
 //!
-//! Two targets of one run were measured in the same blocks and are compared within them, as [`mod@crate::judge`] does. Two runs have no
-//! block in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and what differs between them beside the
+//! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate::judge`] does. Two runs have no
+//! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and what differs between them beside the
 //! targets is named first, because it is part of the difference. Each metric is one family for Holm's procedure.
 
 pub mod account;
@@ -195,13 +195,13 @@ pub struct Cell {
     pub workload: usize,
     /// By what.
     pub metric: Metric,
-    /// Geometric mean over A's blocks.
+    /// Geometric mean over A's rounds.
     pub a: f64,
     /// Over B's.
     pub b: f64,
     /// How often the other side's is the baseline's.
     pub ratio: f64,
-    /// The interval of the ratio that the verdict rests on, at Holm's level. Absent for fewer than two blocks on a side, or if the
+    /// The interval of the ratio that the verdict rests on, at Holm's level. Absent for fewer than two rounds on a side, or if the
     /// verdict is withheld.
     pub interval: Option<Interval>,
     /// Its confidence. Absent as it is.
@@ -210,10 +210,10 @@ pub struct Cell {
     pub interval_95: Option<Interval>,
     /// What it comes to.
     pub verdict: Verdict,
-    /// Blocks that it rests on, of A and of B.
-    pub blocks: (u32, u32),
-    /// If undecided: blocks of each side that would decide, at this variance.
-    pub needed_blocks: Option<u32>,
+    /// Rounds that it rests on, of A and of B.
+    pub rounds: (u32, u32),
+    /// If undecided: rounds of each side that would decide, at this variance.
+    pub needed_rounds: Option<u32>,
     /// Why no verdict is given, if it is withheld; it then is undecided.
     pub withheld: Option<String>,
     /// The same in absolute terms, for metrics that are times.
@@ -244,7 +244,7 @@ pub struct Compared {
     pub b: String,
     /// The side that the other is compared with.
     pub baseline: Which,
-    /// Whether both were measured in the same blocks.
+    /// Whether both were measured in the same rounds.
     pub paired: bool,
     /// The margin of practical equivalence, as a share.
     pub margin: f64,
@@ -408,16 +408,16 @@ fn unknown(
     let known = |figures| if metric.is_percentile() { all(figures) } else { !none(figures) };
     let (side, label, target, workload) = match (known(ours), known(theirs)) {
         (false, _) => (Which::A, &a.account.label, &pair.a, &workload.a.name),
-        // What both have in other blocks is no pair.
+        // What both have in other rounds is no pair.
         (true, _) => (Which::B, &b.account.label, &pair.b, &workload.b),
     };
     let word = metric.word();
     let account = if side == Which::A { a.account } else { b.account };
     let reason = match (known(ours), known(theirs)) {
         _ if account.source.is_some() => format!("{word} of {target} on {workload} is not stated in {label}"),
-        (true, true) => format!("no block has {word} of both {} and {} on {workload}", pair.a, pair.b),
+        (true, true) => format!("no round has {word} of both {} and {} on {workload}", pair.a, pair.b),
         _ if metric.is_percentile() => {
-            format!("{word} of {target} on {workload} is not known in every block of {label}: too few I/Os")
+            format!("{word} of {target} on {workload} is not known in every round of {label}: too few I/Os")
         }
         _ => format!("{word} of {target} on {workload} is not known in {label}"),
     };
@@ -440,20 +440,20 @@ impl Case {
         baseline: Which,
     ) -> Option<Self> {
         let known = |figures: &[&Figures]| -> Vec<(u32, f64)> {
-            figures.iter().filter_map(|f| Some((f.block, f.of(metric)?))).collect()
+            figures.iter().filter_map(|f| Some((f.round, f.of(metric)?))).collect()
         };
         let (mut one, mut other) = (known(ours), known(theirs));
-        // Blocks with too few I/Os for a percentile are the slow ones: leaving them out would flatter.
+        // Rounds with too few I/Os for a percentile are the slow ones: leaving them out would flatter.
         if metric.is_percentile() && (one.len(), other.len()) != (ours.len(), theirs.len()) {
             return None;
         }
         if paired {
-            let blocks = |of: &[(u32, f64)]| of.iter().map(|(block, _)| *block).collect::<Vec<_>>();
-            let (here, there) = (blocks(&one), blocks(&other));
-            one.retain(|(block, _)| there.contains(block));
-            other.retain(|(block, _)| here.contains(block));
-            one.sort_by_key(|(block, _)| *block);
-            other.sort_by_key(|(block, _)| *block);
+            let rounds = |of: &[(u32, f64)]| of.iter().map(|(round, _)| *round).collect::<Vec<_>>();
+            let (here, there) = (rounds(&one), rounds(&other));
+            one.retain(|(round, _)| there.contains(round));
+            other.retain(|(round, _)| here.contains(round));
+            one.sort_by_key(|(round, _)| *round);
+            other.sort_by_key(|(round, _)| *round);
         }
         let values = |of: &[(u32, f64)]| of.iter().map(|(_, value)| *value).collect::<Vec<_>>();
         let (a, b) = (values(&one), values(&other));
@@ -464,12 +464,12 @@ impl Case {
         } else {
             Box::new(Coarse::new(Unpaired::of_logs(over, under)?, metric.coarseness()))
         };
-        // Whether the figure is known or not: a block in which nothing was completed has none.
+        // Whether the figure is known or not: a round in which nothing was completed has none.
         let spoilt = |figures: &[&Figures], others: &[&Figures]| {
-            let compared = |f: &Figures| !paired || others.iter().any(|other| other.block == f.block);
+            let compared = |f: &Figures| !paired || others.iter().any(|other| other.round == f.round);
             figures.iter().find_map(|f| {
                 let why = f.unusable.as_ref().filter(|_| compared(f))?;
-                Some(format!("block {} of {} on {} cannot be used ({why})", f.block, f.target, f.workload))
+                Some(format!("round {} of {} on {} cannot be used ({why})", f.round, f.target, f.workload))
             })
         };
         let in_a = spoilt(ours, theirs).map(|why| format!("A: {why}"));
@@ -489,8 +489,8 @@ impl Case {
             confidence: None,
             interval_95: sample.interval(ALPHA).and_then(as_ratios),
             verdict: Verdict::Undecided,
-            blocks: (count(a.len()), count(b.len())),
-            needed_blocks: None,
+            rounds: (count(a.len()), count(b.len())),
+            needed_rounds: None,
             withheld,
             tax: metric.is_time().then(|| Tax::of(base, ratio, None)),
         };
@@ -502,12 +502,12 @@ impl Case {
         cell.interval = decision.interval.and_then(as_ratios);
         cell.confidence = decision.alpha.filter(|_| cell.interval.is_some()).map(|alpha| 1.0 - alpha);
         cell.verdict = decision.verdict;
-        cell.needed_blocks = decision.needed_blocks;
+        cell.needed_rounds = decision.needed_rounds;
         cell.tax = cell.tax.map(|_| Tax::of(self.base, cell.ratio, cell.interval));
     }
 }
 
-/// Absent where two blocks so far apart leave a degree of freedom or less that the upper end is no number.
+/// Absent where two rounds so far apart leave a degree of freedom or less that the upper end is no number.
 fn as_ratios(logs: Interval) -> Option<Interval> {
     Some(logs.map(f64::exp)).filter(|ratios| ratios.high.is_finite())
 }

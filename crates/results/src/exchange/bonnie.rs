@@ -49,7 +49,7 @@ const MIN_TIME_NS: u64 = 500_000_000;
 /// The chunk that is not named.
 const CHUNK: Bytes = Bytes(8192);
 
-/// A line for each target and block, in the run's order. A part that was not measured is empty.
+/// A line for each target and round, in the run's order. A part that was not measured is empty.
 ///
 /// # Errors
 /// A run of something else.
@@ -60,11 +60,11 @@ pub fn csv(run: &Run, version: Version) -> Result<String, Why> {
         return Err(Why::NotBonnie { run: run.id, found });
     }
     let mut text = String::new();
-    for block in 1..=run.measurements.iter().map(|measured| measured.block).max().unwrap_or(0) {
+    for round in 1..=run.measurements.iter().map(|measured| measured.round).max().unwrap_or(0) {
         for target in &run.plan.targets {
             let part = |name: &str| {
                 run.measurements.iter().find(|measured| {
-                    (measured.target == target.name, measured.block) == (true, block)
+                    (measured.target == target.name, measured.round) == (true, round)
                         && measured.workload == name
                 })
             };

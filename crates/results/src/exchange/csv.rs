@@ -52,18 +52,18 @@ const COMPARISONS: &[&str] = &[
     "tax_low_ns",
     "tax_high_ns",
     "verdict",
-    "blocks",
-    "needed_blocks",
+    "rounds",
+    "needed_rounds",
     "withheld",
     "emulated",
 ];
 
-/// One row per target and workload, over all blocks.
+/// One row per target and workload, over all rounds.
 const CELLS: &[&str] = &[
     "run",
     "target",
     "workload",
-    "blocks",
+    "rounds",
     "iops",
     "bytes_per_s",
     "latency_mean_ns",
@@ -83,7 +83,7 @@ const SAMPLES: &[&str] = &[
     "run",
     "target",
     "workload",
-    "block",
+    "round",
     "at_s",
     "duration_s",
     "read_ios",
@@ -103,7 +103,7 @@ const DISKS: &[&str] = &[
     "run",
     "target",
     "workload",
-    "block",
+    "round",
     "at_s",
     "duration_s",
     "device",
@@ -120,7 +120,7 @@ const NICS: &[&str] = &[
     "run",
     "target",
     "workload",
-    "block",
+    "round",
     "at_s",
     "duration_s",
     "interface",
@@ -137,7 +137,7 @@ const STREAMS: &[&str] = &[
     "run",
     "target",
     "workload",
-    "block",
+    "round",
     "stream",
     "direction",
     "sent_bytes",
@@ -162,7 +162,7 @@ const HISTORY: &[&str] = &[
     "run",
     "started_at",
     "emulated",
-    "blocks",
+    "rounds",
     "mean",
     "low_95",
     "high_95",
@@ -210,7 +210,7 @@ pub fn history(accounts: &[Account], history: &History) -> Sheet {
                 account.id.to_string(),
                 account.started_at.clone(),
                 point.emulated.to_string(),
-                point.blocks.to_string(),
+                point.rounds.to_string(),
                 point.mean.to_string(),
                 low(point.band),
                 high(point.band),
@@ -260,7 +260,7 @@ fn by_direction(tallies: &Tallies) -> impl Iterator<Item = String> {
 }
 
 fn place(run: &Run, m: &Measurement) -> Row {
-    vec![run.id.to_string(), m.target.clone(), m.workload.clone(), m.block.to_string()]
+    vec![run.id.to_string(), m.target.clone(), m.workload.clone(), m.round.to_string()]
 }
 
 /// Whether the target's CPU was emulated; empty if the target was never built.
@@ -301,8 +301,8 @@ fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
             low(tax),
             high(tax),
             c.verdict.word().to_owned(),
-            c.blocks.to_string(),
-            known(c.needed_blocks),
+            c.rounds.to_string(),
+            known(c.needed_rounds),
             known(c.withheld.as_ref()),
             emulated(run, &c.target),
         ]
@@ -317,7 +317,7 @@ fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
             run.id.to_string(),
             s.target.clone(),
             s.workload.clone(),
-            s.blocks.to_string(),
+            s.rounds.to_string(),
             known(s.iops),
             known(s.bytes_per_s),
             known(s.mean()),

@@ -1,7 +1,7 @@
 //! UnixBench's index of a run of the suite `filecopy`.
 //!
 //! Of each copy: KiB copied a second over the baseline of a SPARCstation 20, times 10; the index is their geometric mean. Of
-//! several blocks the worst third is dropped and the others' geometric mean taken, as UnixBench does with its passes.
+//! several rounds the worst third is dropped and the others' geometric mean taken, as UnixBench does with its passes.
 
 use serde::Serialize;
 
@@ -39,8 +39,8 @@ pub struct Copy {
     pub baseline_kib_per_s: f64,
     /// Ten times the ratio of the two.
     pub index: f64,
-    /// Blocks that it is made of.
-    pub blocks: usize,
+    /// Rounds that it is made of.
+    pub rounds: usize,
 }
 
 /// The indexes of every target that has a copy; none of a run of another suite.
@@ -79,7 +79,7 @@ fn measured(
     let kept = &rates[rates.len() / 3..];
     let kib_per_s = geometric_mean(kept)?;
     let index = kib_per_s / baseline_kib_per_s * 10.0;
-    Some(Copy { workload, title, kib_per_s, baseline_kib_per_s, index, blocks: kept.len() })
+    Some(Copy { workload, title, kib_per_s, baseline_kib_per_s, index, rounds: kept.len() })
 }
 
 fn geometric_mean(values: &[f64]) -> Option<f64> {

@@ -129,7 +129,7 @@ const fn gauge(metric: Metric) -> (&'static str, &'static str, f64) {
 /// The labels that every line has.
 fn place(run: &Run, m: &Measurement) -> String {
     let (target, workload) = (escaped(&m.target), escaped(&m.workload));
-    format!("run=\"{}\",target=\"{target}\",workload=\"{workload}\",block=\"{}\"", run.id, m.block)
+    format!("run=\"{}\",target=\"{target}\",workload=\"{workload}\",round=\"{}\"", run.id, m.round)
 }
 
 /// A label's value: backslash, quote and line break have a backslash before them.

@@ -52,7 +52,7 @@ pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
     pairs
 }
 
-/// What was measured, by cell and block, one figure for each metric that is looked at.
+/// What was measured, by cell and round, one figure for each metric that is looked at.
 #[derive(Debug, Clone)]
 pub(super) struct Figures {
     metrics: &'static [Metric],
@@ -62,8 +62,8 @@ pub(super) struct Figures {
 /// What the last look that took part in a comparison said of it.
 #[derive(Debug, Clone)]
 pub(super) struct Said {
-    /// Blocks at that look.
-    pub(super) blocks: u32,
+    /// Rounds at that look.
+    pub(super) rounds: u32,
     pub(super) decision: Decision,
 }
 
@@ -96,15 +96,15 @@ impl Figures {
         let workload = plan.workloads.iter().position(|workload| workload.name == measurement.workload);
         if let (Some(target), Some(workload)) = (target, workload) {
             let values = self.metrics.iter().map(|metric| metric.of(measurement)).collect();
-            let blocks = self.by_cell.entry(Cell { target, workload }).or_default();
+            let rounds = self.by_cell.entry(Cell { target, workload }).or_default();
             let mss = measurement.outcome.carried.as_ref().and_then(|carried| carried.mss);
-            blocks.insert(measurement.block, Figure { values, mss, unusable });
+            rounds.insert(measurement.round, Figure { values, mss, unusable });
         }
     }
 
-    /// Whether a cell was measured in a block.
-    pub(super) fn has(&self, cell: Cell, block: u32) -> bool {
-        self.by_cell.get(&cell).is_some_and(|blocks| blocks.contains_key(&block))
+    /// Whether a cell was measured in a round.
+    pub(super) fn has(&self, cell: Cell, round: u32) -> bool {
+        self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
     }
 
     /// What the pairs come to on every workload by every metric, in this order; without what has no figures in common.
@@ -125,7 +125,7 @@ impl Figures {
         cases
     }
 
-    /// Whether TCP's segments are known to be as long on both sides, in every common block.
+    /// Whether TCP's segments are known to be as long on both sides, in every common round.
     fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
@@ -133,23 +133,23 @@ impl Figures {
             let (one, other) = (f64::from(our.mss?), f64::from(their.mss?));
             Some((one - other).abs() <= LENGTHS * one.max(other))
         };
-        let mut common = ours.iter().filter_map(|(block, our)| Some((our, theirs.get(block)?)));
+        let mut common = ours.iter().filter_map(|(round, our)| Some((our, theirs.get(round)?)));
         common.all(|(our, their)| alike(our, their) == Some(true))
     }
 
-    /// From the blocks in which both figures are known; absent without any. A percentile that is not known in every common block is
-    /// not compared at all: the blocks with too few I/Os for it are the slow ones, and leaving them out would flatter.
+    /// From the rounds in which both figures are known; absent without any. A percentile that is not known in every common round is
+    /// not compared at all: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
     fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<Case> {
         let of = |target| self.by_cell.get(&Cell { target, workload });
         let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
         let metric = self.metrics[place];
         let (mut figures, mut withheld) = (Vec::new(), None);
-        for (block, our) in ours {
-            let Some(their) = theirs.get(block) else { continue };
+        for (round, our) in ours {
+            let Some(their) = theirs.get(round) else { continue };
             let unusable = our.unusable.as_ref().or(their.unusable.as_ref());
-            withheld = withheld.or_else(|| Some((*block, unusable?.clone())));
+            withheld = withheld.or_else(|| Some((*round, unusable?.clone())));
             match (our.values[place], their.values[place]) {
-                (Some(value), Some(base)) => figures.push((*block, value, base)),
+                (Some(value), Some(base)) => figures.push((*round, value, base)),
                 _ if metric.is_percentile() => return None,
                 _ => {}
             }
@@ -164,9 +164,9 @@ pub(super) struct Case {
     pub(super) workload: usize,
     pub(super) pair: Pair,
     pub(super) metric: Metric,
-    /// Block, target's figure and baseline's figure, by rising block.
+    /// Round, target's figure and baseline's figure, by rising round.
     pub(super) figures: Vec<(u32, f64, f64)>,
-    /// The first of these blocks in which a measurement cannot be used, and why.
+    /// The first of these rounds in which a measurement cannot be used, and why.
     pub(super) withheld: Option<(u32, String)>,
 }
 
@@ -181,41 +181,41 @@ impl Case {
         [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
     }
 
-    /// Why no verdict may rest on the blocks up to one; absent if it may.
+    /// Why no verdict may rest on the rounds up to one; absent if it may.
     pub(super) fn withheld(&self, until: u32) -> Option<&String> {
-        self.withheld.as_ref().filter(|(block, _)| *block <= until).map(|(_, why)| why)
+        self.withheld.as_ref().filter(|(round, _)| *round <= until).map(|(_, why)| why)
     }
 
-    /// Whether both were measured in one of these blocks.
+    /// Whether both were measured in one of these rounds.
     pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
-        self.figures.iter().any(|(block, ..)| (after + 1..=until).contains(block))
+        self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
     }
 
-    /// The figures of the blocks up to one.
-    fn until(&self, block: u32) -> &[(u32, f64, f64)] {
-        &self.figures[..self.figures.partition_point(|(at, ..)| *at <= block)]
+    /// The figures of the rounds up to one.
+    fn until(&self, round: u32) -> &[(u32, f64, f64)] {
+        &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
     }
 
-    /// Log ratios of the blocks up to one; absent if there are none.
+    /// Log ratios of the rounds up to one; absent if there are none.
     pub(super) fn logs(&self, until: u32) -> Option<Coarse<Differences>> {
         let pairs: Vec<_> = self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect();
         Some(Coarse::new(Differences::of_log_ratios(&pairs)?, self.metric.coarseness()))
     }
 
-    /// As it is told in a run that adds blocks. Before the first look, or with a measurement that cannot be used, there is nothing
+    /// As it is told in a run that adds rounds. Before the first look, or with a measurement that cannot be used, there is nothing
     /// to rest a verdict on.
     pub(super) fn after(&self, plan: &Plan, said: Option<Said>) -> Option<Comparison> {
         match said {
             Some(said) if said.is_decided() || self.withheld(u32::MAX).is_none() => {
-                let decided_at = said.is_decided().then_some(said.blocks);
-                let comparison = self.comparison(plan, said.blocks, &said.decision)?;
+                let decided_at = said.is_decided().then_some(said.rounds);
+                let comparison = self.comparison(plan, said.rounds, &said.decision)?;
                 Some(Comparison { decided_at, ..comparison })
             }
             _ => self.comparison(plan, u32::MAX, &Decision::none()),
         }
     }
 
-    /// As it is told, from the blocks up to one; absent without any.
+    /// As it is told, from the rounds up to one; absent without any.
     pub(super) fn comparison(&self, plan: &Plan, until: u32, decision: &Decision) -> Option<Comparison> {
         let logs = self.logs(until)?;
         let figures = self.until(until);
@@ -240,8 +240,8 @@ impl Case {
             interval_95: logs.interval(ALPHA).map(|i| i.map(f64::exp)),
             sign_flip_p: logs.fine().sign_flip_p(),
             verdict: decision.verdict,
-            blocks: u32::try_from(logs.blocks()).unwrap_or(u32::MAX),
-            needed_blocks: decision.needed_blocks,
+            rounds: u32::try_from(logs.rounds()).unwrap_or(u32::MAX),
+            needed_rounds: decision.needed_rounds,
             decided_at: None,
             withheld: self.withheld(until).cloned(),
             tax,

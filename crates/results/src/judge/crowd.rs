@@ -19,7 +19,7 @@ pub enum Of {
     Jobs,
 }
 
-/// A target's guests or jobs under one workload, over all blocks.
+/// A target's guests or jobs under one workload, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crowd {
     /// The workload's name.
@@ -39,11 +39,11 @@ pub struct Crowd {
 pub struct Member {
     /// `1`, `2`, ... or a job's name.
     pub name: String,
-    /// Median over the blocks of I/Os per second.
+    /// Median over the rounds of I/Os per second.
     pub iops: Option<f64>,
-    /// Median over the blocks of bytes per second.
+    /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// Service times of all blocks and directions together.
+    /// Service times of all rounds and directions together.
     pub latency: Histogram,
 }
 
@@ -55,17 +55,17 @@ impl Member {
     }
 }
 
-/// Jain's index over the blocks.
+/// Jain's index over the rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fairness {
     /// Its mean, from 1/n (one got everything) to 1 (all got the same).
     pub mean: f64,
-    /// Student's t at 95%, cut where the index ends; absent for fewer than two blocks.
+    /// Student's t at 95%, cut where the index ends; absent for fewer than two rounds.
     pub interval: Option<Interval>,
 }
 
 impl Fairness {
-    /// Of the blocks' indexes, none of which can be below `least`; absent without any.
+    /// Of the rounds' indexes, none of which can be below `least`; absent without any.
     pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
         let found = Differences::new(indexes)?;
         let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
@@ -82,9 +82,9 @@ pub struct Noise {
     pub target: String,
     /// The neighbour's name.
     pub name: String,
-    /// Median over the blocks of I/Os per second.
+    /// Median over the rounds of I/Os per second.
     pub iops: Option<f64>,
-    /// Median over the blocks of bytes per second.
+    /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
     /// What both carried; absent but for streams beside streams.
     pub together: Option<Together>,
@@ -93,9 +93,9 @@ pub struct Noise {
 /// A target's streams and its neighbour's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Together {
-    /// Median over the blocks of the bytes per second of both.
+    /// Median over the rounds of the bytes per second of both.
     pub bytes_per_s: f64,
-    /// Median over the blocks of the neighbour's share of them, 0 to 1.
+    /// Median over the rounds of the neighbour's share of them, 0 to 1.
     pub share: f64,
     /// How evenly the two were served, by bytes per second.
     pub fairness: Option<Fairness>,
@@ -132,17 +132,17 @@ pub(crate) fn rate(share: &Share, count: u64) -> Option<f64> {
     (share.duration_ns > 0).then(|| count as f64 / (share.duration_ns as f64 / 1e9))
 }
 
-/// Median rates and pooled times of one share over the blocks.
+/// Median rates and pooled times of one share over the rounds.
 fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) -> Member {
-    let over_blocks = |count: &dyn Fn(&Tallies) -> u64| {
+    let over_rounds = |count: &dyn Fn(&Tallies) -> u64| {
         median(&shares.clone().filter_map(|share| rate(share, count(&share.tallies))).collect::<Vec<_>>())
     };
     let mut all = Tallies::default();
     shares.clone().for_each(|share| all.merge(&share.tallies));
     Member {
         name: name.into(),
-        iops: over_blocks(&Tallies::ios),
-        bytes_per_s: over_blocks(&Tallies::bytes),
+        iops: over_rounds(&Tallies::ios),
+        bytes_per_s: over_rounds(&Tallies::bytes),
         latency: all.latency(),
     }
 }
@@ -204,10 +204,10 @@ impl Together {
             (got[0] + got[1] > 0.0).then_some(got)
         };
         let both: Vec<[f64; 2]> = measurements.iter().filter_map(both).collect();
-        let over_blocks = |of: fn(&[f64; 2]) -> f64| median(&both.iter().map(of).collect::<Vec<_>>());
+        let over_rounds = |of: fn(&[f64; 2]) -> f64| median(&both.iter().map(of).collect::<Vec<_>>());
         Some(Self {
-            bytes_per_s: over_blocks(|[ours, theirs]| ours + theirs)?,
-            share: over_blocks(|[ours, theirs]| theirs / (ours + theirs))?,
+            bytes_per_s: over_rounds(|[ours, theirs]| ours + theirs)?,
+            share: over_rounds(|[ours, theirs]| theirs / (ours + theirs))?,
             fairness: Fairness::over(both.iter().filter_map(|got| jain(got)).collect(), 0.5),
         })
     }

@@ -356,30 +356,30 @@ pub(crate) fn bottom_of<'a>(
     disks.iter().filter(move |(name, _)| !known || is_bottom(name)).map(|(name, disk)| (name.as_str(), disk))
 }
 
-/// A cell over all its blocks.
+/// A cell over all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The workload's name.
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Blocks in which it was measured.
-    pub blocks: u32,
-    /// Median over the blocks of I/Os per second.
+    /// Rounds in which it was measured.
+    pub rounds: u32,
+    /// Median over the rounds of I/Os per second.
     pub iops: Option<f64>,
-    /// Median over the blocks of bytes per second.
+    /// Median over the rounds of bytes per second.
     pub bytes_per_s: Option<f64>,
-    /// Median over the blocks of the host's busy CPU nanoseconds per I/O.
+    /// Median over the rounds of the host's busy CPU nanoseconds per I/O.
     pub host_cpu_per_io: Option<f64>,
     /// The same per GiB; only of streams.
     pub host_cpu_per_gib: Option<f64>,
-    /// Of an imported run: medians over the blocks of what its source states of latencies.
+    /// Of an imported run: medians over the rounds of what its source states of latencies.
     pub stated: Vec<(Metric, f64)>,
-    /// Service times of all blocks and directions together.
+    /// Service times of all rounds and directions together.
     pub latency: Histogram,
     /// [`QUANTILES`] of them with their intervals; those with too few I/Os say so.
     pub percentiles: Vec<Percentile>,
-    /// I/Os of all blocks.
+    /// I/Os of all rounds.
     pub tallies: Tallies,
     /// Lengths of all windows together, by the agent's clock.
     pub duration_ns: u64,
@@ -391,12 +391,12 @@ impl Summary {
         if measurements.is_empty() {
             return None;
         }
-        let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
         };
         let times = Metric::ALL.into_iter().filter(|metric| metric.is_time());
         let stated = times
-            .filter_map(|metric| Some((metric, over_blocks(&|m: &Measurement| stated(m, metric))?)))
+            .filter_map(|metric| Some((metric, over_rounds(&|m: &Measurement| stated(m, metric))?)))
             .collect();
         let mut tallies = Tallies::default();
         measurements.iter().for_each(|m| tallies.merge(&m.outcome.tallies));
@@ -404,11 +404,11 @@ impl Summary {
         Some(Self {
             workload: workload.into(),
             target: target.into(),
-            blocks: u32::try_from(measurements.len()).unwrap_or(u32::MAX),
-            iops: over_blocks(&iops),
-            bytes_per_s: over_blocks(&bytes_per_s),
-            host_cpu_per_io: over_blocks(&host_cpu_per_io),
-            host_cpu_per_gib: over_blocks(&host_cpu_per_gib),
+            rounds: u32::try_from(measurements.len()).unwrap_or(u32::MAX),
+            iops: over_rounds(&iops),
+            bytes_per_s: over_rounds(&bytes_per_s),
+            host_cpu_per_io: over_rounds(&host_cpu_per_io),
+            host_cpu_per_gib: over_rounds(&host_cpu_per_gib),
             stated,
             percentiles: QUANTILES.iter().map(|q| Percentile::of(*q, &latency, measurements)).collect(),
             latency,
@@ -425,7 +425,7 @@ impl Summary {
         self.stated_by(of).or_else(|| percentile(&self.latency, q))
     }
 
-    /// The mean service time in nanoseconds: what a source states, or that of all blocks together.
+    /// The mean service time in nanoseconds: what a source states, or that of all rounds together.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         self.stated_by(|metric| metric == Metric::LatencyMean).or_else(|| self.latency.mean())

@@ -40,7 +40,7 @@ impl Passed {
     }
 }
 
-/// One layer's account of one cell, over all its blocks.
+/// One layer's account of one cell, over all its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
     /// `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
@@ -245,7 +245,7 @@ mod tests {
         Measurement {
             target: "t".into(),
             workload: "w".into(),
-            block: 1,
+            round: 1,
             order: 1,
             outcome: Outcome { tallies, ..Outcome::default() },
             ..Measurement::default()

@@ -46,13 +46,13 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
     }
     let mut said: HashMap<_, Grade> = HashMap::new();
     // What is missing elsewhere takes nothing from what is here.
-    let counts = |w: &Warning| w.kind != WarningKind::Incomplete || w.block.is_some();
+    let counts = |w: &Warning| w.kind != WarningKind::Incomplete || w.round.is_some();
     let found = findings
         .iter()
         .map(|finding| (&finding.warning, if finding.unusable { Grade::Unusable } else { Grade::Remarks }));
     let others = others.iter().map(|warning| (warning, Grade::Remarks));
     for (w, grade) in found.chain(others).filter(|(w, _)| counts(w)) {
-        let about = (w.target.as_deref(), w.workload.as_deref(), w.block);
+        let about = (w.target.as_deref(), w.workload.as_deref(), w.round);
         let known = said.entry(about).or_insert(grade);
         *known = grade.max(*known);
     }
@@ -61,8 +61,8 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
         let mut worst = Grade::Clean;
         for target in [None, Some(m.target.as_str())] {
             for workload in [None, Some(m.workload.as_str())] {
-                for block in [None, Some(m.block)] {
-                    worst = worst.max(said.get(&(target, workload, block)).copied().unwrap_or(Grade::Clean));
+                for round in [None, Some(m.round)] {
+                    worst = worst.max(said.get(&(target, workload, round)).copied().unwrap_or(Grade::Clean));
                 }
             }
         }
@@ -75,9 +75,9 @@ pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec
 pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
     let mut reasons = HashMap::new();
     for Finding { warning, .. } in findings.iter().filter(|finding| finding.unusable) {
-        let Some(place @ (target, _, block)) = place_of(warning) else { continue };
+        let Some(place @ (target, _, round)) = place_of(warning) else { continue };
         let Warning { kind, evidence, .. } = warning;
-        reasons.entry(place).or_insert_with(|| format!("{target}, block {block}: {kind}: {evidence}"));
+        reasons.entry(place).or_insert_with(|| format!("{target}, round {round}: {kind}: {evidence}"));
     }
     reasons
 }

@@ -122,7 +122,7 @@ pub struct Inside {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Mean latency by place, from the bottom up: medians over the blocks, in nanoseconds.
+    /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
     pub views: Vec<(View, f64)>,
     /// What each stretch between two places takes, from the bottom up, in nanoseconds; they add up to the program's latency.
     pub stretches: Vec<(String, f64)>,
@@ -148,8 +148,8 @@ impl Inside {
         }
         let measurements: Vec<&Measurement> =
             measurements.iter().copied().filter(|m| m.outcome.tallies.ios() > 0).collect();
-        // A place that was not seen in every block would be compared over other blocks.
-        let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+        // A place that was not seen in every round would be compared over other rounds.
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             let all: Option<Vec<f64>> = measurements.iter().map(|m| figure(m)).collect();
             median(&all?)
         };
@@ -157,9 +157,9 @@ impl Inside {
         let mut not_separable = Vec::new();
         let mut ends: Vec<(View, f64)> = Vec::new();
         for view in View::ALL.into_iter().rev() {
-            let Some(mean) = over_blocks(&|m| Some(view.seen(m, record)?.1)) else { continue };
+            let Some(mean) = over_rounds(&|m| Some(view.seen(m, record)?.1)) else { continue };
             views.push((view, mean));
-            let per_io = over_blocks(&|m| Some(view.seen(m, record)?.0 / View::Program.seen(m, record)?.0))?;
+            let per_io = over_rounds(&|m| Some(view.seen(m, record)?.0 / View::Program.seen(m, record)?.0))?;
             let above = ends.last();
             if (per_io - 1.0).abs() > SAME_IOS {
                 let seen = format!("{} saw {per_io:.2} I/Os for each of the program's", view.name());
@@ -224,7 +224,7 @@ fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
     found
 }
 
-/// Median and 99th percentile over all blocks, reads and writes together; absent unless all have the same bins.
+/// Median and 99th percentile over all rounds, reads and writes together; absent unless all have the same bins.
 fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>) {
     let mut all: Vec<(Option<u64>, u64)> = Vec::new();
     for stats in measurements.iter().filter_map(|m| m.qemu.as_ref()) {

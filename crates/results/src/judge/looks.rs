@@ -1,6 +1,6 @@
-//! Runs that add blocks until their comparisons are decided.
+//! Runs that add rounds until their comparisons are decided.
 //!
-//! One looks at numbers of blocks that the plan alone fixes ([`iotax_model::plan::UntilDecided::looks`]). At a look each family of
+//! One looks at numbers of rounds that the plan alone fixes ([`iotax_model::plan::UntilDecided::looks`]). At a look each family of
 //! comparisons goes through Holm's procedure with what is not decided yet: the share `alpha / (m - k + 1)` that Holm gives a
 //! comparison is spread over the looks by [`Looks`], and a comparison that is decided stays so and leaves its share to the
 //! others (Ye, Li, Liu and Yao, A group sequential Holm procedure with multiple primary endpoints, Statistics in Medicine 32,
@@ -8,8 +8,8 @@
 //! Biopharmaceutical Research 5, 2013). So the chance of any false statement in a family, over all looks, is at most alpha.
 //!
 //! What must be decided is the mean latency, and in a closed loop the I/Os per second, of every target against the baseline and
-//! along every edge of the ladder, on every workload. A cell that nothing open needs is left out of the blocks that follow, so
-//! that each block still holds both sides of everything that is compared in it. Other metrics are tested at the looks that their
+//! along every edge of the ladder, on every workload. A cell that nothing open needs is left out of the rounds that follow, so
+//! that each round still holds both sides of everything that is compared in it. Other metrics are tested at the looks that their
 //! cells take part in, each in a family of its own.
 //!
 //! Everything here follows from the plan and the records, so that the judgement while measuring, after a resume and years later
@@ -24,25 +24,25 @@ use super::cases::{Case, Figures, Pair, Said, pairs};
 use super::{Edge, Metric, checks, edges, grade, place};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
-use crate::stats::verdict::{decide_by, needed_blocks};
+use crate::stats::verdict::{decide_by, needed_rounds};
 use crate::store::{Run, RunState};
 
-/// A comparison is given up when both sides were measured in none of so many blocks, nor since the look before.
+/// A comparison is given up when both sides were measured in none of so many rounds, nor since the look before.
 const PATIENCE: u32 = 3;
 
 /// The metrics that are waited for: of streams, which have no latency, what they carry.
 static DECIDING: [Metric; 3] = [Metric::Iops, Metric::LatencyMean, Metric::BytesPerS];
 
-/// Why no more blocks are added.
+/// Why no more rounds are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
     /// Every comparison is decided.
     Decided,
     /// The last look was taken.
-    MaxBlocks,
-    /// The blocks up to the next look would have taken longer than the plan allows.
+    MaxRounds,
+    /// The rounds up to the next look would have taken longer than the plan allows.
     MaxTime,
-    /// What is open cannot be decided by more blocks: it could not be measured, or what was measured cannot be used.
+    /// What is open cannot be decided by more rounds: it could not be measured, or what was measured cannot be used.
     Failed,
 }
 
@@ -52,7 +52,7 @@ impl Stopped {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Decided => "decided",
-            Self::MaxBlocks => "max_blocks",
+            Self::MaxRounds => "max_rounds",
             Self::MaxTime => "max_time",
             Self::Failed => "failed",
         }
@@ -62,7 +62,7 @@ impl Stopped {
 /// How far the looks are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// Numbers of blocks at which one looks, fixed by the plan.
+    /// Numbers of rounds at which one looks, fixed by the plan.
     pub looks: Vec<u32>,
     /// How many of them were taken.
     pub taken: usize,
@@ -70,22 +70,22 @@ pub struct Standing {
     pub comparisons: usize,
     /// How many of them are not.
     pub open: usize,
-    /// The cells of the blocks up to the next look, in the plan's order; empty if no more are added.
+    /// The cells of the rounds up to the next look, in the plan's order; empty if no more are added.
     pub cells: Vec<Cell>,
-    /// Measurements from the first block to the end of what is under way.
+    /// Measurements from the first round to the end of what is under way.
     pub planned: usize,
-    /// Why no more blocks are added; absent while there are more to come.
+    /// Why no more rounds are added; absent while there are more to come.
     pub stopped: Option<Stopped>,
 }
 
 impl Standing {
-    /// Blocks at the last look that was taken; 0 before the first.
+    /// Rounds at the last look that was taken; 0 before the first.
     #[must_use]
-    pub fn blocks(&self) -> u32 {
+    pub fn rounds(&self) -> u32 {
         self.taken.checked_sub(1).map_or(0, |look| self.looks[look])
     }
 
-    /// Blocks at the next look; absent if there is none.
+    /// Rounds at the next look; absent if there is none.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
         if self.stopped.is_some() { None } else { self.looks.get(self.taken).copied() }
@@ -117,40 +117,40 @@ pub(super) struct Replay<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pairs: &'a [Pair],
     pub(super) cases: &'a [Case],
-    /// Whether a cell was tried in a block, with or without success.
+    /// Whether a cell was tried in a round, with or without success.
     pub(super) tried: &'a dyn Fn(Cell, u32) -> bool,
 }
 
 impl Replay<'_> {
     /// What is said of each case, absent before the first look, and how far the looks are.
     pub(super) fn run(&self, levels: &mut Levels) -> (Vec<Option<Said>>, Standing) {
-        let looks = levels.looks.blocks().to_vec();
+        let looks = levels.looks.rounds().to_vec();
         let mut said: Vec<Option<Said>> = self.cases.iter().map(|_| None).collect();
         let mut cells: Vec<Cell> = (0..self.plan.targets.len())
             .flat_map(|target| (0..self.plan.workloads.len()).map(move |workload| Cell { target, workload }))
             .collect();
         let (mut taken, mut planned, mut before, mut stopped) = (0, 0, 0, None);
-        for (look, &blocks) in looks.iter().enumerate() {
-            planned += cells.len() * (blocks - before) as usize;
-            if !cells.iter().all(|cell| (before + 1..=blocks).all(|block| (self.tried)(*cell, block))) {
+        for (look, &rounds) in looks.iter().enumerate() {
+            planned += cells.len() * (rounds - before) as usize;
+            if !cells.iter().all(|cell| (before + 1..=rounds).all(|round| (self.tried)(*cell, round))) {
                 break;
             }
-            self.look(look, blocks, &cells, levels, &mut said);
+            self.look(look, rounds, &cells, levels, &mut said);
             taken = look + 1;
             let open: Vec<&Case> = self.open(&said).collect();
-            let since = before.min(blocks.saturating_sub(PATIENCE));
+            let since = before.min(rounds.saturating_sub(PATIENCE));
             let needed: HashSet<Cell> = open
                 .iter()
-                // More blocks do not mend one that cannot be used.
-                .filter(|case| case.withheld(blocks).is_none() && case.has_any(since, blocks))
+                // More rounds do not mend one that cannot be used.
+                .filter(|case| case.withheld(rounds).is_none() && case.has_any(since, rounds))
                 .flat_map(|case| case.cells())
                 .collect();
             let none_missing = open.is_empty() && self.missing() == 0;
             cells.retain(|cell| needed.contains(cell));
-            before = blocks;
+            before = rounds;
             stopped = match (none_missing, taken == looks.len(), cells.is_empty()) {
                 (true, ..) => Some(Stopped::Decided),
-                (false, true, _) => Some(Stopped::MaxBlocks),
+                (false, true, _) => Some(Stopped::MaxRounds),
                 (false, false, true) => Some(Stopped::Failed),
                 (false, false, false) => None,
             };
@@ -165,8 +165,8 @@ impl Replay<'_> {
     }
 
     /// Tests every case that is open and whose cells took part.
-    fn look(&self, look: usize, blocks: u32, cells: &[Cell], levels: &mut Levels, said: &mut [Option<Said>]) {
-        let last = look + 1 == levels.looks.blocks().len();
+    fn look(&self, look: usize, rounds: u32, cells: &[Cell], levels: &mut Levels, said: &mut [Option<Said>]) {
+        let last = look + 1 == levels.looks.rounds().len();
         let mut families: Vec<(Metric, bool)> = Vec::new();
         for family in self.cases.iter().map(Case::family) {
             if !families.contains(&family) {
@@ -179,12 +179,12 @@ impl Replay<'_> {
             let (done, open): (Vec<usize>, Vec<usize>) = members.partition(decided);
             let present = |i: &usize| {
                 let case = &self.cases[*i];
-                case.withheld(blocks).is_none() && case.cells().iter().all(|cell| cells.contains(cell))
+                case.withheld(rounds).is_none() && case.cells().iter().all(|cell| cells.contains(cell))
             };
             let tested: Vec<_> = open
                 .into_iter()
                 .filter(present)
-                .filter_map(|i| Some((i, self.cases[i].logs(blocks)?)))
+                .filter_map(|i| Some((i, self.cases[i].logs(rounds)?)))
                 .collect();
             // What cannot be tested now is not decided now and keeps its share: how many belong to the family follows from the
             // plan, not from what was measured.
@@ -200,10 +200,10 @@ impl Replay<'_> {
             let margin = self.plan.margin.share();
             for ((i, logs), mut decision) in tested.iter().zip(decide_by(&asked, margin, level)) {
                 if last {
-                    // Of how many blocks would decide at an earlier look's level nothing follows for the looks to come.
-                    decision.needed_blocks = needed_blocks(logs, margin, &decision);
+                    // Of how many rounds would decide at an earlier look's level nothing follows for the looks to come.
+                    decision.needed_rounds = needed_rounds(logs, margin, &decision);
                 }
-                said[*i] = Some(Said { blocks, decision });
+                said[*i] = Some(Said { rounds, decision });
             }
         }
     }
@@ -250,7 +250,7 @@ pub(super) fn failed(run: &Run) -> HashSet<(Cell, u32)> {
         })
     };
     let incomplete = run.warnings.iter().filter(|warning| warning.kind == WarningKind::Incomplete);
-    incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.block?))).collect()
+    incomplete.filter_map(|w| Some((place(w.target.as_ref()?, w.workload.as_ref()?)?, w.round?))).collect()
 }
 
 /// The edges of a run's ladder both of whose ends stand on the same devices, and the others.
@@ -258,7 +258,7 @@ pub(super) fn whole_and_broken(run: &Run) -> (Vec<Edge>, Vec<Edge>) {
     edges(&run.plan.targets).into_iter().partition(|edge| super::edges::other_devices(run, edge).is_none())
 }
 
-/// A run that adds blocks, while it is carried out: what is to be measured next.
+/// A run that adds rounds, while it is carried out: what is to be measured next.
 #[derive(Debug)]
 pub struct Course {
     /// Without its measurements.
@@ -270,7 +270,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// From where a run stands whose targets are known; absent if its plan does not add blocks.
+    /// From where a run stands whose targets are known; absent if its plan does not add rounds.
     #[must_use]
     pub fn new(run: &Run) -> Option<Self> {
         let until = run.plan.until_decided.as_ref()?;
@@ -288,22 +288,22 @@ impl Course {
         self.figures.add(&self.run.plan, measurement, grade::withheld(&findings).remove(&place(measurement)));
     }
 
-    /// Takes note that a cell could not be measured in a block.
-    pub fn fail(&mut self, cell: Cell, block: u32) {
-        self.failed.insert((cell, block));
+    /// Takes note that a cell could not be measured in a round.
+    pub fn fail(&mut self, cell: Cell, round: u32) {
+        self.failed.insert((cell, round));
     }
 
-    /// Whether a cell was measured in a block.
+    /// Whether a cell was measured in a round.
     #[must_use]
-    pub fn has(&self, cell: Cell, block: u32) -> bool {
-        self.figures.has(cell, block)
+    pub fn has(&self, cell: Cell, round: u32) -> bool {
+        self.figures.has(cell, round)
     }
 
     /// How far it is. It ends by time only where whoever carries it out says so.
     pub fn standing(&mut self) -> Standing {
         let plan = &self.run.plan;
         let cases = self.figures.cases(plan, &self.pairs);
-        let tried = |cell, block| self.figures.has(cell, block) || self.failed.contains(&(cell, block));
+        let tried = |cell, round| self.figures.has(cell, round) || self.failed.contains(&(cell, round));
         let replay = Replay { plan, pairs: &self.pairs, cases: &cases, tried: &tried };
         replay.run(&mut self.levels).1
     }
@@ -315,7 +315,7 @@ pub(super) fn at_rest(run: &Run, standing: Standing) -> Standing {
         return standing;
     }
     let cells = standing.cells.len();
-    let ahead = standing.next().map_or(0, |next| (next - standing.blocks()) as usize * cells);
+    let ahead = standing.next().map_or(0, |next| (next - standing.rounds()) as usize * cells);
     Standing {
         planned: standing.planned - ahead,
         cells: Vec::new(),

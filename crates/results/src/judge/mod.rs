@@ -59,7 +59,7 @@ use crate::store::Run;
 pub struct Tax {
     /// Nanoseconds per I/O above the baseline; negative if it costs less.
     pub ns: f64,
-    /// At the comparison's confidence; absent for fewer than two blocks, or where the ratio's interval spans more than a
+    /// At the comparison's confidence; absent for fewer than two rounds, or where the ratio's interval spans more than a
     /// factor of 100, which says nothing.
     pub interval: Option<Interval>,
 }
@@ -87,25 +87,25 @@ pub struct Comparison {
     pub target: String,
     /// The name of the target that it is compared with.
     pub baseline: String,
-    /// Geometric mean over the blocks of target / baseline.
+    /// Geometric mean over the rounds of target / baseline.
     pub ratio: f64,
     /// The interval of the ratio that the verdict rests on: its level is Holm's, so it is wider than
-    /// [`Self::interval_95`] wherever several comparisons are made. Absent for fewer than two blocks.
+    /// [`Self::interval_95`] wherever several comparisons are made. Absent for fewer than two rounds.
     pub interval: Option<Interval>,
     /// The confidence of `interval`, 0.95 or more. Absent as `interval` is.
     pub confidence: Option<f64>,
     /// The plain 95% interval of the ratio, for this comparison taken alone.
     pub interval_95: Option<Interval>,
-    /// The sign-flip permutation p-value of "no difference at all", from six blocks on: beside Student's t, which
+    /// The sign-flip permutation p-value of "no difference at all", from six rounds on: beside Student's t, which
     /// assumes that log ratios are roughly normal, it assumes only that their signs are chance.
     pub sign_flip_p: Option<f64>,
     /// What it comes to, with the plan's margin.
     pub verdict: Verdict,
-    /// Blocks in which both targets were measured.
-    pub blocks: u32,
-    /// If undecided: how many blocks in all would decide, at this variance.
-    pub needed_blocks: Option<u32>,
-    /// In a run that adds blocks: after how many of the plan's blocks it was decided. All figures are those of that look.
+    /// Rounds in which both targets were measured.
+    pub rounds: u32,
+    /// If undecided: how many rounds in all would decide, at this variance.
+    pub needed_rounds: Option<u32>,
+    /// In a run that adds rounds: after how many of the plan's rounds it was decided. All figures are those of that look.
     pub decided_at: Option<u32>,
     /// Why no verdict is given whatever the figures say: which measurement it rests on cannot be used, and why. The verdict
     /// then is undecided.
@@ -123,7 +123,7 @@ pub struct Judgement {
     pub edges: Vec<Edge>,
     /// Every edge's end against its beginning, in the order of workloads, edges and metrics.
     pub steps: Vec<Comparison>,
-    /// How far a run is that adds blocks until all is decided; absent for any other.
+    /// How far a run is that adds rounds until all is decided; absent for any other.
     pub standing: Option<Standing>,
     /// One per cell that was measured, in the plan's order of workloads and targets.
     pub summaries: Vec<Summary>,
@@ -247,7 +247,7 @@ pub fn judge(run: &Run) -> Judgement {
             .iter()
             .filter_map(|(w, spec, m)| Network::of(workload(w)?, &spec.name, record(&spec.name), m))
             .collect(),
-        // The order of files is not that of a run's blocks.
+        // The order of files is not that of a run's rounds.
         effects: run
             .plan
             .workloads
@@ -274,7 +274,7 @@ fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
         .flat_map(|workload| run.plan.targets.iter().map(move |target| (workload.name.as_str(), target)))
 }
 
-/// Each cell's measurements, one per block, by (workload, target).
+/// Each cell's measurements, one per round, by (workload, target).
 pub(crate) fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     let mut cells: HashMap<_, Vec<_>> = HashMap::new();
     for m in &run.measurements {
@@ -283,23 +283,23 @@ pub(crate) fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
     cells
 }
 
-/// What one measurement is known by: target, workload and block.
+/// What one measurement is known by: target, workload and round.
 pub(crate) type Place<'a> = (&'a str, &'a str, u32);
 
 /// The place of a measurement.
 pub(crate) fn place(m: &Measurement) -> Place<'_> {
-    (&m.target, &m.workload, m.block)
+    (&m.target, &m.workload, m.round)
 }
 
 /// The place of the measurement that a warning concerns; absent if it concerns more than one.
 pub(crate) fn place_of(warning: &Warning) -> Option<Place<'_>> {
-    Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.block?))
+    Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.round?))
 }
 
 /// Why the targets of an import are not judged against one another.
 const UNPAIRED: &str = "the repetitions of an import are in the order of its files: those of one target were not measured beside those of another";
 
-/// Every comparison with the baseline and every step, decided, and for a run that adds blocks how far it is.
+/// Every comparison with the baseline and every step, decided, and for a run that adds rounds how far it is.
 fn compare(
     run: &Run,
     edges: &[Edge],
@@ -319,7 +319,7 @@ fn compare(
         None => (at_once(plan, &cases), None),
         Some(mut levels) => {
             let failed = looks::failed(run);
-            let tried = |cell, block| figures.has(cell, block) || failed.contains(&(cell, block));
+            let tried = |cell, round| figures.has(cell, round) || failed.contains(&(cell, round));
             let replay = Replay { plan, pairs: &pairs, cases: &cases, tried: &tried };
             let (said, standing) = replay.run(&mut levels);
             let decided = cases.iter().zip(said).map(|(case, said)| case.after(plan, said));
@@ -341,7 +341,7 @@ fn compare(
     (comparisons, steps, standing)
 }
 
-/// Each family decided once, with all blocks.
+/// Each family decided once, with all rounds.
 fn at_once(plan: &Plan, cases: &[Case]) -> Vec<Option<Comparison>> {
     let all: Vec<_> = cases.iter().map(|case| case.logs(u32::MAX)).collect();
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();

@@ -12,7 +12,7 @@ use crate::stats::median;
 /// Linux' least time until TCP sends again (TCP_RTO_MIN): a longer silence is not one packet that was lost.
 pub const SILENCE_NS: u64 = 200_000_000;
 
-/// What one cell's packets came to, over all blocks.
+/// What one cell's packets came to, over all rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     /// The workload's name.
@@ -23,15 +23,15 @@ pub struct Network {
     pub ways: Vec<Way>,
     /// Of round trips.
     pub probes: Option<Probes>,
-    /// Standard deviation of round trips, which ping(8) calls mdev: median over the blocks.
+    /// Standard deviation of round trips, which ping(8) calls mdev: median over the rounds.
     pub mdev_ns: Option<f64>,
-    /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the blocks.
+    /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the rounds.
     pub guest_cpu_per_gib: Option<f64>,
     /// The same per packet or round trip.
     pub guest_cpu_per_io: Option<f64>,
     /// CPU nanoseconds of the far end's process per GiB of streams.
     pub far_cpu_per_gib: Option<f64>,
-    /// Times longer than [`SILENCE_NS`] without a byte, each with its block, the longest first.
+    /// Times longer than [`SILENCE_NS`] without a byte, each with its round, the longest first.
     pub gaps: Vec<(u32, Gap)>,
     /// The interfaces on the way that were watched, from the near end to the far end.
     pub hops: Vec<Hop>,
@@ -42,9 +42,9 @@ pub struct Network {
 pub struct Way {
     /// Whether the near end sends.
     pub up: bool,
-    /// How many in each block.
+    /// How many in each round.
     pub streams: usize,
-    /// Median over the blocks of bytes per second that arrived; of a load what its streams say.
+    /// Median over the rounds of bytes per second that arrived; of a load what its streams say.
     pub bytes_per_s: Option<f64>,
     /// Packets that were sent.
     pub sent: Option<u64>,
@@ -58,9 +58,9 @@ pub struct Way {
     pub duplicates: Option<u64>,
     /// Segments that TCP sent again.
     pub retransmits: Option<u64>,
-    /// Datagrams' jitter: median over the blocks of the streams' mean.
+    /// Datagrams' jitter: median over the rounds of the streams' mean.
     pub jitter_ns: Option<f64>,
-    /// TCP's own round trips: the least, the median over the blocks of the mean, the greatest.
+    /// TCP's own round trips: the least, the median over the rounds of the mean, the greatest.
     pub rtt_ns: Option<[f64; 3]>,
     /// How evenly its streams were served, by bytes; absent for one alone.
     pub fairness: Option<Fairness>,
@@ -95,7 +95,7 @@ pub struct Hop {
     pub place: Option<String>,
     /// Its driver, as far as it tells.
     pub driver: Option<String>,
-    /// Of all blocks together.
+    /// Of all rounds together.
     pub activity: NicActivity,
 }
 
@@ -178,7 +178,7 @@ impl Network {
         workload.net.as_ref()?;
         let carried = || measurements.iter().filter_map(|m| Some((*m, m.outcome.carried.as_ref()?)));
         carried().next()?;
-        let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
         };
         let probes = carried().filter_map(|(_, carried)| carried.probes).reduce(|all, probes| Probes {
@@ -188,7 +188,7 @@ impl Network {
             out_of_order: all.out_of_order + probes.out_of_order,
         });
         let mut gaps: Vec<(u32, Gap)> = carried()
-            .flat_map(|(m, carried)| carried.gaps.iter().map(|gap| (m.block, *gap)))
+            .flat_map(|(m, carried)| carried.gaps.iter().map(|gap| (m.round, *gap)))
             .filter(|(_, gap)| gap.duration_ns > SILENCE_NS)
             .collect();
         gaps.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.duration_ns));
@@ -198,10 +198,10 @@ impl Network {
             target: target.into(),
             ways: [true, false].into_iter().filter_map(|up| way(up, measurements)).collect(),
             probes,
-            mdev_ns: over_blocks(&|m| m.outcome.carried.as_ref()?.mdev_ns.map(|ns| ns as f64)),
-            guest_cpu_per_gib: over_blocks(&|m| per_gib(m, inside(m)?)),
-            guest_cpu_per_io: over_blocks(&|m| per_io(m, inside(m)?)),
-            far_cpu_per_gib: over_blocks(&|m| per_gib(m, m.outcome.carried.as_ref()?.far_cpu?.total_ns())),
+            mdev_ns: over_rounds(&|m| m.outcome.carried.as_ref()?.mdev_ns.map(|ns| ns as f64)),
+            guest_cpu_per_gib: over_rounds(&|m| per_gib(m, inside(m)?)),
+            guest_cpu_per_io: over_rounds(&|m| per_io(m, inside(m)?)),
+            far_cpu_per_gib: over_rounds(&|m| per_gib(m, m.outcome.carried.as_ref()?.far_cpu?.total_ns())),
             gaps,
             hops: hops(record, measurements),
         })
@@ -212,7 +212,7 @@ impl Network {
 fn way(up: bool, measurements: &[&Measurement]) -> Option<Way> {
     let all = || measurements.iter().flat_map(|m| flows(m, up));
     let streams = measurements.iter().map(|m| flows(m, up).count()).max().filter(|streams| *streams > 0)?;
-    let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+    let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
         median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
     };
     let mean = |m: &Measurement, of: fn(&Flow) -> Option<u64>| {
@@ -220,12 +220,12 @@ fn way(up: bool, measurements: &[&Measurement]) -> Option<Way> {
     };
     let least = all().filter_map(|flow| flow.rtt_ns.map(|rtt| rtt[0])).min();
     let most = all().filter_map(|flow| flow.rtt_ns.map(|rtt| rtt[2])).max();
-    let middle = over_blocks(&|m| mean(m, |flow| flow.rtt_ns.map(|rtt| rtt[1])));
+    let middle = over_rounds(&|m| mean(m, |flow| flow.rtt_ns.map(|rtt| rtt[1])));
     let evenly = measurements.iter().filter_map(|m| evenness(m, up));
     Some(Way {
         up,
         streams,
-        bytes_per_s: over_blocks(&|m| {
+        bytes_per_s: over_rounds(&|m| {
             let bytes = over_flows(flows(m, up), |flow| flow.received_bytes)?;
             (m.outcome.duration_ns > 0).then(|| bytes as f64 / (m.outcome.duration_ns as f64 / 1e9))
         }),
@@ -235,7 +235,7 @@ fn way(up: bool, measurements: &[&Measurement]) -> Option<Way> {
         out_of_order: over_flows(all(), |flow| flow.out_of_order),
         duplicates: over_flows(all(), |flow| flow.duplicates),
         retransmits: over_flows(all(), |flow| flow.retransmits),
-        jitter_ns: over_blocks(&|m| mean(m, |flow| flow.jitter_ns)),
+        jitter_ns: over_rounds(&|m| mean(m, |flow| flow.jitter_ns)),
         rtt_ns: least
             .zip(middle)
             .zip(most)
@@ -331,7 +331,7 @@ mod tests {
     fn measurement(flows: Vec<Flow>) -> Measurement {
         let carried = Some(Carried { flows, ..Carried::default() });
         Measurement {
-            block: 1,
+            round: 1,
             outcome: Outcome { duration_ns: 2_000_000_000, carried, ..Outcome::default() },
             ..Measurement::default()
         }

@@ -25,7 +25,7 @@ pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 pub struct Percentile {
     /// The share of I/Os at or below it, 0 to 1.
     pub q: f64,
-    /// The I/Os of all blocks.
+    /// The I/Os of all rounds.
     pub ios: u64,
     /// Absent if there are fewer than [`needed`].
     pub value: Option<Value>,
@@ -34,21 +34,21 @@ pub struct Percentile {
 /// What is known of a percentile, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Value {
-    /// That of all I/Os of all blocks together.
+    /// That of all I/Os of all rounds together.
     pub ns: f64,
     /// The 95% interval by order statistics, were all I/Os independent. They are not, so it is the least that is uncertain:
     /// what a longer measurement would still narrow.
     pub of_ios: Interval,
-    /// Student's t interval at 95% of the logarithms of the blocks' own percentiles: what another run may well show.
-    /// Absent for fewer than two blocks, or where one has too few I/Os.
-    pub over_blocks: Option<Interval>,
+    /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: what another run may well show.
+    /// Absent for fewer than two rounds, or where one has too few I/Os.
+    pub over_rounds: Option<Interval>,
 }
 
 impl Percentile {
     /// Of one cell's measurements, whose service times together are `latency`.
     pub(super) fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
         let value = percentile(latency, q).and_then(|ns| {
-            Some(Value { ns, of_ios: of_ios(latency, q)?, over_blocks: over_blocks(q, measurements) })
+            Some(Value { ns, of_ios: of_ios(latency, q)?, over_rounds: over_rounds(q, measurements) })
         });
         Self { q, ios: latency.count(), value }
     }
@@ -85,9 +85,9 @@ fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
     })
 }
 
-fn over_blocks(q: f64, measurements: &[&Measurement]) -> Option<Interval> {
-    let of_block = |m: &&Measurement| percentile(&m.outcome.tallies.latency(), q).map(f64::ln);
-    let logs = measurements.iter().map(of_block).collect::<Option<Vec<_>>>()?;
+fn over_rounds(q: f64, measurements: &[&Measurement]) -> Option<Interval> {
+    let of_round = |m: &&Measurement| percentile(&m.outcome.tallies.latency(), q).map(f64::ln);
+    let logs = measurements.iter().map(of_round).collect::<Option<Vec<_>>>()?;
     Some(Differences::new(logs)?.interval(ALPHA)?.map(f64::exp))
 }
 
@@ -101,7 +101,7 @@ mod tests {
         Measurement {
             target: "a".into(),
             workload: "w".into(),
-            block: 1,
+            round: 1,
             order: 1,
             outcome: Outcome {
                 tallies: Tallies { read: Some(read), ..Tallies::default() },
@@ -140,12 +140,12 @@ mod tests {
         // From the 40th to the 61st, within the histogram's error.
         assert!(median.of_ios.low <= 40_000.0 && median.of_ios.low > 39_600.0, "{median:?}");
         assert!(median.of_ios.high >= 61_000.0 && median.of_ios.high < 61_600.0, "{median:?}");
-        assert_eq!(median.over_blocks, None);
+        assert_eq!(median.over_rounds, None);
     }
 
     #[test]
-    fn blocks_say_more_than_ios() {
-        let blocks: Vec<Measurement> = [100, 130, 80, 110]
+    fn rounds_say_more_than_ios() {
+        let rounds: Vec<Measurement> = [100, 130, 80, 110]
             .into_iter()
             .map(|percent| {
                 let mut latency = Histogram::new();
@@ -154,15 +154,15 @@ mod tests {
             })
             .collect();
         let mut all = Histogram::new();
-        blocks.iter().for_each(|m| all.merge(&m.outcome.tallies.latency()));
-        let blocks: Vec<&Measurement> = blocks.iter().collect();
-        let value = Percentile::of(0.5, &all, &blocks).value.expect("enough");
-        let over = value.over_blocks.expect("four blocks");
+        rounds.iter().for_each(|m| all.merge(&m.outcome.tallies.latency()));
+        let rounds: Vec<&Measurement> = rounds.iter().collect();
+        let value = Percentile::of(0.5, &all, &rounds).value.expect("enough");
+        let over = value.over_rounds.expect("four rounds");
         assert!(over.high - over.low > 2.0 * (value.of_ios.high - value.of_ios.low), "{value:?}");
-        // One block with too few I/Os leaves the p99 of all without an interval over blocks.
+        // One round with too few I/Os leaves the p99 of all without an interval over rounds.
         let few = measurement(rising(50));
-        let blocks = [blocks[0], blocks[1], &few];
-        let value = Percentile::of(0.99, &all, &blocks).value.expect("enough together");
-        assert_eq!(value.over_blocks, None);
+        let rounds = [rounds[0], rounds[1], &few];
+        let value = Percentile::of(0.99, &all, &rounds).value.expect("enough together");
+        assert_eq!(value.over_rounds, None);
     }
 }

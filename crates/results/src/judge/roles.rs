@@ -103,11 +103,11 @@ pub struct CpuByRole {
     pub workload: String,
     /// The target's name.
     pub target: String,
-    /// Medians over the blocks, in nanoseconds per I/O, of the roles that were observed.
+    /// Medians over the rounds, in nanoseconds per I/O, of the roles that were observed.
     pub roles: Vec<(Role, f64)>,
     /// The same in nanoseconds per GiB; empty but for streams.
     pub per_gib: Vec<(Role, f64)>,
-    /// Share of the guest's CPU time that the host took away, 0 to 1, median over the blocks; absent where the guest does not
+    /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent where the guest does not
     /// say.
     pub steal: Option<f64>,
     /// Share of the guest's CPU time that it spent in guests of its own.
@@ -120,11 +120,11 @@ impl CpuByRole {
         if spec.remote().is_some() {
             return None;
         }
-        let over_blocks = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
             median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
         };
         let by_role = |per: fn(&Measurement, u64) -> Option<f64>| -> Vec<(Role, f64)> {
-            let of_role = |role: Role| Some((role, over_blocks(&|m| per(m, role.ns(m, spec)?))?));
+            let of_role = |role: Role| Some((role, over_rounds(&|m| per(m, role.ns(m, spec)?))?));
             Role::ALL.into_iter().filter_map(of_role).collect()
         };
         let (roles, gibs) = (by_role(per_io), by_role(per_gib));
@@ -133,7 +133,7 @@ impl CpuByRole {
             return None;
         }
         let inside = |part: &dyn Fn(&HostCpu) -> u64| {
-            over_blocks(&|m| {
+            over_rounds(&|m| {
                 let cpu = m.outcome.inside.as_ref()?.cpu?;
                 let all = cpu.busy_ns() + cpu.iowait_ns.unwrap_or_default() + cpu.idle_ns + cpu.steal_ns;
                 (all > 0).then(|| part(&cpu) as f64 / all as f64)

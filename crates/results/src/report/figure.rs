@@ -301,7 +301,7 @@ pub(super) fn grouped(n: u64) -> String {
     text
 }
 
-/// `1 block`, `3 blocks`.
+/// `1 round`, `3 rounds`.
 pub(crate) fn counted(n: impl Into<u64>, noun: &str) -> String {
     let n = n.into();
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
@@ -376,6 +376,6 @@ mod tests {
         let many: Vec<String> = (1..=295).map(|n| n.to_string()).collect();
         assert_eq!(listed_briefly(&many), "1, 2, 3, 4, 5 and 290 others");
         assert_eq!(listed_briefly(&many[..20]), listed(&many[..20]));
-        assert_eq!(counted(1_u32, "block") + &counted(2_u32, "block"), "1 block2 blocks");
+        assert_eq!(counted(1_u32, "round") + &counted(2_u32, "round"), "1 round2 rounds");
     }
 }

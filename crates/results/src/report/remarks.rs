@@ -82,12 +82,12 @@ fn remark(run: &Run, group: &[&Warning]) -> Remark {
     } else if !workloads.is_empty() {
         place.push(listed_briefly(&workloads));
     }
-    let blocks = group.iter().filter(|w| w.block.is_some()).count();
+    let rounds = group.iter().filter(|w| w.round.is_some()).count();
     let mut place = place.join(", ");
-    let times = match group.iter().find_map(|w| w.block) {
+    let times = match group.iter().find_map(|w| w.round) {
         None => String::new(),
-        Some(block) if blocks == 1 => format!(", block {block}"),
-        Some(_) => format!(", {}", counted(blocks as u64, "measurement")),
+        Some(round) if rounds == 1 => format!(", round {round}"),
+        Some(_) => format!(", {}", counted(rounds as u64, "measurement")),
     };
     place.push_str(&times);
     let others = group.iter().any(|w| w.evidence != first.evidence);

@@ -1,8 +1,8 @@
 //! Estimates from figures that are read off a scale.
 //!
-//! A percentile is the middle of a histogram's bucket. On a quiet machine every block falls into the same bucket, so that the
-//! blocks do not differ at all and Student's t would be certain of a figure that is only known to half a bucket. This error is
-//! the same in every block and does not average out: it is added to the interval as it is.
+//! A percentile is the middle of a histogram's bucket. On a quiet machine every round falls into the same bucket, so that the
+//! rounds do not differ at all and Student's t would be certain of a figure that is only known to half a bucket. This error is
+//! the same in every round and does not average out: it is added to the interval as it is.
 
 use iotax_model::histogram::RELATIVE_ERROR;
 
@@ -52,12 +52,12 @@ impl<E: Estimate> Estimate for Coarse<E> {
         self.estimate.p_value(self.mean() + off.signum() * (off.abs() - self.error).max(0.0))
     }
 
-    fn blocks(&self) -> usize {
-        self.estimate.blocks()
+    fn rounds(&self) -> usize {
+        self.estimate.rounds()
     }
 
-    fn half_width(&self, blocks: usize, alpha: f64) -> Option<f64> {
-        Some(self.estimate.half_width(blocks, alpha)? + self.error)
+    fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
+        Some(self.estimate.half_width(rounds, alpha)? + self.error)
     }
 }
 
@@ -96,12 +96,12 @@ mod tests {
         assert_eq!(say(&Coarse::new(far, of_two_percentiles())), Verdict::Slower);
     }
 
-    /// Medians of blocks that hardly differ, read off histograms: without the error the interval missed the truth most of the time.
+    /// Medians of rounds that hardly differ, read off histograms: without the error the interval missed the truth most of the time.
     #[test]
     fn intervals_of_percentiles_hold_the_truth() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut median = |middle: f64| {
-            // Noise of a block as small as a quiet device's.
+            // Noise of a round as small as a quiet device's.
             let middle = middle * (1.0 + 0.001 * (random.random::<f64>() - 0.5));
             let mut latency = Histogram::new();
             for step in 0..200_u32 {

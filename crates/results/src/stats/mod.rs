@@ -1,7 +1,7 @@
 //! The statistics: what counts as a difference, and what does not.
 //!
-//! The unit of replication is the measurement, one per block; the seconds inside it are correlated and never
-//! treated as independent. [`paired`] compares two targets within blocks, [`unpaired`] what has no blocks in common,
+//! The unit of replication is the measurement, one per round; the seconds inside it are correlated and never
+//! treated as independent. [`paired`] compares two targets within rounds, [`unpaired`] what has no rounds in common,
 //! [`coarse`] takes in what a scale hides, [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
 //! says how far a quantile can be trusted, [`steady`] and [`series`] look inside one measurement.
 
@@ -34,11 +34,11 @@ pub trait Estimate {
     /// the interval is.
     fn p_value(&self, point: f64) -> Option<f64>;
 
-    /// Blocks that it rests on; of two sides, those of the side that has fewer.
-    fn blocks(&self) -> usize;
+    /// Rounds that it rests on; of two sides, those of the side that has fewer.
+    fn rounds(&self) -> usize;
 
-    /// Half the width that the interval would have with so many blocks, were mean and variance to stay as they are.
-    fn half_width(&self, blocks: usize, alpha: f64) -> Option<f64>;
+    /// Half the width that the interval would have with so many rounds, were mean and variance to stay as they are.
+    fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64>;
 }
 
 /// The median of the values; absent if there are none.

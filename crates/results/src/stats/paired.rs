@@ -1,4 +1,4 @@
-//! Differences between two targets, block by block.
+//! Differences between two targets, round by round.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -30,7 +30,7 @@ impl Interval {
     }
 }
 
-/// A sample of paired differences: one per block, any unit. Never empty, always finite.
+/// A sample of paired differences: one per round, any unit. Never empty, always finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differences {
     values: Vec<f64>,
@@ -121,12 +121,12 @@ impl Estimate for Differences {
         Some(2.0 * student(self.n())?.sf(distance / error))
     }
 
-    fn blocks(&self) -> usize {
+    fn rounds(&self) -> usize {
         self.n()
     }
 
-    fn half_width(&self, blocks: usize, alpha: f64) -> Option<f64> {
-        Some(student(blocks)?.inverse_cdf(1.0 - alpha / 2.0) * self.sd? / (blocks as f64).sqrt())
+    fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
+        Some(student(rounds)?.inverse_cdf(1.0 - alpha / 2.0) * self.sd? / (rounds as f64).sqrt())
     }
 }
 

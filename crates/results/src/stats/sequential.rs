@@ -1,15 +1,15 @@
 //! Looking more than once: what a test must ask for at each look, so that all looks together err no more often than
 //! one would.
 //!
-//! A run that adds blocks until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads
+//! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads
 //! the error over the looks by the O'Brien-Fleming-type spending function of Lan and DeMets (Discrete sequential
 //! boundaries for clinical trials, Biometrika 70, 1983): it asks for very much early and for little more than a
 //! single test at the end. Each side has half of the error, `2 - 2 Phi(z / sqrt(t))` of it spent by the share t of the
-//! blocks. Boundaries come from recursive numerical integration (Armitage, McPherson and Rowe, Journal of the Royal
+//! rounds. Boundaries come from recursive numerical integration (Armitage, McPherson and Rowe, Journal of the Royal
 //! Statistical Society A 132, 1969; Jennison and Turnbull, Group Sequential Methods, 1999, chapter 19).
 //!
 //! The boundaries are those of a normal statistic with known variance. For Student's t they serve as significance
-//! levels: a look rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few blocks that
+//! levels: a look rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds that
 //! alone errs up to a sixth too often (looks after 3, 4 and 5), because estimated variances make the looks less alike; so where there is more
 //! than one look only [`SPENT`] of the error is spent. docs/statistics.md has what is left of it, simulated.
 
@@ -17,40 +17,40 @@ use statrs::distribution::{Continuous, ContinuousCDF, Normal};
 
 /// Beyond so many standard deviations a density holds less than 1e-18 and is not followed.
 const FAR: u32 = 9;
-/// The share of the error that several looks spend, so that Student's t with three blocks and more keeps the level.
+/// The share of the error that several looks spend, so that Student's t with three rounds and more keeps the level.
 pub const SPENT: f64 = 0.86;
 /// Halvings after which a boundary is exact to the last digits that matter.
 const HALVINGS: u32 = 60;
 
-/// A group-sequential design: the numbers of blocks at which one looks.
+/// A group-sequential design: the numbers of rounds at which one looks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Looks {
-    blocks: Vec<u32>,
+    rounds: Vec<u32>,
     /// Points and weights of the Gauss-Legendre rule on 0 to 1, fine enough for the closest looks.
     rule: Vec<(f64, f64)>,
 }
 
 impl Looks {
-    /// Looks after each of these numbers of blocks, the last of which is the most that there can be. Absent if there
+    /// Looks after each of these numbers of rounds, the last of which is the most that there can be. Absent if there
     /// are none, or if they do not rise from at least 1.
     #[must_use]
-    pub fn new(blocks: &[u32]) -> Option<Self> {
-        let rising = blocks.windows(2).all(|pair| pair[0] < pair[1]);
-        if !rising || *blocks.first()? == 0 {
+    pub fn new(rounds: &[u32]) -> Option<Self> {
+        let rising = rounds.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising || *rounds.first()? == 0 {
             return None;
         }
         // The widest range that is integrated over, in standard deviations of the step that leads out of it; the rule
         // is to have a few points for each of them.
         let widest =
-            blocks.windows(2).map(|pair| FAR.pow(2).saturating_mul(pair[0]) / (pair[1] - pair[0])).max();
+            rounds.windows(2).map(|pair| FAR.pow(2).saturating_mul(pair[0]) / (pair[1] - pair[0])).max();
         let points = 24 + widest.unwrap_or_default().isqrt() as usize;
-        Some(Self { blocks: blocks.to_vec(), rule: gauss_legendre(points) })
+        Some(Self { rounds: rounds.to_vec(), rule: gauss_legendre(points) })
     }
 
-    /// The numbers of blocks.
+    /// The numbers of rounds.
     #[must_use]
-    pub fn blocks(&self) -> &[u32] {
-        &self.blocks
+    pub fn rounds(&self) -> &[u32] {
+        &self.rounds
     }
 
     /// The two-sided significance level to test at when this look (from 0) is taken, so that the chance of a false
@@ -58,12 +58,12 @@ impl Looks {
     /// can reject nothing.
     #[must_use]
     pub fn nominal(&self, look: usize, alpha: f64) -> f64 {
-        if self.blocks.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
+        if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
     }
 
     /// The same were the variance known, with all of `alpha` spent.
     fn of_normal(&self, look: usize, alpha: f64) -> f64 {
-        let look = look.min(self.blocks.len() - 1);
+        let look = look.min(self.rounds.len() - 1);
         if alpha <= 0.0 {
             return 0.0;
         }
@@ -82,7 +82,7 @@ impl Looks {
     }
 
     fn fraction(&self, look: usize) -> f64 {
-        f64::from(self.blocks[look]) / f64::from(self.blocks[self.blocks.len() - 1])
+        f64::from(self.rounds[look]) / f64::from(self.rounds[self.rounds.len() - 1])
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn z(looks: &Looks, alpha: f64) -> Vec<f64> {
-        (0..looks.blocks().len()).map(|k| -normal().inverse_cdf(looks.of_normal(k, alpha) / 2.0)).collect()
+        (0..looks.rounds().len()).map(|k| -normal().inverse_cdf(looks.of_normal(k, alpha) / 2.0)).collect()
     }
 
     fn assert_near(found: &[f64], table: &[f64], within: f64) {
@@ -242,15 +242,15 @@ mod tests {
             &[3, 6],
             &[30, 31, 32, 33],
         ];
-        for blocks in designs {
-            let looks = Looks::new(blocks).expect("rising");
+        for rounds in designs {
+            let looks = Looks::new(rounds).expect("rising");
             let finer = Looks { rule: gauss_legendre(4 * looks.rule.len()), ..looks.clone() };
             for alpha in [0.05, 0.05 / 40.0, 1e-6] {
-                for look in 0..blocks.len() {
+                for look in 0..rounds.len() {
                     let (one, other) = (looks.nominal(look, alpha), finer.nominal(look, alpha));
                     assert!(
                         (one - other).abs() <= 1e-6 * other + 1e-16,
-                        "{blocks:?} {alpha} {look}: {one} {other}"
+                        "{rounds:?} {alpha} {look}: {one} {other}"
                     );
                 }
             }
@@ -264,12 +264,12 @@ mod tests {
         fn levels_rise_with_alpha_and_stay_below_it(
             first in 1_u32..5, steps in prop::collection::vec(1_u32..6, 0..8), alpha in 1e-6_f64..0.2, less in 0.1_f64..0.99,
         ) {
-            let mut blocks = vec![first];
+            let mut rounds = vec![first];
             for step in steps {
-                blocks.push(blocks[blocks.len() - 1] + step);
+                rounds.push(rounds[rounds.len() - 1] + step);
             }
-            let looks = Looks::new(&blocks).expect("rising");
-            let levels: Vec<f64> = (0..blocks.len()).map(|look| looks.nominal(look, alpha)).collect();
+            let looks = Looks::new(&rounds).expect("rising");
+            let levels: Vec<f64> = (0..rounds.len()).map(|look| looks.nominal(look, alpha)).collect();
             prop_assert!(levels.iter().all(|level| *level <= alpha * (1.0 + 1e-9)), "{levels:?}");
             for (look, level) in levels.iter().enumerate() {
                 prop_assert!(looks.nominal(look, alpha * less) <= *level, "{look}");

@@ -1,7 +1,7 @@
-//! Differences between two samples that have no blocks in common: two runs.
+//! Differences between two samples that have no rounds in common: two runs.
 //!
 //! Whatever moved both targets of one run alike (the machine's mood of that hour) does not cancel here, so that the same
-//! difference needs more blocks than within a run, and what differs between the runs counts as a difference of the targets.
+//! difference needs more rounds than within a run, and what differs between the runs counts as a difference of the targets.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -17,7 +17,7 @@ pub struct Unpaired {
 }
 
 impl Unpaired {
-    /// Of positive figures, one per block and side: the difference of their logarithms, so that `exp` of the mean is the
+    /// Of positive figures, one per round and side: the difference of their logarithms, so that `exp` of the mean is the
     /// ratio of geometric means. Absent if a side is empty or a figure has no logarithm.
     #[must_use]
     pub fn of_logs(target: &[f64], baseline: &[f64]) -> Option<Self> {
@@ -25,13 +25,13 @@ impl Unpaired {
         Some(Self { target: logs(target)?, baseline: logs(baseline)? })
     }
 
-    /// Blocks of the target and of the baseline.
+    /// Rounds of the target and of the baseline.
     #[must_use]
     pub fn each(&self) -> (usize, usize) {
         (self.target.n(), self.baseline.n())
     }
 
-    /// Standard error and degrees of freedom with so many blocks on each side; absent for fewer than two on one. Without any
+    /// Standard error and degrees of freedom with so many rounds on each side; absent for fewer than two on one. Without any
     /// variance the degrees do not matter.
     fn error(&self, target: usize, baseline: usize) -> Option<(f64, f64)> {
         let part = |side: &Differences, n: usize| Some((side.sd()?.powi(2) / n as f64, n as f64 - 1.0));
@@ -49,7 +49,7 @@ impl Estimate for Unpaired {
     }
 
     fn interval(&self, alpha: f64) -> Option<Interval> {
-        let half = self.half_width(self.blocks(), alpha)?;
+        let half = self.half_width(self.rounds(), alpha)?;
         Some(Interval { low: self.mean() - half, high: self.mean() + half })
     }
 
@@ -63,13 +63,13 @@ impl Estimate for Unpaired {
         Some(2.0 * StudentsT::new(0.0, 1.0, free).ok()?.sf(distance / error))
     }
 
-    fn blocks(&self) -> usize {
+    fn rounds(&self) -> usize {
         self.target.n().min(self.baseline.n())
     }
 
     /// With so many on each side that has fewer.
-    fn half_width(&self, blocks: usize, alpha: f64) -> Option<f64> {
-        let (error, free) = self.error(self.target.n().max(blocks), self.baseline.n().max(blocks))?;
+    fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
+        let (error, free) = self.error(self.target.n().max(rounds), self.baseline.n().max(rounds))?;
         Some(StudentsT::new(0.0, 1.0, free).ok()?.inverse_cdf(1.0 - alpha / 2.0) * error)
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_on_a_side_says_nothing() {
+    fn one_round_on_a_side_says_nothing() {
         for sample in [of(&[1.0], &[1.0, 2.0]), of(&[1.0, 2.0], &[1.0]), of(&[1.0], &[2.0])] {
             assert_eq!((sample.interval(0.05), sample.p_value(0.0)), (None, None));
             assert_eq!(decide(&[(&sample, true)], ALPHA, MARGIN)[0].verdict, Verdict::Undecided);
@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn the_blocks_said_to_be_needed_are_in_each_run() {
+    fn the_rounds_said_to_be_needed_are_in_each_run() {
         let sample = of(&[0.05, 0.01, 0.09], &[0.0, 0.04, -0.04, 0.01, -0.01]);
         let decision = decide(&[(&sample, true)], ALPHA, MARGIN).remove(0);
         assert_eq!(decision.verdict, Verdict::Undecided);
-        let needed = decision.needed_blocks.expect("variance is known") as usize;
+        let needed = decision.needed_rounds.expect("variance is known") as usize;
         let distance = sample.mean() - MARGIN.ln_1p();
         assert!(needed > 3 && sample.half_width(needed, ALPHA).expect("known") < distance);
         assert!(sample.half_width(needed - 1, ALPHA).expect("known") >= distance);
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Welch's interval is an approximation: with very few blocks it covers a little less or more than it says.
+    /// Welch's interval is an approximation: with very few rounds it covers a little less or more than it says.
     #[test]
     fn the_interval_covers_the_truth_about_as_often_as_it_says() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(4);

@@ -7,15 +7,15 @@
 //! failure. Each comparison carries the interval at the level at which it was tested, so that a reader who lays the
 //! interval against the margin finds the verdict, always.
 //!
-//! A comparison with fewer than two blocks is no test: it is undecided, has no interval and does not count in m.
+//! A comparison with fewer than two rounds is no test: it is undecided, has no interval and does not count in m.
 
 use serde::{Deserialize, Serialize};
 
 use super::Estimate;
 use super::paired::Interval;
 
-/// The most blocks that a plan takes; beyond them no number of blocks is suggested.
-const MOST_BLOCKS: usize = 1000;
+/// The most rounds that a plan takes; beyond them no number of rounds is suggested.
+const MOST_ROUNDS: usize = 1000;
 
 /// What a comparison comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum Verdict {
     Faster,
     /// Within the margin.
     Same,
-    /// The interval holds an edge of the margin: more blocks may decide.
+    /// The interval holds an edge of the margin: more rounds may decide.
     Undecided,
 }
 
@@ -55,20 +55,20 @@ impl Verdict {
 pub struct Decision {
     /// What it comes to.
     pub verdict: Verdict,
-    /// The alpha at which it was tested: the interval's confidence is one less it. Absent for fewer than two blocks.
+    /// The alpha at which it was tested: the interval's confidence is one less it. Absent for fewer than two rounds.
     pub alpha: Option<f64>,
-    /// The interval of the mean log ratio that the verdict rests on. Absent for fewer than two blocks.
+    /// The interval of the mean log ratio that the verdict rests on. Absent for fewer than two rounds.
     pub interval: Option<Interval>,
-    /// If undecided: how many blocks in all would decide it, were mean and variance to stay as they are. Absent if
-    /// that cannot be told (fewer than two blocks, no variance) or is above 1000.
-    pub needed_blocks: Option<u32>,
+    /// If undecided: how many rounds in all would decide it, were mean and variance to stay as they are. Absent if
+    /// that cannot be told (fewer than two rounds, no variance) or is above 1000.
+    pub needed_rounds: Option<u32>,
 }
 
 impl Decision {
     /// Nothing was tested, so nothing is said.
     #[must_use]
     pub const fn none() -> Self {
-        Self { verdict: Verdict::Undecided, alpha: None, interval: None, needed_blocks: None }
+        Self { verdict: Verdict::Undecided, alpha: None, interval: None, needed_rounds: None }
     }
 }
 
@@ -80,20 +80,20 @@ impl Decision {
 pub fn decide<E: Estimate + ?Sized>(family: &[(&E, bool)], alpha: f64, margin: f64) -> Vec<Decision> {
     let mut decided = decide_by(family, margin, |left| alpha / left as f64);
     for ((estimate, _), decision) in family.iter().zip(&mut decided) {
-        decision.needed_blocks = needed_blocks(*estimate, margin, decision);
+        decision.needed_rounds = needed_rounds(*estimate, margin, decision);
     }
     decided
 }
 
-/// If a comparison is undecided: how many blocks in all would decide it at the level at which it was tested, were mean and
+/// If a comparison is undecided: how many rounds in all would decide it at the level at which it was tested, were mean and
 /// variance to stay as they are.
 #[must_use]
-pub fn needed_blocks<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
+pub fn needed_rounds<E: Estimate + ?Sized>(estimate: &E, margin: f64, decision: &Decision) -> Option<u32> {
     let alpha = decision.alpha.filter(|_| decision.verdict == Verdict::Undecided)?;
     needed(estimate, margin.ln_1p(), alpha)
 }
 
-/// As [`decide`] but for the blocks that are needed, with the level at which the next comparison is tested given by how many are left to be decided, it
+/// As [`decide`] but for the rounds that are needed, with the level at which the next comparison is tested given by how many are left to be decided, it
 /// included. It must rise as fewer are left.
 #[must_use]
 pub fn decide_by<E: Estimate + ?Sized>(
@@ -144,22 +144,22 @@ fn decision(
         (true, false) if (d.mean() > 0.0) == more_is_better => Verdict::Faster,
         (true, false) => Verdict::Slower,
     };
-    Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_blocks: None }
+    Decision { verdict, alpha: Some(alpha), interval: d.interval(alpha), needed_rounds: None }
 }
 
-/// The smallest number of blocks above the present one at which the interval no longer holds the edge.
+/// The smallest number of rounds above the present one at which the interval no longer holds the edge.
 fn needed(d: &(impl Estimate + ?Sized), edge: f64, alpha: f64) -> Option<u32> {
     let distance = (d.mean() - nearest_edge(d.mean(), edge)).abs();
     // Without variance more of the same decides nothing.
-    d.half_width(d.blocks() + 1, alpha).filter(|half| *half > 0.0)?;
-    let decides = |blocks| d.half_width(blocks, alpha).is_some_and(|half| half < distance);
-    // The interval narrows with every block: halve the range until the first number that decides is left.
-    let (mut first, mut beyond) = (d.blocks() + 1, MOST_BLOCKS + 1);
+    d.half_width(d.rounds() + 1, alpha).filter(|half| *half > 0.0)?;
+    let decides = |rounds| d.half_width(rounds, alpha).is_some_and(|half| half < distance);
+    // The interval narrows with every round: halve the range until the first number that decides is left.
+    let (mut first, mut beyond) = (d.rounds() + 1, MOST_ROUNDS + 1);
     while first < beyond {
         let middle = usize::midpoint(first, beyond);
         if decides(middle) { beyond = middle } else { first = middle + 1 }
     }
-    (first <= MOST_BLOCKS).then(|| u32::try_from(first).ok()).flatten()
+    (first <= MOST_ROUNDS).then(|| u32::try_from(first).ok()).flatten()
 }
 
 #[cfg(test)]
@@ -190,10 +190,10 @@ mod tests {
     }
 
     #[test]
-    fn fewer_than_two_blocks_decide_nothing() {
+    fn fewer_than_two_rounds_decide_nothing() {
         let one = alone(&[5.0], true);
         assert_eq!(one.verdict, Verdict::Undecided);
-        assert_eq!((one.alpha, one.interval, one.needed_blocks), (None, None, None));
+        assert_eq!((one.alpha, one.interval, one.needed_rounds), (None, None, None));
     }
 
     #[test]
@@ -201,13 +201,13 @@ mod tests {
         assert_eq!(alone(&[0.3, 0.3], true).verdict, Verdict::Faster);
         assert_eq!(alone(&[0.0, 0.0], true).verdict, Verdict::Same);
         let on_the_edge = alone(&[MARGIN.ln_1p(); 2], true);
-        assert_eq!((on_the_edge.verdict, on_the_edge.needed_blocks), (Verdict::Undecided, None));
+        assert_eq!((on_the_edge.verdict, on_the_edge.needed_rounds), (Verdict::Undecided, None));
     }
 
     #[test]
-    fn the_blocks_said_to_be_needed_do_decide() {
+    fn the_rounds_said_to_be_needed_do_decide() {
         let undecided = [0.05, 0.01, 0.09, 0.03];
-        let needed = alone(&undecided, true).needed_blocks.expect("variance is known") as usize;
+        let needed = alone(&undecided, true).needed_rounds.expect("variance is known") as usize;
         assert!(needed > 4);
         // A sample of that size with the same mean and standard deviation is decided, one smaller is not.
         let d = sample(&undecided);

@@ -125,7 +125,7 @@ fn is_made_up_for(warning: &Warning, by: &Measurement) -> bool {
     warning.kind == WarningKind::Incomplete
         && warning.target.as_ref() == Some(&by.target)
         && warning.workload.as_ref() == Some(&by.workload)
-        && warning.block == Some(by.block)
+        && warning.round == Some(by.round)
 }
 
 fn known_runs(last: i64) -> String {
@@ -164,7 +164,7 @@ impl Fault {
 pub enum RunState {
     /// A process works on it.
     Running,
-    /// Every block of its plan is there.
+    /// Every round of its plan is there.
     Complete,
     /// Stopped by the user, or its process was killed; it can be resumed.
     Interrupted,
@@ -263,7 +263,7 @@ pub struct RunSummary {
     pub targets: Vec<String>,
     /// Measurements stored.
     pub measured: u64,
-    /// Measurements that the plan asks for; of one that adds blocks until all is decided, at most, or as many as there are once it
+    /// Measurements that the plan asks for; of one that adds rounds until all is decided, at most, or as many as there are once it
     /// is complete.
     pub planned: u64,
 }
@@ -369,7 +369,7 @@ impl Store {
     }
 
     /// Keeps measurements, all of them whole or none at all; they are on the disk when this returns. A second one of the same cell
-    /// and block is an error. The warning that an earlier attempt at one failed goes.
+    /// and round is an error. The warning that an earlier attempt at one failed goes.
     pub fn put_measurements(
         &mut self,
         run: i64,
@@ -403,7 +403,7 @@ impl Store {
         })
     }
 
-    /// Changes the number of blocks that the run's plan asks for.
+    /// Changes the number of rounds that the run's plan asks for.
     pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
         self.change(run, |_, head| {
             head.plan.repeat = repeat;
@@ -447,9 +447,9 @@ impl Store {
 
     fn summary(&self, run: i64, head: &Head) -> RunSummary {
         let (plan, state, measured) = (&head.plan, self.state(run, head), head.measured.count);
-        // What is complete and adds blocks until all is decided has all that it was to have, and so has what was imported.
+        // What is complete and adds rounds until all is decided has all that it was to have, and so has what was imported.
         let is_open = plan.until_decided.is_some() || head.source.is_some();
-        let all = u64::from(plan.most_blocks()) * plan.cells() as u64;
+        let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
         RunSummary {
             id: run,
             name: plan.name.clone(),

@@ -23,10 +23,10 @@ CREATE TABLE measurement (
     run      INTEGER NOT NULL REFERENCES run (id),
     target   TEXT    NOT NULL,
     workload TEXT    NOT NULL,
-    block    INTEGER NOT NULL,
+    round    INTEGER NOT NULL,
     content  BLOB    NOT NULL,  -- model::record::Measurement
     seal     INTEGER NOT NULL,
-    PRIMARY KEY (run, target, workload, block)
+    PRIMARY KEY (run, target, workload, round)
 ) STRICT;
 ";
 
@@ -140,8 +140,8 @@ pub(super) fn add_measurement(
 ) -> Result<(), Fault> {
     let row = Row::new(run, "measurement", m)?;
     connection.execute(
-        "INSERT INTO measurement (run, target, workload, block, content, seal) VALUES (?, ?, ?, ?, ?, ?)",
-        params![run, m.target, m.workload, m.block, row.content, row.seal],
+        "INSERT INTO measurement (run, target, workload, round, content, seal) VALUES (?, ?, ?, ?, ?, ?)",
+        params![run, m.target, m.workload, m.round, row.content, row.seal],
     )?;
     head.measured.add(&row);
     Ok(())

@@ -6,14 +6,14 @@
 //! saturation point). The knee is the first depth at which the ceiling is all but reached: from there on, by Little's law, latency
 //! grows as depth does and nothing is given for it.
 
-use super::{Point, over_blocks};
+use super::{Point, over_rounds};
 
 /// Where more outstanding I/Os buy only latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Knee {
-    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the blocks. Fewer cannot reach the ceiling.
+    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the ceiling.
     pub outstanding: f64,
-    /// The smallest and the largest of it by single blocks; absent for fewer than two.
+    /// The smallest and the largest of it by single rounds; absent for fewer than two.
     pub range: Option<(f64, f64)>,
     /// Latency at the smallest depth in nanoseconds.
     pub least_latency_ns: f64,
@@ -37,7 +37,7 @@ pub(super) fn of(points: &[Point<'_>]) -> Option<Knee> {
     let pairs: Option<Vec<(f64, f64)>> = points.iter().map(|p| Some((p.iops?, p.latency_ns?))).collect();
     let pairs = pairs.filter(|pairs| pairs.len() >= FEWEST)?;
     let (least_latency_ns, ceiling_iops) = bounds(&pairs)?;
-    let each = over_blocks(points, |pairs| bounds(pairs).map(|(ns, iops)| ns * iops / 1e9));
+    let each = over_rounds(points, |pairs| bounds(pairs).map(|(ns, iops)| ns * iops / 1e9));
     let outstanding = each.map_or(least_latency_ns * ceiling_iops / 1e9, |each| each.median);
     let range = each.map(|each| each.range);
     let last = points.len() - 1;
@@ -75,7 +75,7 @@ mod tests {
                     iops: Some(iops),
                     bytes_per_s: None,
                     latency_ns: Some(latency_ns),
-                    blocks: vec![(1, iops, latency_ns), (2, more, latency_ns), (3, iops, less)],
+                    rounds: vec![(1, iops, latency_ns), (2, more, latency_ns), (3, iops, less)],
                 }
             })
             .collect();
@@ -87,7 +87,7 @@ mod tests {
         course(8.0, |knee, points| {
             let knee = knee.expect("a knee");
             assert!((knee.outstanding - 8.0).abs() < 1e-9, "{knee:?}");
-            let (low, high) = knee.range.expect("three blocks");
+            let (low, high) = knee.range.expect("three rounds");
             assert!((low - 8.0 / 1.1).abs() < 1e-9 && (high - 8.8).abs() < 1e-9, "{knee:?}");
             assert_eq!(points[knee.at.expect("reached")].workload.iodepth, 8);
             let (iops, latency) = knee.beyond.expect("deeper points");

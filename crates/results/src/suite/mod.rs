@@ -40,7 +40,7 @@ pub struct Course<'a> {
     pub transition: Option<Transition>,
 }
 
-/// One cell: medians over its blocks.
+/// One cell: medians over its rounds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point<'a> {
     /// What was done.
@@ -51,8 +51,8 @@ pub struct Point<'a> {
     pub bytes_per_s: Option<f64>,
     /// Mean service time in nanoseconds.
     pub latency_ns: Option<f64>,
-    /// I/Os per second and mean service time of each block, as far as both are known.
-    blocks: Vec<(u32, f64, f64)>,
+    /// I/Os per second and mean service time of each round, as far as both are known.
+    rounds: Vec<(u32, f64, f64)>,
 }
 
 impl Point<'_> {
@@ -77,15 +77,15 @@ impl Point<'_> {
 
     /// Of cells' measurements under one workload; absent if there are none.
     fn of<'a>(workload: &'a Workload, measurements: &[&Measurement]) -> Option<Point<'a>> {
-        let over_blocks =
+        let over_rounds =
             |metric: Metric| median(&measurements.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>());
-        let both = |m: &&Measurement| Some((m.block, Metric::Iops.of(m)?, Metric::LatencyMean.of(m)?));
+        let both = |m: &&Measurement| Some((m.round, Metric::Iops.of(m)?, Metric::LatencyMean.of(m)?));
         (!measurements.is_empty()).then(|| Point {
             workload,
-            iops: over_blocks(Metric::Iops),
-            bytes_per_s: over_blocks(Metric::BytesPerS),
-            latency_ns: over_blocks(Metric::LatencyMean),
-            blocks: measurements.iter().filter_map(both).collect(),
+            iops: over_rounds(Metric::Iops),
+            bytes_per_s: over_rounds(Metric::BytesPerS),
+            latency_ns: over_rounds(Metric::LatencyMean),
+            rounds: measurements.iter().filter_map(both).collect(),
         })
     }
 }
@@ -128,26 +128,26 @@ impl<'a> Course<'a> {
     }
 }
 
-/// A figure over blocks.
+/// A figure over rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct OverBlocks {
+struct OverRounds {
     median: f64,
     /// The smallest and the largest.
     range: (f64, f64),
 }
 
-/// What each block gives on its own, by blocks in which every point was measured; absent for fewer than two of them.
-fn over_blocks(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<OverBlocks> {
-    let blocks = points.first()?.blocks.iter().map(|(block, ..)| *block);
-    let of_block = |block: u32| -> Option<Vec<(f64, f64)>> {
+/// What each round gives on its own, by rounds in which every point was measured; absent for fewer than two of them.
+fn over_rounds(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<OverRounds> {
+    let rounds = points.first()?.rounds.iter().map(|(round, ..)| *round);
+    let of_round = |round: u32| -> Option<Vec<(f64, f64)>> {
         let one = |point: &Point<'_>| {
-            point.blocks.iter().find(|(known, ..)| *known == block).map(|(_, iops, ns)| (*iops, *ns))
+            point.rounds.iter().find(|(known, ..)| *known == round).map(|(_, iops, ns)| (*iops, *ns))
         };
         points.iter().map(one).collect()
     };
-    let found: Vec<f64> = blocks.filter_map(of_block).filter_map(|pairs| figure(&pairs)).collect();
+    let found: Vec<f64> = rounds.filter_map(of_round).filter_map(|pairs| figure(&pairs)).collect();
     let least = found.iter().copied().fold(f64::INFINITY, f64::min);
     let most = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let median = median(&found).filter(|_| found.len() > 1)?;
-    Some(OverBlocks { median, range: (least, most) })
+    Some(OverRounds { median, range: (least, most) })
 }

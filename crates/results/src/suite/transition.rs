@@ -5,15 +5,15 @@
 //! bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2, 1985: the
 //! half-performance length). Time here is that between two completions, whatever is outstanding.
 
-use super::{Point, over_blocks};
+use super::{Point, over_rounds};
 
 /// Where the bandwidth begins to decide.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transition {
     /// Bytes at which an I/O's own time and that of its bytes are alike; 0 if the bandwidth decides at every size, absent if it decides
-    /// at none. The median over the blocks.
+    /// at none. The median over the rounds.
     pub size: Option<f64>,
-    /// The smallest and the largest of it by single blocks; absent for fewer than two.
+    /// The smallest and the largest of it by single rounds; absent for fewer than two.
     pub range: Option<(f64, f64)>,
     /// What every I/O takes whatever its size, in nanoseconds between two completions.
     pub fixed_ns: f64,
@@ -37,7 +37,7 @@ pub(super) fn of(points: &[Point<'_>]) -> Option<Transition> {
     let (fixed_ns, per_byte) = fit(&sizes, &times)?;
     let off = sizes.iter().zip(&times).map(|(s, t)| ((fixed_ns + per_byte * s) / t - 1.0).abs());
     let half = |(fixed, per_byte): Parts| (per_byte > 0.0).then(|| fixed / per_byte);
-    let each = over_blocks(points, |pairs| {
+    let each = over_rounds(points, |pairs| {
         let times: Vec<f64> = pairs.iter().map(|(iops, _)| 1e9 / iops).collect();
         fit(&sizes, &times).and_then(half)
     });
@@ -95,7 +95,7 @@ mod tests {
         assert!((fixed - 20_000.0).abs() < 1e-3 && per_byte < 1e-9, "{fixed} {per_byte}");
         let (fixed, per_byte) = parts(|size| size * 0.5);
         assert!(fixed < 1e-3 && (per_byte - 0.5).abs() < 1e-9, "{fixed} {per_byte}");
-        // Larger blocks that take less time each: nothing is negative.
+        // Larger rounds that take less time each: nothing is negative.
         let (fixed, per_byte) = parts(|size| 1e5 / size.sqrt());
         assert!(fixed > 0.0 && per_byte.abs() < f64::EPSILON, "{fixed} {per_byte}");
         assert_eq!(fit(&[512.0], &[1.0]), None);

@@ -34,7 +34,7 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn repetitions_are_blocks_wherever_they_stand() {
+fn repetitions_are_rounds_wherever_they_stand() {
     let fio = || data("fio-3.33.json");
     let twice = imported(&[("one.json", fio()), ("two.json", fio()), ("both.txt", data("bonnie-1.03.txt"))]);
     let [fio, bonnie] = twice.as_slice() else { panic!("{} runs", twice.len()) };
@@ -111,13 +111,13 @@ fn question() -> Question {
 }
 
 #[test]
-fn one_block_decides_nothing_and_several_do() {
+fn one_round_decides_nothing_and_several_do() {
     let (_temp, mut store) = store();
     let factor = |run: &Run, by: f64| {
         let scaled = |m: &Measurement| {
             let mut m = m.clone();
             let stated = m.stated.as_mut().expect("stated");
-            stated.metrics.values_mut().for_each(|value| *value *= by * (1.0 + f64::from(m.block) * 1e-4));
+            stated.metrics.values_mut().for_each(|value| *value *= by * (1.0 + f64::from(m.round) * 1e-4));
             m
         };
         Run { id: run.id + 1, measurements: run.measurements.iter().map(scaled).collect(), ..run.clone() }

@@ -198,8 +198,8 @@ fn a_download_says_what_the_table_says() {
     );
     let csv = attribute(&document, "data-csv").expect("downloaded").replace("&quot;", "\"");
     let lines: Vec<&str> = csv.lines().collect();
-    assert_eq!(lines[0], "target,percentile,latency_us,blocks_low_us,blocks_high_us,ios_low_us,ios_high_us");
-    // One block alone has no interval over blocks.
+    assert_eq!(lines[0], "target,percentile,latency_us,rounds_low_us,rounds_high_us,ios_low_us,ios_high_us");
+    // One round alone has no interval over rounds.
     assert!(lines[1].starts_with("\"disk \"\"1\"\", new\",p50,131.58,,,1"), "{}", lines[1]);
     assert_eq!(lines.len(), 6, "{csv}");
 }

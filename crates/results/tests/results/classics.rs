@@ -49,12 +49,12 @@ fn tally(ios: u64, bytes: u64, latency_ns: u64) -> Tally {
     Tally { ios, bytes: ios * bytes, latency, response: None }
 }
 
-fn measurement(workload: &str, block: u32, duration_ns: u64, cpu_ns: u64, tallies: Tallies) -> Measurement {
+fn measurement(workload: &str, round: u32, duration_ns: u64, cpu_ns: u64, tallies: Tallies) -> Measurement {
     Measurement {
         target: "host".into(),
         workload: workload.into(),
-        block,
-        order: block,
+        round,
+        order: round,
         started_at_ms: 0,
         host_duration_ns: None,
         outcome: Outcome {
@@ -126,10 +126,10 @@ fn a_run_of_bonnie_is_a_line_of_bonnies_csv() {
 }
 
 #[test]
-fn each_block_is_a_line_and_what_was_not_measured_is_empty() {
+fn each_round_is_a_line_and_what_was_not_measured_is_empty() {
     let mut run = bonnie();
     let mut second = run.measurements[4].clone();
-    second.block = 2;
+    second.round = 2;
     run.measurements.push(second);
     let text = bonnie::csv(&run, Version::V1_98).expect("lines");
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
@@ -160,7 +160,7 @@ fn shown(program: &str, text: &str) -> Option<String> {
 fn bonnies_own_programs_show_our_figures() {
     let text = bonnie::csv(&bonnie(), Version::V1_98).expect("a line");
     if let Some(page) = shown("bon_csv2html", &text) {
-        // Blocks are in MiB/s there.
+        // Rounds are in MiB/s there.
         for figure in ["host", "1G", "1024", "256", "128", "512", "409.5", "+++++", "150ms", "4001us"] {
             assert!(page.contains(&format!(">{figure}<")), "{figure}: {page}");
         }
@@ -180,18 +180,18 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
     for (workload, bs, kib) in
         [("fstime", 1024_u64, 3960_u64), ("fsbuffer", 256, 1655), ("fsdisk", 4096, 5800)]
     {
-        for (block, tenths) in [(1, 20), (2, 1), (3, 80)] {
+        for (round, tenths) in [(1, 20), (2, 1), (3, 80)] {
             let bytes = kib * 1024 * tenths / 10;
             let writes = bytes.div_ceil(bs);
             let tallies = Tallies { write: Some(tally(writes, bs, 1000)), ..Tallies::default() };
-            run.measurements.push(measurement(workload, block, SECOND, SECOND, tallies));
+            run.measurements.push(measurement(workload, round, SECOND, SECOND, tallies));
         }
     }
     let indexes = filecopy::indexes(&run);
     let [index] = indexes.as_slice() else { panic!("{indexes:?}") };
     // Of 2 and 8 times the geometric mean is 4.
     for copy in &index.copies {
-        assert!((copy.index - 40.0).abs() < 0.1 && copy.blocks == 2, "{copy:?}");
+        assert!((copy.index - 40.0).abs() < 0.1 && copy.rounds == 2, "{copy:?}");
     }
     assert!(index.index.is_some_and(|all| (all - 40.0).abs() < 0.1), "{index:?}");
     shows_the_index(&run);

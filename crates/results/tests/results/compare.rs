@@ -20,10 +20,10 @@ use crate::synthetic::{HOST, Truth, ladder, run};
 const WORKLOADS: [&str; 2] = ["randread-4k-qd1", "seqwrite-1m"];
 
 /// A later run of the same plan, in which everything takes so many times as long.
-fn later(slowdown: f64, noise: f64, blocks: u32) -> Run {
+fn later(slowdown: f64, noise: f64, rounds: u32) -> Run {
     let host = Truth { slowdown, noise, ..HOST };
     let mut later =
-        run(&[("host-file", host), ("vm-raw", vm(1.4 * slowdown, noise))], &WORKLOADS, blocks, false);
+        run(&[("host-file", host), ("vm-raw", vm(1.4 * slowdown, noise))], &WORKLOADS, rounds, false);
     later.id = 18;
     later.seed = 5;
     later.started_at_ms += 86_400_000;
@@ -75,12 +75,12 @@ fn a_slower_second_run_is_found_by_every_metric() {
     }
     assert_eq!(verdicts(&compared, Metric::CpuPerIo), [Verdict::Same; 4]);
     let cell = compared.cell(1, 0, Metric::LatencyMean).expect("compared");
-    let interval = cell.interval.expect("five blocks");
+    let interval = cell.interval.expect("five rounds");
     assert!(interval.low < 1.1 && 1.1 < interval.high, "{interval:?}");
     assert!((cell.b / cell.a - cell.ratio).abs() < 1e-9);
     let tax = cell.tax.expect("a time");
     assert!((tax.ns - (cell.b - cell.a)).abs() < 1e-6 * cell.a && tax.interval.is_some());
-    assert_eq!((cell.blocks, compared.missing.len()), ((5, 5), 0));
+    assert_eq!((cell.rounds, compared.missing.len()), ((5, 5), 0));
     assert!(compared.machines.is_empty() && compared.targets.iter().all(|t| t.differences.is_empty()));
 }
 
@@ -99,16 +99,16 @@ fn the_same_twice_is_the_same_and_noise_decides_nothing() {
     assert_eq!(verdicts(&same, Metric::LatencyMean), [Verdict::Same; 4]);
     let noisy = two(&earlier(), &later(1.05, 0.08, 4));
     let cell = noisy.cell(0, 0, Metric::LatencyMean).expect("compared");
-    assert_eq!((cell.verdict, cell.blocks), (Verdict::Undecided, (5, 4)));
-    assert!(cell.needed_blocks.is_some_and(|needed| needed > 4));
+    assert_eq!((cell.verdict, cell.rounds), (Verdict::Undecided, (5, 4)));
+    assert!(cell.needed_rounds.is_some_and(|needed| needed > 4));
     let once = two(&earlier(), &later(1.5, 0.004, 1));
     let cell = once.cell(0, 0, Metric::LatencyMean).expect("compared");
-    assert_eq!((cell.verdict, cell.interval, cell.needed_blocks), (Verdict::Undecided, None, None));
-    assert!(conclusions(&once)[0].contains("one block alone has no interval"), "{:?}", conclusions(&once));
+    assert_eq!((cell.verdict, cell.interval, cell.needed_rounds), (Verdict::Undecided, None, None));
+    assert!(conclusions(&once)[0].contains("one round alone has no interval"), "{:?}", conclusions(&once));
 }
 
 #[test]
-fn two_targets_of_one_run_are_compared_within_blocks_as_the_report_does() {
+fn two_targets_of_one_run_are_compared_within_rounds_as_the_report_does() {
     let run = ladder(false);
     let account = account(&run);
     let compared = compare(&side(&account, Some("host-file")), &side(&account, Some("vm-raw")), &question())
@@ -132,13 +132,13 @@ fn two_targets_of_one_run_are_compared_within_blocks_as_the_report_does() {
 }
 
 #[test]
-fn within_a_run_only_common_blocks_count() {
+fn within_a_run_only_common_rounds_count() {
     let mut run = ladder(false);
-    run.measurements.retain(|m| m.target != "vm-raw" || m.block >= 3);
+    run.measurements.retain(|m| m.target != "vm-raw" || m.round >= 3);
     let account = account(&run);
     let compared = compare(&side(&account, Some("host-file")), &side(&account, Some("vm-raw")), &question())
         .expect("two");
-    assert!(compared.cells.iter().all(|cell| cell.blocks == (3, 3)));
+    assert!(compared.cells.iter().all(|cell| cell.rounds == (3, 3)));
 }
 
 #[test]
@@ -254,13 +254,13 @@ fn a_target_named_on_one_side_leaves_the_others_out() {
 #[test]
 fn an_unusable_measurement_withholds_its_verdict_and_leaves_the_family() {
     let (mut a, b) = (account(&earlier()), account(&later(1.1, 0.004, 5)));
-    let spoilt = a.figures.iter_mut().find(|f| f.target == "vm-raw" && f.block == 2).expect("measured");
+    let spoilt = a.figures.iter_mut().find(|f| f.target == "vm-raw" && f.round == 2).expect("measured");
     spoilt.unusable = Some("cache lie".into());
     let workload = spoilt.workload.clone();
     let compared = compare(&side(&a, None), &side(&b, None), &question()).expect("comparable");
     let cell = compared.cell(1, 0, Metric::LatencyMean).expect("compared");
     assert_eq!((cell.verdict, cell.interval), (Verdict::Undecided, None));
-    let why = format!("A: block 2 of vm-raw on {workload} cannot be used (cache lie)");
+    let why = format!("A: round 2 of vm-raw on {workload} cannot be used (cache lie)");
     assert_eq!(cell.withheld.as_deref(), Some(why.as_str()));
     assert!(conclusions(&compared).iter().any(|s| s.starts_with("No verdict: ") && s.contains(&why)));
     let other = compared.cell(0, 0, Metric::LatencyMean).expect("compared");
@@ -309,11 +309,11 @@ fn a_gate_names_what_one_side_lacks() {
     assert!(result.missing[0].contains("vm-raw") && result.missing[0].contains("not measured"));
 }
 
-/// A percentile is known in the fast blocks alone where the slow ones have too few I/Os for it.
+/// A percentile is known in the fast rounds alone where the slow ones have too few I/Os for it.
 #[test]
-fn a_percentile_of_the_fast_blocks_alone_is_not_compared() {
+fn a_percentile_of_the_fast_rounds_alone_is_not_compared() {
     let mut b = later(1.0, 0.004, 5);
-    for m in b.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block == 3) {
+    for m in b.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.round == 3) {
         for tally in m.outcome.tallies.read.iter_mut().chain(&mut m.outcome.tallies.write) {
             let mean = tally.latency.mean().expect("I/O");
             tally.latency = iotax_model::Histogram::new();
@@ -329,7 +329,7 @@ fn a_percentile_of_the_fast_blocks_alone_is_not_compared() {
             .all(|c| compared.targets[c.target].b != "vm-raw" || c.metric != Metric::LatencyP99)
     );
     let reasons: Vec<&str> = compared.missing.iter().map(|m| m.reason.as_str()).collect();
-    assert!(reasons.iter().all(|reason| reason.contains("not known in every block")), "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.contains("not known in every round")), "{reasons:?}");
     assert_eq!(reasons.len(), 2);
 }
 
@@ -505,7 +505,7 @@ fn a_cell_is_followed_through_runs() {
     let history = history(&accounts, 0.02);
     let track = history.tracks.iter().find(|t| t.target == "vm-raw" && t.metric == Metric::LatencyMean);
     let track = track.expect("followed");
-    assert_eq!(track.points.iter().map(|p| (p.run, p.blocks)).collect::<Vec<_>>(), [(0, 5), (1, 5), (2, 3)]);
+    assert_eq!(track.points.iter().map(|p| (p.run, p.rounds)).collect::<Vec<_>>(), [(0, 5), (1, 5), (2, 3)]);
     let [first, second, third] = track.points.as_slice() else { panic!("{track:?}") };
     assert!(first.since_first.is_none() && first.since_previous.is_none());
     assert!(first.band.is_some_and(|band| band.low < first.mean && first.mean < band.high));

@@ -21,11 +21,11 @@ fn guest(slowdown: f64, noise: f64) -> Truth {
     Truth { slowdown, noise, cpu_ns: 9_800.0 }
 }
 
-fn two(slowdown: f64, noise: f64, blocks: u32) -> Run {
+fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
     run(
         &[("host-file", HOST), ("vm-raw", guest(slowdown, noise))],
         &["randread-4k-qd1", "seqwrite-1m"],
-        blocks,
+        rounds,
         false,
     )
 }
@@ -34,7 +34,7 @@ fn two(slowdown: f64, noise: f64, blocks: u32) -> Run {
 fn otherwise(run: &mut Run, target: &str, workload: &str, truth: Truth) {
     let asked: Workload = run.plan.workloads.iter().find(|w| w.name == workload).expect("planned").clone();
     for m in run.measurements.iter_mut().filter(|m| m.target == target && m.workload == workload) {
-        let anew = measurement(&asked, target, truth, m.block, target.len());
+        let anew = measurement(&asked, target, truth, m.round, target.len());
         *m = iotax_model::record::Measurement { order: m.order, started_at_ms: m.started_at_ms, ..anew };
     }
 }
@@ -70,7 +70,7 @@ fn undecided_on_one_workload_only() {
 fn many_pairs_undecided_are_counted() {
     let mut run = both_ladders();
     for m in &mut run.measurements {
-        let stray = f64::from((m.block * 7 + m.order * 3) % 11) / 40.0;
+        let stray = f64::from((m.round * 7 + m.order * 3) % 11) / 40.0;
         for tally in m.outcome.tallies.read.iter_mut().chain(&mut m.outcome.tallies.write) {
             let mean = tally.latency.mean().expect("I/O") * (1.0 + stray);
             tally.latency = iotax_model::Histogram::new();
@@ -81,7 +81,7 @@ fn many_pairs_undecided_are_counted() {
 }
 
 #[test]
-fn one_block_alone() {
+fn one_round_alone() {
     insta::assert_snapshot!(said(&two(1.3, 0.01, 1)));
 }
 
@@ -130,11 +130,11 @@ fn one_target_compares_nothing() {
     insta::assert_snapshot!(said(&bench()));
 }
 
-/// Blocks in which nothing was completed have no figures, and are no reason to judge by the others.
+/// Rounds in which nothing was completed have no figures, and are no reason to judge by the others.
 #[test]
-fn a_target_that_stood_still_in_some_blocks() {
+fn a_target_that_stood_still_in_some_rounds() {
     let mut run = two(1.001, 0.003, 5);
-    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block % 2 == 0) {
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.round % 2 == 0) {
         m.outcome.tallies = iotax_model::record::Tallies::default();
     }
     insta::assert_snapshot!(said(&run));

@@ -16,7 +16,7 @@ use iotax_results::store::RunState;
 
 use crate::synthetic::{SECONDS, environment, whole};
 
-/// Strays that sum to nothing over five blocks.
+/// Strays that sum to nothing over five rounds.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 /// Bytes of a TCP segment and of a datagram.
 const SEGMENT: u64 = 1448;
@@ -207,10 +207,10 @@ fn busy(ns: f64, duration_ns: u64) -> HostCpu {
     }
 }
 
-/// One measurement that tells the truth but for the block's stray.
-pub(crate) fn measurement(workload: &Workload, way: Way, block: u32, phase: usize) -> Measurement {
+/// One measurement that tells the truth but for the round's stray.
+pub(crate) fn measurement(workload: &Workload, way: Way, round: u32, phase: usize) -> Measurement {
     let net = workload.net.as_ref().expect("a network's");
-    let factor = (0.005 * STRAYS[(block as usize + phase) % STRAYS.len()]).exp();
+    let factor = (0.005 * STRAYS[(round as usize + phase) % STRAYS.len()]).exp();
     let guest = way.name.starts_with("vm");
     let seconds = f64::from(SECONDS);
     let duration_ns = u64::from(SECONDS) * 1_000_000_000;
@@ -260,7 +260,7 @@ pub(crate) fn measurement(workload: &Workload, way: Way, block: u32, phase: usiz
     Measurement {
         target: way.name.into(),
         workload: workload.name.clone(),
-        block,
+        round,
         order: 1,
         started_at_ms: 1_790_000_000_000,
         host_duration_ns: Some(duration_ns),
@@ -272,11 +272,11 @@ pub(crate) fn measurement(workload: &Workload, way: Way, block: u32, phase: usiz
 }
 
 /// A complete run; the first way is the baseline.
-pub(crate) fn run(ways: &[Way], workloads: &[Workload], blocks: u32) -> Run {
+pub(crate) fn run(ways: &[Way], workloads: &[Workload], rounds: u32) -> Run {
     let plan = Plan {
         name: "what the network costs our VMs".into(),
         suite: None,
-        repeat: blocks,
+        repeat: rounds,
         until_decided: None,
         margin: Margin::default(),
         baseline: ways[0].name.into(),
@@ -286,10 +286,10 @@ pub(crate) fn run(ways: &[Way], workloads: &[Workload], blocks: u32) -> Run {
         neighbours: vec![],
     };
     let mut measurements = Vec::new();
-    for block in 1..=blocks {
+    for round in 1..=rounds {
         for (t, way) in ways.iter().enumerate() {
             for (w, workload) in workloads.iter().enumerate() {
-                measurements.push(measurement(workload, *way, block, 2 * t + w));
+                measurements.push(measurement(workload, *way, round, 2 * t + w));
             }
         }
     }

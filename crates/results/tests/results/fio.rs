@@ -82,14 +82,14 @@ fn what_was_not_measured_has_fios_form_for_no_sample_or_none() {
 }
 
 #[test]
-fn several_targets_and_blocks_are_jobs_of_their_own() {
+fn several_targets_and_rounds_are_jobs_of_their_own() {
     let run = run(&[("host-file", HOST), ("vm-raw", HOST)], &["randread-4k-qd1", "seqwrite-1m"], 2, false);
     let document = json(&run);
     let jobs = document["jobs"].as_array().expect("jobs");
     assert_eq!(jobs.len(), run.measurements.len());
     for (group, (job, m)) in jobs.iter().zip(&run.measurements).enumerate() {
         assert_eq!(job["jobname"], format!("{}/{}", m.target, m.workload));
-        assert_eq!(job["desc"], format!("{}, block {} of 2", m.target, m.block));
+        assert_eq!(job["desc"], format!("{}, round {} of 2", m.target, m.round));
         assert_eq!(job["groupid"], group, "nothing else ran at the same time");
     }
     let options =

@@ -51,7 +51,7 @@ fn writes_that_a_cache_took_are_no_measurement_of_the_device() {
     assert_eq!(judgement.warnings.len(), 3, "{:?}", judgement.warnings);
     let warning = &judgement.warnings[0];
     assert_eq!(
-        (warning.kind, warning.target.as_deref(), warning.block),
+        (warning.kind, warning.target.as_deref(), warning.round),
         (WarningKind::CacheLie, Some("vm-raw"), Some(1))
     );
     for words in ["the guest was told", "(10%)", "the flush afterwards took 3.20 s", "another", "host memory"]
@@ -179,7 +179,7 @@ fn each_check_sees_its_case_and_grades_it() {
         change(&mut run);
         let judgement = judge(&run);
         let [warning] = judgement.warnings.as_slice() else { panic!("{words}: {:?}", judgement.warnings) };
-        assert_eq!((warning.kind, warning.block), (kind, Some(1)), "{warning:?}");
+        assert_eq!((warning.kind, warning.round), (kind, Some(1)), "{warning:?}");
         assert!(warning.evidence.contains(words), "{words}: {}", warning.evidence);
         assert!(!warning.remedy.is_empty());
         let grade = if unusable { Grade::Unusable } else { Grade::Remarks };
@@ -357,7 +357,7 @@ fn what_lies_beneath_and_within_an_area_is_said_of_its_target() {
             r.targets[1].guest_clocksource = Some("acpi_pm".into());
         }),
         (WarningKind::Holes, "later reads there meet holes; the guest's disk passes them on", |r| {
-            r.measurements.retain(|m| m.target != "vm-raw" || m.workload != WRITES || m.block == 1);
+            r.measurements.retain(|m| m.target != "vm-raw" || m.workload != WRITES || m.round == 1);
             let m = r.measurements.iter_mut().find(|m| m.target == "vm-raw" && m.workload == WRITES);
             let m = m.expect("measured");
             m.outcome.tallies.trim = Some(Tally { ios: 10, bytes: 1 << 20, ..Tally::default() });
@@ -510,7 +510,7 @@ fn a_verdict_that_rests_on_an_unusable_measurement_is_withheld_and_says_why() {
     let honest = judge(&ladder(false));
     let mut run = ladder(false);
     let place =
-        run.measurements.iter().position(|m| m.target == "vm-raw" && m.workload == QD1 && m.block == 2);
+        run.measurements.iter().position(|m| m.target == "vm-raw" && m.workload == QD1 && m.round == 2);
     let m = &mut run.measurements[place.expect("measured")];
     m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
     let judgement = judge(&run);
@@ -519,8 +519,8 @@ fn a_verdict_that_rests_on_an_unusable_measurement_is_withheld_and_says_why() {
             && [&comparison.target, &comparison.baseline].contains(&&"vm-raw".to_owned());
         assert_eq!(comparison.withheld.is_some(), rests, "{comparison:?}");
         if let Some(why) = &comparison.withheld {
-            assert!(why.starts_with("vm-raw, block 2: cache_lie: the guest read"), "{why}");
-            assert_eq!((comparison.verdict, comparison.needed_blocks), (Verdict::Undecided, None));
+            assert!(why.starts_with("vm-raw, round 2: cache_lie: the guest read"), "{why}");
+            assert_eq!((comparison.verdict, comparison.needed_rounds), (Verdict::Undecided, None));
             assert_eq!((comparison.interval, comparison.confidence), (None, None));
             assert!(comparison.interval_95.is_some(), "the figures are still told");
         }

@@ -195,7 +195,7 @@ fn what_the_host_did_stands_beside_what_was_reached() {
     run.measurements[0].host_samples.remove(5);
     let page = page(&run);
     let table = page.split("id=\"w1-over-time\"").nth(1).expect("the figure");
-    let heads = "<tr><th scope=\"col\">target</th><th scope=\"col\">block</th><th scope=\"col\">from_s</th>\
+    let heads = "<tr><th scope=\"col\">target</th><th scope=\"col\">round</th><th scope=\"col\">from_s</th>\
                  <th scope=\"col\">to_s</th><th scope=\"col\">ios_per_s</th><th scope=\"col\">device_busy_percent</th>\
                  <th scope=\"col\">device_bytes_per_s</th><th scope=\"col\">io_stalled_some_percent</th>\
                  <th scope=\"col\">io_stalled_full_percent</th><th scope=\"col\">cpus_busy</th>\

@@ -98,7 +98,7 @@ fn what_cannot_be_told_apart_is_one_stretch_and_says_so() {
             "host device saw 0.25 I/Os for each of the program's",
         ),
         (
-            // In one block alone nobody looked.
+            // In one round alone nobody looked.
             |run| run.measurements[1].outcome.inside = None,
             &[
                 "host device",
@@ -185,7 +185,7 @@ fn every_guest_of_several_has_its_part() {
     // (0.6 + 0.4)^2 / (2 (0.36 + 0.16))
     let fairness = two.fairness.expect("I/O");
     assert!(near(fairness.mean, 1.0 / 1.04), "{fairness:?}");
-    let interval = fairness.interval.expect("five blocks");
+    let interval = fairness.interval.expect("five rounds");
     assert!(interval.low <= fairness.mean && fairness.mean <= interval.high && interval.high <= 1.0);
     let four = of("vm-4").expect("four guests").fairness.expect("I/O");
     assert!(near(four.mean, 1.0 / (4.0 * 0.28)), "{four:?}");

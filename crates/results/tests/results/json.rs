@@ -159,11 +159,11 @@ fn percentiles_have_intervals_or_say_what_they_lack() {
     assert_eq!(full[1]["ns"], document["cells"][0]["latency_ns"]["p90"]);
     let end = |interval: &str, end: &str| full[1][interval][end].as_f64().expect("there");
     assert!(end("of_ios_ns", "low") < end("of_ios_ns", "high"));
-    assert!(end("over_blocks_ns", "low") < end("over_blocks_ns", "high"));
+    assert!(end("over_rounds_ns", "low") < end("over_rounds_ns", "high"));
     let few = &document["cells"][1]["percentiles"];
     assert_eq!(few[2], serde_json::json!({"name": "p99", "q": 0.99, "ios": 500, "needed_ios": 1000}));
-    // Each block alone has enough for the median, and the p90 of the blocks needs no more than 100.
-    assert!(few[0].get("over_blocks_ns").is_some() && few[1].get("over_blocks_ns").is_some());
+    // Each round alone has enough for the median, and the p90 of the rounds needs no more than 100.
+    assert!(few[0].get("over_rounds_ns").is_some() && few[1].get("over_rounds_ns").is_some());
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn what_moved_over_time_is_told() {
     }
     let document = checked(&run);
     let effects = &document["effects"][0];
-    assert_eq!((&effects["workload"], &effects["blocks"]), (&"randread-4k-qd1".into(), &5.into()));
+    assert_eq!((&effects["workload"], &effects["rounds"]), (&"randread-4k-qd1".into(), &5.into()));
     let drift = &effects["drift"];
     assert!(
         drift["low"].as_f64() < drift["change"].as_f64() && drift["change"].as_f64() < drift["high"].as_f64()

@@ -13,8 +13,8 @@ use crate::synthetic::{HOST, Truth, bench, ladder, run};
 
 const QD1: &str = "randread-4k-qd1";
 
-fn two(slowdown: f64, noise: f64, blocks: u32) -> Run {
-    run(&[("host-file", HOST), ("vm-raw", Truth { slowdown, noise, ..HOST })], &[QD1], blocks, false)
+fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
+    run(&[("host-file", HOST), ("vm-raw", Truth { slowdown, noise, ..HOST })], &[QD1], rounds, false)
 }
 
 fn verdict(judgement: &Judgement, metric: Metric) -> Verdict {
@@ -33,11 +33,11 @@ fn a_known_slowdown_is_found_and_its_size_is_right() {
     }
     assert_eq!(verdict(&judgement, Metric::CpuPerIo), Verdict::Same);
     let latency = judgement.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
-    let interval = latency.interval.expect("five blocks");
+    let interval = latency.interval.expect("five rounds");
     assert!(interval.low < 1.25 && 1.25 < interval.high, "{interval:?}");
     let tax = latency.tax.expect("a time");
     let host = judgement.summary(QD1, "host-file").expect("measured").latency.mean().expect("I/O");
-    let interval = tax.interval.expect("five blocks");
+    let interval = tax.interval.expect("five rounds");
     assert!(interval.low < host * 0.25 && host * 0.25 < interval.high, "{tax:?} for {}", host * 0.25);
     let iops = judgement.comparison(QD1, "vm-raw", Metric::Iops).expect("compared");
     assert!((iops.ratio - 0.8).abs() < 0.01 && iops.tax.is_none(), "{iops:?}");
@@ -50,20 +50,20 @@ fn faster_same_and_undecided_are_told_apart() {
     let undecided = judge(&two(1.05, 0.06, 3));
     assert_eq!(verdict(&undecided, Metric::LatencyMean), Verdict::Undecided);
     let latency = undecided.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
-    let needed = latency.needed_blocks.expect("it has a variance");
+    let needed = latency.needed_rounds.expect("it has a variance");
     assert!(needed > 3);
     let said = sentences(&two(1.05, 0.06, 3)).join("\n");
     assert!(said.contains(&format!("iotax resume 17 --repeat {needed}")), "{said}");
 }
 
 #[test]
-fn only_blocks_that_both_have_are_compared() {
+fn only_rounds_that_both_have_are_compared() {
     let mut run = two(1.25, 0.004, 5);
     run.measurements
-        .retain(|m| !(m.target == "vm-raw" && m.block == 2 || m.target == "host-file" && m.block == 4));
+        .retain(|m| !(m.target == "vm-raw" && m.round == 2 || m.target == "host-file" && m.round == 4));
     let judgement = judge(&run);
     let latency = judgement.comparison(QD1, "vm-raw", Metric::LatencyMean).expect("compared");
-    assert_eq!(latency.blocks, 3);
+    assert_eq!(latency.rounds, 3);
     let warnings = of_kind(&judgement, WarningKind::Incomplete);
     assert_eq!(warnings.len(), 1);
     assert_eq!(warnings[0].evidence, "8 of 10 measurements are there");
@@ -71,9 +71,9 @@ fn only_blocks_that_both_have_are_compared() {
 }
 
 #[test]
-fn a_comparison_without_a_common_block_is_absent_and_named() {
+fn a_comparison_without_a_common_round_is_absent_and_named() {
     let mut run = two(1.25, 0.004, 2);
-    run.measurements.retain(|m| (m.target == "vm-raw") == (m.block == 1));
+    run.measurements.retain(|m| (m.target == "vm-raw") == (m.round == 1));
     let judgement = judge(&run);
     assert_eq!(judgement.comparisons, []);
     let named = of_kind(&judgement, WarningKind::Incomplete);
@@ -202,7 +202,7 @@ fn each_check_sees_its_case_and_only_that() {
         let found = judge(&run).warnings;
         assert_eq!(found.len(), 1, "{kind:?}: {found:?}");
         let warning = &found[0];
-        assert_eq!((warning.kind, warning.block), (kind, Some(1)));
+        assert_eq!((warning.kind, warning.round), (kind, Some(1)));
         assert!(warning.evidence.contains(words), "{}", warning.evidence);
         assert!(!warning.remedy.is_empty());
     }

@@ -240,7 +240,7 @@ fn a_silence_is_told_with_its_time_and_a_short_one_is_not() {
     let said = sentences(&gap(2010)).join("\n");
     assert!(
         said.contains(
-            "Nothing arrived for more than 200 ms: vm-virtio on tcp-up 1 time, for 2.01 s in block 1"
+            "Nothing arrived for more than 200 ms: vm-virtio on tcp-up 1 time, for 2.01 s in round 1"
         ),
         "{said}"
     );
@@ -327,7 +327,7 @@ fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
     let mut run = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Up)], 5);
     let slow = Way { rate: 0.6 * VIRTIO.rate, ..VIRTIO };
     let odd = measurement(&run.plan.workloads[0], slow, 3, 4);
-    let place = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.block == 3).expect("there");
+    let place = run.measurements.iter().position(|m| m.target == VIRTIO.name && m.round == 3).expect("there");
     run.measurements[place] =
         iotax_model::record::Measurement { order: run.measurements[place].order, ..odd };
     let all = found(&run);
@@ -430,7 +430,7 @@ fn other_tools_are_told_of_streams_losses_and_interfaces() {
     run.measurements[1].host_samples = vec![host];
     let judged = [(run.clone(), judge(&run))];
     let text = prometheus::measurements(&judged);
-    let udp = "workload=\"udp-up-1470\",block=\"1\"";
+    let udp = "workload=\"udp-up-1470\",round=\"1\"";
     for (name, value) in [("iotax_lost", 17.0), ("iotax_jitter_seconds", 11e-6)] {
         let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")) && line.contains(udp));
         let told = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect(name);

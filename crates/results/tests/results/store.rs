@@ -35,18 +35,18 @@ fn a_measurement_that_was_made_up_for_is_no_longer_incomplete() {
     let mut store = Store::open(&temp.path().join("s.db")).expect("opened");
     let mut run = ladder(false);
     let late = run.measurements.remove(0);
-    let failed = |block| Warning {
+    let failed = |round| Warning {
         kind: WarningKind::Incomplete,
         target: Some(late.target.clone()),
         workload: Some(late.workload.clone()),
-        block: Some(block),
+        round: Some(round),
         evidence: "the guest died".into(),
         remedy: "resume".into(),
     };
-    run.warnings = vec![failed(late.block), failed(late.block + 100)];
+    run.warnings = vec![failed(late.round), failed(late.round + 100)];
     let id = fill(&mut store, &run);
     store.put_measurement(id, &late).expect("stored");
-    assert_eq!(store.load(id).expect("loaded").warnings, [failed(late.block + 100)]);
+    assert_eq!(store.load(id).expect("loaded").warnings, [failed(late.round + 100)]);
 }
 
 pub(crate) fn rich() -> Run {
@@ -56,7 +56,7 @@ pub(crate) fn rich() -> Run {
         kind: WarningKind::Holes,
         target: Some("vm-raw".into()),
         workload: None,
-        block: Some(2),
+        round: Some(2),
         evidence: "3 clusters".into(),
         remedy: "fill it".into(),
     });
@@ -158,12 +158,12 @@ fn a_target_is_replaced_and_a_measurement_is_not() {
     let id = fill(&mut store, &run);
     let rebuilt = synthetic::record("disk.img", true);
     store.put_target(id, &rebuilt).expect("replaced");
-    assert!(store.put_measurement(id, &run.measurements[0]).is_err(), "the same cell and block twice");
+    assert!(store.put_measurement(id, &run.measurements[0]).is_err(), "the same cell and round twice");
     let warning = Warning {
         kind: WarningKind::Holes,
         target: None,
         workload: None,
-        block: None,
+        round: None,
         evidence: "e".into(),
         remedy: "r".into(),
     };
@@ -244,10 +244,10 @@ fn victim() {
     run.plan.repeat = 1000;
     let new = NewRun { plan: &run.plan, seed: 1, started_at_ms: 0 };
     let id = store.create_run(&new).expect("created");
-    for block in 1.. {
-        let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, block, 0);
+    for round in 1.. {
+        let m = synthetic::measurement(&run.plan.workloads[0], "disk.img", HOST, round, 0);
         store.put_measurement(id, &m).expect("stored");
-        println!("\nstored {block}");
+        println!("\nstored {round}");
     }
 }
 
@@ -272,9 +272,9 @@ fn what_was_stored_survives_sigkill() {
     let store = Store::open(&path).expect("sound");
     let run = store.load(1).expect("stored");
     assert_eq!(run.state, RunState::Interrupted, "its process is gone");
-    let blocks: Vec<u32> = run.measurements.iter().map(|m| m.block).collect();
-    let last = u32::try_from(blocks.len()).expect("a few");
+    let rounds: Vec<u32> = run.measurements.iter().map(|m| m.round).collect();
+    let last = u32::try_from(rounds.len()).expect("a few");
     assert!(last >= told, "told of {told}, found {last}");
-    assert_eq!(blocks, (1..=last).collect::<Vec<_>>());
+    assert_eq!(rounds, (1..=last).collect::<Vec<_>>());
     assert!(run.measurements.iter().all(|m| m.samples.len() == m.host_samples.len() && m.host.is_some()));
 }

@@ -25,11 +25,11 @@ fn suite_run(
     let mut made = run(&truths, &[], 3, false);
     made.plan.suite = Some(name.into());
     made.plan.name = format!("suite {name}");
-    for block in 1..=3 {
+    for round in 1..=3 {
         for (t, target) in targets.iter().enumerate() {
             for (w, workload) in workloads.iter().enumerate() {
                 let truth = Truth { slowdown: slowdown(target, workload), ..HOST };
-                let mut m = measurement(workload, target, truth, block, 2 * t + w);
+                let mut m = measurement(workload, target, truth, round, 2 * t + w);
                 // What is drawn over time is no part of these reports.
                 m.samples.clear();
                 m.host_samples.clear();
@@ -73,7 +73,7 @@ fn a_knee_is_where_the_ceiling_is_reached() {
         let at = knee.at.expect("reached");
         assert_eq!(course.points[at].outstanding(), 8, "{knee:?}");
         assert!((knee.outstanding - 8.0).abs() < 0.3, "{knee:?}");
-        let (low, high) = knee.range.expect("three blocks");
+        let (low, high) = knee.range.expect("three rounds");
         assert!(low <= knee.outstanding && knee.outstanding <= high && high - low < 1.0, "{knee:?}");
         let (iops, latency) = knee.beyond.expect("deeper");
         assert!((iops - 1.0).abs() < 0.05 && (latency - 8.0).abs() < 0.4, "{knee:?}");

@@ -24,7 +24,7 @@ pub(crate) const SECONDS: u32 = 6;
 pub(crate) struct Truth {
     /// What it adds to the device's latency, as a factor.
     pub(crate) slowdown: f64,
-    /// How far a block strays from it.
+    /// How far a round strays from it.
     pub(crate) noise: f64,
     /// Host CPU per I/O.
     pub(crate) cpu_ns: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Truth {
 
 pub(crate) const HOST: Truth = Truth { slowdown: 1.0, noise: 0.004, cpu_ns: 4_100.0 };
 
-/// Strays that sum to nothing over five blocks; another phase for each target and workload.
+/// Strays that sum to nothing over five rounds; another phase for each target and workload.
 const STRAYS: [f64; 5] = [0.3, -1.0, 0.9, 0.6, -0.8];
 
 pub(crate) fn target(name: &str) -> TargetSpec {
@@ -181,16 +181,16 @@ fn bytes(tallies: &Tallies) -> (u64, u64) {
     (moved(&tallies.read), moved(&tallies.write))
 }
 
-/// One measurement that tells the truth but for the block's stray.
+/// One measurement that tells the truth but for the round's stray.
 pub(crate) fn measurement(
     workload: &Workload,
     target: &str,
     truth: Truth,
-    block: u32,
+    round: u32,
     phase: usize,
 ) -> Measurement {
     let device_ns = 60_000.0 + workload.bs.0 as f64 * 0.9 + 2_200.0 * f64::from(workload.iodepth);
-    let stray = truth.noise * STRAYS[(block as usize + phase) % STRAYS.len()];
+    let stray = truth.noise * STRAYS[(round as usize + phase) % STRAYS.len()];
     let mean_ns = device_ns * truth.slowdown * stray.exp();
     let device = if target.contains("device") || target.contains("lvm") { "vdb" } else { "vda" };
     // The rest is the host's kernel and filesystem.
@@ -223,7 +223,7 @@ pub(crate) fn measurement(
     Measurement {
         target: target.into(),
         workload: workload.name.clone(),
-        block,
+        round,
         order: 1,
         started_at_ms: 1_790_000_000_000,
         host_duration_ns: Some(duration_ns + 400_000),
@@ -241,7 +241,7 @@ pub(crate) fn measurement(
 }
 
 /// A complete run: `truths` gives each target's name and behaviour; the first is the baseline.
-pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emulated: bool) -> Run {
+pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], rounds: u32, emulated: bool) -> Run {
     let workloads: Vec<Workload> = workloads
         .iter()
         .map(|name| {
@@ -252,7 +252,7 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
     let plan = Plan {
         name: "which disk format for our VMs".into(),
         suite: None,
-        repeat: blocks,
+        repeat: rounds,
         until_decided: None,
         margin: Margin::default(),
         baseline: truths[0].0.into(),
@@ -262,10 +262,10 @@ pub(crate) fn run(truths: &[(&str, Truth)], workloads: &[&str], blocks: u32, emu
         neighbours: vec![],
     };
     let mut measurements = Vec::new();
-    for block in 1..=blocks {
+    for round in 1..=rounds {
         for (t, (name, truth)) in truths.iter().enumerate() {
             for (w, workload) in workloads.iter().enumerate() {
-                measurements.push(measurement(workload, name, *truth, block, 2 * t + w));
+                measurements.push(measurement(workload, name, *truth, round, 2 * t + w));
             }
         }
     }
@@ -323,7 +323,7 @@ pub(crate) fn ladder(emulated: bool) -> Run {
     for m in run.measurements.iter_mut().filter(|m| m.workload == deep.name && m.target != "host-file") {
         let truth = Truth { slowdown: 1.001, noise: 0.003, cpu_ns: 8_000.0 };
         let phase = m.target.len();
-        let honest = measurement(&deep, &m.target, truth, m.block, phase);
+        let honest = measurement(&deep, &m.target, truth, m.round, phase);
         *m = Measurement { order: m.order, started_at_ms: m.started_at_ms, ..honest };
     }
     run

@@ -19,9 +19,9 @@ fn shown(run: &Run) -> String {
     text
 }
 
-fn two(slowdown: f64, noise: f64, blocks: u32) -> Run {
+fn two(slowdown: f64, noise: f64, rounds: u32) -> Run {
     let truths = [("host-file", HOST), ("vm-raw", Truth { slowdown, noise, cpu_ns: 9_800.0 })];
-    run(&truths, &["randread-4k-qd1", "seqwrite-1m"], blocks, false)
+    run(&truths, &["randread-4k-qd1", "seqwrite-1m"], rounds, false)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn an_undecided_run() {
 }
 
 #[test]
-fn one_block_alone() {
+fn one_round_alone() {
     insta::assert_snapshot!(shown(&two(1.3, 0.01, 1)));
 }
 
@@ -50,10 +50,10 @@ fn emulated_guests() {
 }
 
 #[test]
-fn a_missing_block_and_unsteady_measurements() {
+fn a_missing_round_and_unsteady_measurements() {
     let mut run = ladder(false);
-    run.measurements.retain(|m| !(m.target == "vm-qcow2" && m.block >= 4));
-    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.block < 3) {
+    run.measurements.retain(|m| !(m.target == "vm-qcow2" && m.round >= 4));
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.round < 3) {
         let third = &mut m.samples[2];
         let tallies = &mut third.tallies;
         for tally in tallies.read.iter_mut().chain(&mut tallies.write) {

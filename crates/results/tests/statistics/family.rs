@@ -16,13 +16,13 @@ const NOISES: [(&str, Noise); 3] = [
 
 /// The share of runs with any false "slower" or "faster" among 15 comparisons, and of those comparisons that are called
 /// the same.
-fn wrong(noise: Noise, blocks: u32, margin: f64) -> (f64, f64) {
+fn wrong(noise: Noise, rounds: u32, margin: f64) -> (f64, f64) {
     let design = Design::new(4, 5);
-    let model = Model { noise, sd: 0.01, blocks: 0.1, drift: 0.1, uneven: 1.5 };
-    let mut random = seeded(200 + u64::from(blocks));
+    let model = Model { noise, sd: 0.01, rounds: 0.1, drift: 0.1, uneven: 1.5 };
+    let mut random = seeded(200 + u64::from(rounds));
     let (mut wrong, mut same, mut all) = (0, 0, 0);
     for _ in 0..RUNS {
-        let run = design.run(model, &[0.0; 4], blocks, &mut random);
+        let run = design.run(model, &[0.0; 4], rounds, &mut random);
         let family: Vec<_> = (1..design.targets)
             .flat_map(|target| (0..design.workloads).map(move |workload| (target, workload)))
             .map(|(target, workload)| compared(&run, target, workload))
@@ -39,18 +39,18 @@ fn wrong(noise: Noise, blocks: u32, margin: f64) -> (f64, f64) {
 #[test]
 fn a_against_a_is_called_different_no_more_often_than_stated() {
     let mut rows = Vec::new();
-    for blocks in [3, 5, 10] {
+    for rounds in [3, 5, 10] {
         for (name, noise) in NOISES {
-            let (without, _) = wrong(noise, blocks, 0.0);
-            let (within, same) = wrong(noise, blocks, MARGIN);
+            let (without, _) = wrong(noise, rounds, 0.0);
+            let (within, same) = wrong(noise, rounds, MARGIN);
             let most = ALPHA + 3.0 * standard_error(ALPHA, RUNS);
-            assert!(without <= most && within <= most, "{blocks} blocks, {name}: {without} {within}");
+            assert!(without <= most && within <= most, "{rounds} rounds, {name}: {without} {within}");
             // A procedure that never speaks would pass too.
             if noise == Noise::Normal {
-                assert!(without > 0.02, "{blocks} blocks: {without}");
+                assert!(without > 0.02, "{rounds} rounds: {without}");
             }
             rows.push(vec![
-                blocks.to_string(),
+                rounds.to_string(),
                 name.into(),
                 percent(without),
                 percent(within),
@@ -59,7 +59,7 @@ fn a_against_a_is_called_different_no_more_often_than_stated() {
         }
     }
     let head = [
-        "blocks",
+        "rounds",
         "noise",
         "runs with a false difference, margin 0",
         "margin 2%",

@@ -12,12 +12,12 @@ const RUNS: u32 = 2_000;
 const FAMILIES: u32 = 300;
 /// The ratio that is true.
 pub(crate) const TRUTH: f64 = 1.05;
-const BLOCKS: [u32; 6] = [3, 5, 8, 10, 15, 20];
+const ROUNDS: [u32; 6] = [3, 5, 8, 10, 15, 20];
 /// Standard deviations of one measurement; a log ratio has that of two.
 const NOISES: [f64; 4] = [0.01, 0.02, 0.03, 0.05];
 
-/// So many blocks of target and baseline.
-pub(crate) fn blocks(n: u32, sd: f64, random: &mut Random) -> Vec<(f64, f64)> {
+/// So many rounds of target and baseline.
+pub(crate) fn rounds(n: u32, sd: f64, random: &mut Random) -> Vec<(f64, f64)> {
     (0..n).map(|_| (TRUTH * (sd * normal(random)).exp(), (sd * normal(random)).exp())).collect()
 }
 
@@ -41,22 +41,22 @@ fn a_difference_of_five_percent_is_found_as_often_as_theory_says() {
     let mut rows = Vec::new();
     for sd in NOISES {
         let mut row = vec![format!("{:.0}%", sd * 100.0)];
-        for n in BLOCKS {
+        for n in ROUNDS {
             let found = (0..RUNS).filter(|_| {
-                let d = Differences::of_log_ratios(&blocks(n, sd, &mut random)).expect("positive");
+                let d = Differences::of_log_ratios(&rounds(n, sd, &mut random)).expect("positive");
                 // Of latencies: more is worse.
                 decide(&[(&d, false)], ALPHA, MARGIN)[0].verdict == Verdict::Slower
             });
             let share = found.count() as f64 / f64::from(RUNS);
             let theory = expected(n, sd);
             let slack = 4.0 * standard_error(theory, RUNS) + 1e-3;
-            assert!((share - theory).abs() < slack, "{n} blocks, {sd}: {share}, not {theory}");
+            assert!((share - theory).abs() < slack, "{n} rounds, {sd}: {share}, not {theory}");
             row.push(percent(share));
         }
         rows.push(row);
     }
-    let blocks = BLOCKS.map(|n| format!("{n} blocks"));
-    let head: Vec<&str> = ["noise"].into_iter().chain(blocks.iter().map(String::as_str)).collect();
+    let rounds = ROUNDS.map(|n| format!("{n} rounds"));
+    let head: Vec<&str> = ["noise"].into_iter().chain(rounds.iter().map(String::as_str)).collect();
     page::holds("power", &page::table(&head, &rows));
 }
 
@@ -67,10 +67,10 @@ fn a_family_finds_less_than_one_alone() {
     let mut rows = Vec::new();
     for sd in NOISES {
         let mut row = vec![format!("{:.0}%", sd * 100.0)];
-        for n in BLOCKS {
+        for n in ROUNDS {
             let mut random = seeded(310 + u64::from(n));
             // The model gives targets half as much noise again; the same in all here.
-            let model = Model { noise: Noise::Normal, sd, blocks: 0.1, drift: 0.1, uneven: 1.0 };
+            let model = Model { noise: Noise::Normal, sd, rounds: 0.1, drift: 0.1, uneven: 1.0 };
             let mut found = 0;
             for _ in 0..FAMILIES {
                 let run = design.run(model, &[0.0, TRUTH.ln(), 0.0, 0.0], n, &mut random);
@@ -86,12 +86,12 @@ fn a_family_finds_less_than_one_alone() {
             let alone = expected(n, sd);
             // The five share their baseline: as uncertain as if there were only as many runs.
             let slack = 4.0 * standard_error(alone, FAMILIES) + 1e-3;
-            assert!(share <= alone + slack, "{n} blocks, {sd}: {share}, alone {alone}");
+            assert!(share <= alone + slack, "{n} rounds, {sd}: {share}, alone {alone}");
             row.push(percent(share));
         }
         rows.push(row);
     }
-    let blocks = BLOCKS.map(|n| format!("{n} blocks"));
-    let head: Vec<&str> = ["noise"].into_iter().chain(blocks.iter().map(String::as_str)).collect();
+    let rounds = ROUNDS.map(|n| format!("{n} rounds"));
+    let head: Vec<&str> = ["noise"].into_iter().chain(rounds.iter().map(String::as_str)).collect();
     page::holds("power in a family", &page::table(&head, &rows));
 }

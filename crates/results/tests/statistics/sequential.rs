@@ -1,4 +1,4 @@
-//! Whether looking after every block keeps the level.
+//! Whether looking after every round keeps the level.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::simulate::{Design, Model, Noise, compared, percent, seeded, standard_
 
 const RUNS: u32 = 6_000;
 
-const MODEL: Model = Model { noise: Noise::Normal, sd: 0.03, blocks: 0.1, drift: 0.1, uneven: 1.5 };
+const MODEL: Model = Model { noise: Noise::Normal, sd: 0.03, rounds: 0.1, drift: 0.1, uneven: 1.5 };
 
 /// The designs of the page: when one looks.
 fn designs() -> [(&'static str, Vec<u32>); 4] {
@@ -35,7 +35,7 @@ fn holm(p: &[f64], rejected: &mut BTreeSet<usize>, level: impl Fn(usize) -> f64)
 }
 
 #[test]
-fn looking_after_every_block_keeps_the_level() {
+fn looking_after_every_round_keeps_the_level() {
     let design = Design::new(4, 5);
     let mut rows = Vec::new();
     for (name, when) in designs() {
@@ -48,11 +48,11 @@ fn looking_after_every_block_keeps_the_level() {
         for _ in 0..RUNS {
             let run = design.run(MODEL, &[0.0; 4], *when.last().expect("looks"), &mut random);
             let (mut any_naive, mut any_alone, mut rejected) = (false, false, BTreeSet::new());
-            for (blocks, levels) in when.iter().zip(&levels) {
-                let so_far = &run[..*blocks as usize];
+            for (rounds, levels) in when.iter().zip(&levels) {
+                let so_far = &run[..*rounds as usize];
                 let p: Vec<f64> = (1..4)
                     .flat_map(|target| (0..5).map(move |workload| (target, workload)))
-                    .map(|(t, w)| compared(so_far, t, w).p_value(0.0).expect("several blocks"))
+                    .map(|(t, w)| compared(so_far, t, w).p_value(0.0).expect("several rounds"))
                     .collect();
                 any_naive |= p[0] < ALPHA;
                 any_alone |= p[0] < levels[1];
@@ -83,13 +83,13 @@ fn the_page_says_what_a_look_asks_for() {
     let when: Vec<u32> = (3..=20).collect();
     let looks = Looks::new(&when).expect("rising");
     let shown = [3, 4, 5, 6, 8, 10, 15, 20];
-    let place = |blocks: &u32| when.iter().position(|n| n == blocks).expect("a look");
+    let place = |rounds: &u32| when.iter().position(|n| n == rounds).expect("a look");
     let row = |name: &str, alpha: f64| {
         let levels = shown.iter().map(|n| format!("{:.1e}", looks.nominal(place(n), alpha)));
         [name.to_owned()].into_iter().chain(levels).collect::<Vec<_>>()
     };
-    let blocks = shown.map(|n| format!("{n} blocks"));
-    let head: Vec<&str> = [""].into_iter().chain(blocks.iter().map(String::as_str)).collect();
+    let rounds = shown.map(|n| format!("{n} rounds"));
+    let head: Vec<&str> = [""].into_iter().chain(rounds.iter().map(String::as_str)).collect();
     let rows = [row("alone", ALPHA), row("first of 15", ALPHA / 15.0)];
     page::holds("nominal", &page::table(&head, &rows));
 }

@@ -1,9 +1,9 @@
-//! Runs made up from a model: what each cell of each block measured, as logarithms.
+//! Runs made up from a model: what each cell of each round measured, as logarithms.
 
 use std::fmt::Write as _;
 
 use iotax_model::Plan;
-use iotax_model::schedule::block_order;
+use iotax_model::schedule::round_order;
 use iotax_results::stats::paired::Differences;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// What random numbers are drawn from.
 pub(crate) type Random = Xoshiro256PlusPlus;
 
-/// By block, target and workload.
+/// By round, target and workload.
 pub(crate) type ByCell<T> = Vec<Vec<Vec<T>>>;
 
 pub(crate) fn seeded(seed: u64) -> Random {
@@ -65,8 +65,8 @@ pub(crate) struct Model {
     pub(crate) sd: f64,
     /// How many times as much the other targets have.
     pub(crate) uneven: f64,
-    /// Standard deviation of what a whole block shares.
-    pub(crate) blocks: f64,
+    /// Standard deviation of what a whole round shares.
+    pub(crate) rounds: f64,
     /// Change from the run's first measurement to its last.
     pub(crate) drift: f64,
 }
@@ -90,9 +90,9 @@ impl Design {
         Self { plan: Plan::from_toml(&text).expect("a plan"), targets, workloads }
     }
 
-    /// The logarithms of a whole run's figures: by block, target and workload. `effects` are the targets' logarithms.
-    pub(crate) fn run(&self, model: Model, effects: &[f64], blocks: u32, random: &mut Random) -> ByCell<f64> {
-        self.run_in_order(model, effects, blocks, random).0
+    /// The logarithms of a whole run's figures: by round, target and workload. `effects` are the targets' logarithms.
+    pub(crate) fn run(&self, model: Model, effects: &[f64], rounds: u32, random: &mut Random) -> ByCell<f64> {
+        self.run_in_order(model, effects, rounds, random).0
     }
 
     /// The same, and each measurement's place in the run's order.
@@ -100,18 +100,18 @@ impl Design {
         &self,
         model: Model,
         effects: &[f64],
-        blocks: u32,
+        rounds: u32,
         random: &mut Random,
     ) -> (ByCell<f64>, ByCell<u32>) {
         let seed = random.random();
         let mut order = 0;
-        let last = f64::from(blocks) * (self.targets * self.workloads) as f64 - 1.0;
-        (1..=blocks)
-            .map(|block| {
-                let shared = model.blocks * normal(random);
+        let last = f64::from(rounds) * (self.targets * self.workloads) as f64 - 1.0;
+        (1..=rounds)
+            .map(|round| {
+                let shared = model.rounds * normal(random);
                 let mut figures = vec![vec![0.0; self.workloads]; self.targets];
                 let mut orders = vec![vec![0; self.workloads]; self.targets];
-                for cell in block_order(&self.plan, seed, block) {
+                for cell in round_order(&self.plan, seed, round) {
                     let when = f64::from(order) / last.max(1.0);
                     order += 1;
                     let sd = if cell.target == 0 { model.sd } else { model.uneven * model.sd };
@@ -129,7 +129,7 @@ impl Design {
 /// A target against the baseline, which is target 0, as the judgement compares them.
 pub(crate) fn compared(run: &[Vec<Vec<f64>>], target: usize, workload: usize) -> Differences {
     let pairs: Vec<(f64, f64)> =
-        run.iter().map(|block| (block[target][workload].exp(), block[0][workload].exp())).collect();
+        run.iter().map(|round| (round[target][workload].exp(), round[0][workload].exp())).collect();
     Differences::of_log_ratios(&pairs).expect("positive and finite")
 }
 

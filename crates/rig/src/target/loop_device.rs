@@ -60,7 +60,7 @@ pub fn build(beneath: Built, spec: &LoopSpec, ledger: &mut Ledger) -> Result<Bui
         kind: WarningKind::BufferedDirect,
         target: None,
         workload: None,
-        block: None,
+        round: None,
         evidence: format!(
             "{} goes through the page cache although direct_io was asked for: the filesystem of {} does not do it, or \
              its blocks are larger than the loop device's",

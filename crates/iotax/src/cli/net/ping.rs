@@ -78,12 +78,12 @@ pub(super) struct Args {
 }
 
 /// One of the measurements.
-struct Round {
+struct Phase {
     name: &'static str,
     job: Job,
 }
 
-impl Round {
+impl Phase {
     fn seconds(&self) -> f64 {
         let workload = &self.job.workload;
         Nanos(workload.ramp_time.0 + workload.runtime.0).as_secs_f64()
@@ -104,12 +104,12 @@ impl Args {
         Traffic { length, rate, busy_poll, ..Traffic::new(self.test()) }
     }
 
-    fn rounds(&self, token: Option<&str>) -> Vec<Round> {
+    fn phases(&self, token: Option<&str>) -> Vec<Phase> {
         let job = |traffic, omit| self.job(traffic, self.omit.unwrap_or(omit), token);
-        let idle = Round { name: "idle", job: job(self.traffic(), Nanos(0)) };
+        let idle = Phase { name: "idle", job: job(self.traffic(), Nanos(0)) };
         let loaded = [("download", Direction::Down), ("upload", Direction::Up)].map(|(name, direction)| {
             let traffic = Traffic { loaded: true, direction, ..self.traffic() };
-            Round { name, job: job(traffic, LOADED_OMIT) }
+            Phase { name, job: job(traffic, LOADED_OMIT) }
         });
         [idle].into_iter().chain(loaded.into_iter().filter(|_| self.under_load)).collect()
     }
@@ -157,12 +157,12 @@ impl Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let outputs = Output { json: args.json.clone(), ..Output::default() }.open(MARK)?;
-    let rounds = args.rounds(args.auth.token()?.as_deref());
-    let mut left: f64 = rounds.iter().map(Round::seconds).sum();
-    let mut all = Vec::with_capacity(rounds.len());
-    for round in &rounds {
-        all.push(measure(round, left)?);
-        left -= round.seconds();
+    let phases = args.phases(args.auth.token()?.as_deref());
+    let mut left: f64 = phases.iter().map(Phase::seconds).sum();
+    let mut all = Vec::with_capacity(phases.len());
+    for phase in &phases {
+        all.push(measure(phase, left)?);
+        left -= phase.seconds();
     }
     args.form.show(&trips(&args.head(), &all), outputs.stdout_is_taken());
     outputs.write_json(&document(&args.host, &args.traffic(), args.length.0, &all))?;
@@ -171,11 +171,11 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Carries one of the measurements out, with a line of progress each interval; `left` is how many seconds it and those after it take.
-fn measure(round: &Round, left: f64) -> Result<Trips, Failure> {
+fn measure(phase: &Phase, left: f64) -> Result<Trips, Failure> {
     let begun = Instant::now();
-    let outcome = iotax_engine::measure(&round.job, Path::new(""), &mut |event| {
+    let outcome = iotax_engine::measure(&phase.job, Path::new(""), &mut |event| {
         if let Event::Sample(sample) = event {
-            tell(round.name, &sample, left - begun.elapsed().as_secs_f64());
+            tell(phase.name, &sample, left - begun.elapsed().as_secs_f64());
         }
     });
     let outcome = outcome.map_err(|error| {
@@ -185,7 +185,7 @@ fn measure(round: &Round, left: f64) -> Result<Trips, Failure> {
         };
         Failure { exit, error: error.into() }
     })?;
-    Ok(Trips { name: round.name.to_owned(), outcome })
+    Ok(Trips { name: phase.name.to_owned(), outcome })
 }
 
 /// A line of progress.
@@ -222,20 +222,20 @@ mod tests {
 
     #[test]
     fn a_command_line_becomes_jobs_that_can_be_done() {
-        let one = args("ping --icmp --rate 100 -t 2 192.0.2.1").rounds(None);
+        let one = args("ping --icmp --rate 100 -t 2 192.0.2.1").phases(None);
         assert_eq!(one.len(), 1);
         let Job { workload, peer, .. } = &one[0].job;
         let traffic = workload.net.as_ref().expect("a network's");
         assert_eq!((traffic.test, traffic.rate, traffic.loaded), (NetTest::IcmpRtt, Some(100), false));
         assert_eq!((workload.runtime, workload.ramp_time), (Nanos::from_secs(2), Nanos(0)));
         assert_eq!(peer.as_ref().expect("a far end").host, "192.0.2.1");
-        let loaded = args("ping --tcp --under-load --busy-poll 50us host").rounds(None);
+        let loaded = args("ping --tcp --under-load --busy-poll 50us host").phases(None);
         let loads: Vec<_> = loaded
             .iter()
-            .map(|round| {
-                assert_eq!(round.job.workload.check(), Ok(()), "{}", round.name);
-                let traffic = round.job.workload.net.as_ref().expect("a network's");
-                (round.name, traffic.loaded.then_some(traffic.direction))
+            .map(|phase| {
+                assert_eq!(phase.job.workload.check(), Ok(()), "{}", phase.name);
+                let traffic = phase.job.workload.net.as_ref().expect("a network's");
+                (phase.name, traffic.loaded.then_some(traffic.direction))
             })
             .collect();
         let expected = [("idle", None), ("download", Some(Direction::Down)), ("upload", Some(Direction::Up))];

@@ -155,7 +155,7 @@ impl<'a> Job<'a> {
         Some(Self {
             name: if several { format!("{}/{name}", m.target) } else { name.to_owned() },
             group,
-            description: format!("{}, block {} of {}", m.target, m.block, run.plan.repeat.max(m.block)),
+            description: format!("{}, round {} of {}", m.target, m.round, run.plan.repeat.max(m.round)),
             workload: own.unwrap_or(first),
             ioengine: m.outcome.ioengine,
             filename: place.map(|path| path.display().to_string()),

@@ -100,7 +100,7 @@ pub struct Found {
     pub tool: &'static str,
     /// Its version, where the text tells.
     pub version: Option<String>,
-    /// What it measured, in the text's order. Entries of the same target and workload are repetitions: blocks.
+    /// What it measured, in the text's order. Entries of the same target and workload are repetitions: rounds.
     pub entries: Vec<Entry>,
     /// What was not understood.
     pub not_understood: Vec<Line>,

@@ -32,7 +32,7 @@ pub struct Imported {
     workloads: HashMap<(String, String), usize>,
     numbered: HashMap<String, usize>,
     /// Measurements of each target and workload so far.
-    blocks: HashMap<(usize, usize), u32>,
+    rounds: HashMap<(usize, usize), u32>,
 }
 
 /// What a text tells of one measurement.
@@ -41,7 +41,7 @@ struct Row {
     /// Places in the plan.
     target: usize,
     workload: usize,
-    block: u32,
+    round: u32,
     started_at_ms: u64,
     duration_ns: u64,
     /// Absent where the text tells none.
@@ -52,7 +52,7 @@ struct Row {
 
 /// The runs in files, each given with its name and what was found in it: one run for each tool, in the order of their appearance.
 ///
-/// Entries of one target and one workload are repetitions, wherever they stand: they become blocks.
+/// Entries of one target and one workload are repetitions, wherever they stand: they become rounds.
 #[must_use]
 pub fn runs(files: Vec<(String, Vec<Found>)>) -> Vec<Imported> {
     let mut runs: Vec<Imported> = Vec::new();
@@ -101,7 +101,7 @@ fn empty(tool: &str) -> Imported {
         numbers: HashMap::new(),
         workloads: HashMap::new(),
         numbered: HashMap::new(),
-        blocks: HashMap::new(),
+        rounds: HashMap::new(),
     }
 }
 
@@ -126,12 +126,12 @@ fn add(run: &mut Imported, file: &str, found: Found) {
 }
 
 impl Imported {
-    /// What was measured, in the order of the texts. The n-th of a cell is block n.
+    /// What was measured, in the order of the texts. The n-th of a cell is round n.
     pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
         self.rows.iter().enumerate().map(|(index, row)| Measurement {
             target: self.plan.targets[row.target].name.clone(),
             workload: self.plan.workloads[row.workload].name.clone(),
-            block: row.block,
+            round: row.round,
             order: u32::try_from(index + 1).unwrap_or(u32::MAX),
             started_at_ms: row.started_at_ms,
             outcome: Outcome {
@@ -148,17 +148,17 @@ impl Imported {
     fn add(&mut self, entry: Entry) {
         let target = self.target(entry.target.as_deref());
         let workload = self.workload(&entry);
-        let known = self.blocks.entry((target, workload)).or_default();
+        let known = self.rounds.entry((target, workload)).or_default();
         *known = known.saturating_add(1);
-        let block = *known;
-        self.plan.repeat = self.plan.repeat.max(block);
+        let round = *known;
+        self.plan.repeat = self.plan.repeat.max(round);
         if let Some(began) = entry.started_at_ms {
             self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
         }
         self.rows.push(Row {
             target,
             workload,
-            block,
+            round,
             started_at_ms: entry.started_at_ms.unwrap_or_default(),
             duration_ns: entry.duration_ns.unwrap_or_default(),
             tallies: entry.tallies,
@@ -269,6 +269,6 @@ mod tests {
             ("\u{30c7}1", "\u{30c8}1", 8)
         );
         assert!(names.iter().all(|name| name.chars().count() <= LONGEST), "{names:?}");
-        assert_eq!(run.measurements().map(|m| m.block).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(run.measurements().map(|m| m.round).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1, 1, 1, 1]);
     }
 }

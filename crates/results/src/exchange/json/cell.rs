@@ -1,4 +1,4 @@
-//! What is said of all blocks of one target under one workload together, and of a run's time.
+//! What is said of all rounds of one target under one workload together, and of a run's time.
 
 use iotax_model::record::Gap;
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(super) fn cell(judgement: &Judgement, summary: &Summary) -> Value {
     object([
         ("workload", Some(workload.as_str().into())),
         ("target", Some(target.as_str().into())),
-        ("blocks", Some(summary.blocks.into())),
+        ("rounds", Some(summary.rounds.into())),
         ("iops", number(summary.iops)),
         ("bytes_per_s", number(summary.bytes_per_s)),
         ("latency_ns", latency(&summary.latency)),
@@ -79,9 +79,9 @@ fn by_role(cpu: &CpuByRole) -> Value {
 
 /// What became of a network's packets.
 fn packets(network: &Network) -> Value {
-    let gap = |(block, gap): &(u32, Gap)| {
+    let gap = |(round, gap): &(u32, Gap)| {
         let mut told = any(gap).unwrap_or_default();
-        told["block"] = (*block).into();
+        told["round"] = (*round).into();
         told
     };
     let hop = |hop: &Hop| {

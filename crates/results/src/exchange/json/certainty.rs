@@ -19,20 +19,20 @@ pub(super) fn percentile(percentile: &Percentile) -> Value {
         ("needed_ios", needed),
         ("ns", number(value.map(|value| value.ns))),
         ("of_ios_ns", value.map(|value| ends(value.of_ios))),
-        ("over_blocks_ns", value.and_then(|value| value.over_blocks).map(ends)),
+        ("over_rounds_ns", value.and_then(|value| value.over_rounds).map(ends)),
     ])
 }
 
 /// What moved a workload's figures over the run.
 pub(super) fn effects(effects: &Effects) -> Value {
     let furthest =
-        object([("block", Some(effects.furthest.into())), ("change", number(Some(effects.furthest_by)))]);
+        object([("round", Some(effects.furthest.into())), ("change", number(Some(effects.furthest_by)))]);
     object([
         ("workload", Some(effects.workload.as_str().into())),
         ("metric", Some(effects.metric.word().into())),
-        ("blocks", Some(effects.blocks.into())),
-        ("block_sd", number(Some(effects.spread))),
-        ("block_p", number(effects.blocks_p)),
+        ("rounds", Some(effects.rounds.into())),
+        ("round_sd", number(Some(effects.spread))),
+        ("round_p", number(effects.rounds_p)),
         ("furthest", Some(furthest)),
         ("rest_sd", number(effects.rest)),
         ("drift", effects.drift.map(drift)),

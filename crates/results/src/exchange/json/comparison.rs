@@ -15,8 +15,8 @@ pub const SCHEMA: &str = "iotax-compare/1";
 /// Two runs, or two targets of one, held against one another.
 ///
 /// `ratio`, `low` and `high` are of the side that is not the baseline to the baseline; `low` and `high` at the `confidence` given
-/// (Holm's level), `low_95` and `high_95` at 95%. A cell's `a` and `b` are geometric means over the blocks, in nanoseconds, I/Os or
-/// bytes per second. `needed_blocks` is a total for each side.
+/// (Holm's level), `low_95` and `high_95` at 95%. A cell's `a` and `b` are geometric means over the rounds, in nanoseconds, I/Os or
+/// bytes per second. `needed_rounds` is a total for each side.
 #[must_use]
 pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
     let is_asked = |m: &&Missing| m.metric.is_none_or(|metric| compared.metrics.contains(&metric));
@@ -124,9 +124,9 @@ fn told(compared: &Compared, cell: &Cell) -> Value {
         ("high_95", high(cell.interval_95)),
         ("tax_ns", tax),
         ("verdict", Some(cell.verdict.word().into())),
-        ("blocks_a", Some(cell.blocks.0.into())),
-        ("blocks_b", Some(cell.blocks.1.into())),
-        ("needed_blocks", cell.needed_blocks.map(Value::from)),
+        ("rounds_a", Some(cell.rounds.0.into())),
+        ("rounds_b", Some(cell.rounds.1.into())),
+        ("needed_rounds", cell.needed_rounds.map(Value::from)),
         ("withheld", cell.withheld.clone().map(Value::from)),
     ]);
     merged([object(place(compared, cell)), figures])

@@ -56,7 +56,7 @@ fn point(point: &Point) -> Value {
     object([
         ("run", Some(point.run.into())),
         ("emulated", Some(point.emulated.into())),
-        ("blocks", Some(point.blocks.into())),
+        ("rounds", Some(point.rounds.into())),
         ("mean", number(Some(point.mean))),
         ("low_95", number(point.band.map(|band| band.low))),
         ("high_95", number(point.band.map(|band| band.high))),

@@ -37,10 +37,10 @@ pub const MARK: Mark = Mark::schema(SCHEMA, &["schema"]);
 /// A run and what is said of it.
 ///
 /// `comparisons` are those with the baseline; `low` and `high` are the ends of the interval that the verdict rests on,
-/// at the `confidence` given (Holm's level), `low_95` and `high_95` those of the plain 95% interval. `needed_blocks` is
+/// at the `confidence` given (Holm's level), `low_95` and `high_95` those of the plain 95% interval. `needed_rounds` is
 /// a total, not an addition. `steps` have the same form and a name each: the layer or setting in which two targets differ.
 /// A measurement's `metrics` are the figures that comparing needs, by the words of [`Metric`]; [`read`] reads them back.
-/// `cells` hold what is said of all blocks of one target under one workload together.
+/// `cells` hold what is said of all rounds of one target under one workload together.
 #[must_use]
 pub fn document(run: &Run, judgement: &Judgement) -> Value {
     object([
@@ -82,7 +82,7 @@ fn design(plan: &Plan, standing: Option<&Standing>) -> Value {
         ("margin", number(Some(plan.margin.share()))),
         ("looks", any(&plan.looks())),
         ("taken", standing.map(|standing| standing.taken.into())),
-        ("max_blocks", until.map(|until| until.max_blocks.into())),
+        ("max_rounds", until.map(|until| until.max_rounds.into())),
         ("max_time_s", number(until.and_then(|until| until.max_time).map(Nanos::as_secs_f64))),
         ("comparisons", standing.map(|standing| standing.comparisons.into())),
         ("open", standing.map(|standing| standing.open.into())),
@@ -114,7 +114,7 @@ fn measurement(run: &Run, m: &Measurement, grade: Grade, kinds: &[&str]) -> Valu
     let mut told = object([
         ("target", Some(m.target.as_str().into())),
         ("workload", Some(m.workload.as_str().into())),
-        ("block", Some(m.block.into())),
+        ("round", Some(m.round.into())),
         ("order", Some(m.order.into())),
         ("started_at", began(m).map(|ms| utc(ms).into())),
         ("duration_s", number(duration_s)),
@@ -188,8 +188,8 @@ fn comparison(c: &Comparison) -> Value {
         ("sign_flip_p", number(c.sign_flip_p)),
         ("tax_ns", tax),
         ("verdict", Some(c.verdict.word().into())),
-        ("blocks", Some(c.blocks.into())),
-        ("needed_blocks", c.needed_blocks.map(Value::from)),
+        ("rounds", Some(c.rounds.into())),
+        ("needed_rounds", c.needed_rounds.map(Value::from)),
         ("decided_at", c.decided_at.map(Value::from)),
         ("withheld", c.withheld.as_deref().map(Value::from)),
     ])

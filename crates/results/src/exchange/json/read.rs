@@ -71,7 +71,7 @@ struct Planned {
 struct Measured {
     target: String,
     workload: String,
-    block: u32,
+    round: u32,
     metrics: Map<String, Value>,
     #[serde(default)]
     warnings: Vec<String>,
@@ -122,8 +122,8 @@ fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadE
 fn figures(measured: Measured) -> Result<Figures, ReadError> {
     let wrong = |reason: String| ReadError::Part {
         place: format!(
-            "measurement of {} on {}, block {}",
-            measured.target, measured.workload, measured.block
+            "measurement of {} on {}, round {}",
+            measured.target, measured.workload, measured.round
         ),
         reason,
     };
@@ -147,6 +147,6 @@ fn figures(measured: Measured) -> Result<Figures, ReadError> {
         unusable: unusable(grade, &kinds),
         target: measured.target,
         workload: measured.workload,
-        block: measured.block,
+        round: measured.round,
     })
 }

@@ -50,7 +50,7 @@ pub(super) fn known(run: &Run) -> Vec<Warning> {
                 kind: WarningKind::BufferedDirect,
                 target: Some(record.name.clone()),
                 workload: Some(workload.name.clone()),
-                block: None,
+                round: None,
                 evidence: reason,
                 remedy:
                     "its costs contain that of the copy: use nodatacow = true, or another filesystem".into(),

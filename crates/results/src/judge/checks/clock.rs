@@ -26,7 +26,7 @@ pub(super) fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
         kind: WarningKind::Emulated,
         target: Some(target.name.clone()),
         workload: None,
-        block: None,
+        round: None,
         evidence:
             "the guest's CPU was emulated (TCG): its tax is that of emulation, not of hardware virtualization"
                 .into(),
@@ -82,7 +82,7 @@ pub(super) fn sources(run: &Run) -> Vec<Warning> {
         kind: WarningKind::Clock,
         target: None,
         workload: None,
-        block: None,
+        round: None,
         evidence: format!("on this host {}", words(name)),
         remedy: remedy.into(),
     });

@@ -92,7 +92,7 @@ pub(super) fn compressible(run: &Run) -> Vec<Warning> {
                 kind: WarningKind::Compressible,
                 target: Some(record.name.clone()),
                 workload: Some(workload.name.clone()),
-                block: None,
+                round: None,
                 evidence: format!("{what}, and {layer} can make use of it"),
                 remedy: "leave buffer_compress_percentage, dedupe_percentage, zero_buffers and buffer_pattern alone, unless this is \
                          what is to be measured"

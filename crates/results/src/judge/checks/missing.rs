@@ -13,7 +13,7 @@ use crate::judge::finding::Finding;
 use crate::judge::{Comparison, Standing, by_cell, each_cell};
 use crate::store::Run;
 
-/// Of a run that adds blocks, what was left out because it is decided is not missing.
+/// Of a run that adds rounds, what was left out because it is decided is not missing.
 pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
     let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
     let there = run.measurements.len();
@@ -21,11 +21,11 @@ pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<War
         kind: WarningKind::Incomplete,
         target: None,
         workload: None,
-        block: None,
+        round: None,
         evidence: format!("{there} of {planned} measurements are there"),
         remedy: match standing.and_then(|standing| standing.stopped) {
             Some(_) => {
-                "a new run: this one has taken its looks, and blocks that they counted are not made up for"
+                "a new run: this one has taken its looks, and rounds that they counted are not made up for"
                     .into()
             }
             None => format!("iotax resume {} measures the rest", run.id),
@@ -47,16 +47,16 @@ pub(super) fn comparisons<'a>(
         if compared || *target == run.plan.baseline || lost(target) || lost(&run.plan.baseline) {
             return None;
         }
-        let blocks = |target: &str| measured.get(&(workload, target)).map_or(0, Vec::len);
+        let rounds = |target: &str| measured.get(&(workload, target)).map_or(0, Vec::len);
         let evidence = format!(
-            "no block holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
-            blocks(target), run.plan.baseline, blocks(&run.plan.baseline),
+            "no round holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
+            rounds(target), run.plan.baseline, rounds(&run.plan.baseline),
         );
         Some(Warning {
             kind: WarningKind::Incomplete,
             target: Some(target.into()),
             workload: Some(workload.into()),
-            block: None,
+            round: None,
             evidence,
             remedy: format!("iotax resume {} measures what is missing", run.id),
         })
@@ -69,7 +69,7 @@ pub(super) fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
         kind: WarningKind::Incomplete,
         target: Some(edge.to.clone()),
         workload: None,
-        block: None,
+        round: None,
         evidence: format!(
             "{} stands on {to} and {} on {from}, so what {} costs cannot be told from what the devices differ by",
             edge.to, edge.from, edge.name
@@ -87,7 +87,7 @@ pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
         } else {
             ("no I/O was completed", "storage")
         };
-        let evidence = format!("{what} in the window, so this block is compared with nothing");
+        let evidence = format!("{what} in the window, so this round is compared with nothing");
         let remedy = &format!("lengthen the runtime; if it stays so, the {place} has stalled");
         case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true)
     })

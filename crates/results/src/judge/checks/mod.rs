@@ -38,7 +38,7 @@ impl Case<'_> {
             kind,
             target: Some(self.m.target.clone()),
             workload: Some(self.m.workload.clone()),
-            block: Some(self.m.block),
+            round: Some(self.m.round),
             evidence,
             remedy: remedy.into(),
         };
@@ -112,7 +112,7 @@ pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
 
 /// What the run as a whole and its targets show; nothing of an imported one.
 ///
-/// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds blocks.
+/// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds rounds.
 pub(super) fn of_run(
     run: &Run,
     comparisons: &[Comparison],
@@ -142,7 +142,7 @@ fn about_target(record: &TargetRecord, kind: WarningKind, evidence: String, reme
         kind,
         target: Some(record.name.clone()),
         workload: None,
-        block: None,
+        round: None,
         evidence,
         remedy: remedy.into(),
     }

@@ -80,7 +80,7 @@ pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
     let mut rated: Vec<(&Measurement, f64)> = rated.collect();
     rated.sort_by_key(|(m, _)| m.started_at_ms);
     let cell = |m: &Measurement| (m.workload.clone(), m.target.clone());
-    // The highest, which each cell has before a fall: a mean would depend on how many of its blocks come after it.
+    // The highest, which each cell has before a fall: a mean would depend on how many of its rounds come after it.
     let mut best: BTreeMap<(String, String), f64> = BTreeMap::new();
     for (m, rate) in &rated {
         let highest = best.entry(cell(m)).or_insert(*rate);
@@ -96,7 +96,7 @@ pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
         kind: WarningKind::Throttled,
         target: None,
         workload: None,
-        block: None,
+        round: None,
         evidence: format!(
             "from measurement {} of {} on, {} into the run, all rates were {:.0}% lower and stayed there",
             at + 1,
@@ -119,7 +119,7 @@ pub(super) fn heat(case: &Case<'_>) -> Option<Finding> {
     });
     let evidence =
         format!("heat slowed CPUs down {throttles} times in the window{}", ran.unwrap_or_default());
-    let remedy = "cool the machine or limit its frequency (cpupower frequency-set --max), so that all blocks meet the same CPU";
+    let remedy = "cool the machine or limit its frequency (cpupower frequency-set --max), so that all rounds meet the same CPU";
     Some(case.finding(WarningKind::Throttled, evidence, remedy))
 }
 

@@ -17,7 +17,7 @@ fn plan(targets: usize, margin: &str) -> Plan {
     let target = |n| format!("[[target]]\nname = \"t{n}\"\nfile = {{ dir = \"/srv\" }}\n");
     // Of an open loop only the latency is waited for: one comparison for each pair and workload.
     let workload = |n| format!("[[workload]]\nname = \"w{n}\"\nrate_iops = 100\n");
-    let head = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_blocks = {MAX_BLOCKS}\n");
+    let head = format!("repeat = 4\nmargin = \"{margin}\"\n[until_decided]\nmax_rounds = {MAX_BLOCKS}\n");
     let tables = (0..=targets).map(target).chain((0..WORKLOADS).map(workload)).collect::<String>();
     Plan::from_toml(&(head + &tables)).expect("a plan")
 }
@@ -33,7 +33,7 @@ fn normal(random: &mut impl Rng) -> f64 {
     }
 }
 
-/// All blocks of a run whose targets are slower than the baseline by these log ratios on every workload. The baseline's noise is
+/// All rounds of a run whose targets are slower than the baseline by these log ratios on every workload. The baseline's noise is
 /// in every comparison with it.
 fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -41,8 +41,8 @@ fn cases(random: &mut impl Rng, pairs: &[Pair], truths: &[f64]) -> Vec<Case> {
         let mut figure = || (NOISE * normal(random)).exp();
         let baseline: Vec<f64> = (0..MAX_BLOCKS).map(|_| figure()).collect();
         for (pair, truth) in pairs.iter().zip(truths) {
-            let blocks = (1..).zip(&baseline);
-            let figures = blocks.map(|(block, base)| (block, truth.exp() * figure(), *base)).collect();
+            let rounds = (1..).zip(&baseline);
+            let figures = rounds.map(|(round, base)| (round, truth.exp() * figure(), *base)).collect();
             cases.push(Case { workload, pair: *pair, metric: Metric::LatencyMean, figures, withheld: None });
         }
     }
@@ -67,7 +67,7 @@ impl Simulation {
         Self { plan, pairs, truths: truths.to_vec(), levels, random: Xoshiro256PlusPlus::seed_from_u64(5) }
     }
 
-    /// One run: the truth and what is said, for every comparison, and after how many blocks it ended.
+    /// One run: the truth and what is said, for every comparison, and after how many rounds it ended.
     fn run(&mut self) -> (Vec<(f64, Said)>, u32) {
         let cases = cases(&mut self.random, &self.pairs, &self.truths);
         let tried = |_, _| true;
@@ -75,21 +75,21 @@ impl Simulation {
         let (said, standing) = replay.run(&mut self.levels);
         let truth = |case: &Case| self.truths[case.pair.target - 1];
         let said = cases.iter().zip(said).map(|(case, said)| (truth(case), said.expect("a look was taken")));
-        (said.collect(), standing.blocks())
+        (said.collect(), standing.rounds())
     }
 
     /// In how many of so many runs something is said that `is_wrong`.
-    fn count(&mut self, rounds: u32, is_wrong: impl Fn(f64, &Said) -> bool) -> u32 {
+    fn count(&mut self, repetitions: u32, is_wrong: impl Fn(f64, &Said) -> bool) -> u32 {
         let wrong =
             |simulation: &mut Self| simulation.run().0.iter().any(|(truth, said)| is_wrong(*truth, said));
-        (0..rounds).map(|_| u32::from(wrong(self))).sum()
+        (0..repetitions).map(|_| u32::from(wrong(self))).sum()
     }
 }
 
-/// The largest count that a share of 5% gives in so many rounds but for one time in a thousand.
-fn most(rounds: u32) -> u32 {
-    let rounds = f64::from(rounds);
-    let bound = rounds * ALPHA + 3.1 * (rounds * ALPHA * (1.0 - ALPHA)).sqrt();
+/// The largest count that a share of 5% gives in so many repetitions but for one time in a thousand.
+fn most(repetitions: u32) -> u32 {
+    let repetitions = f64::from(repetitions);
+    let bound = repetitions * ALPHA + 3.1 * (repetitions * ALPHA * (1.0 - ALPHA)).sqrt();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive count")]
     let bound = bound as u32;
     bound
@@ -125,25 +125,25 @@ fn a_against_a_is_never_called_different_by_more_than_the_margin() {
     assert_eq!(Simulation::new(&[0.0; 3], "2%").count(2000, different), 0);
 }
 
-/// A difference of 5% where one measurement strays by 1%: found, by intervals that hold the truth, without all blocks.
+/// A difference of 5% where one measurement strays by 1%: found, by intervals that hold the truth, without all rounds.
 #[test]
 fn a_difference_is_found_early_and_its_interval_holds_the_truth() {
     let truth = 0.05_f64.ln_1p();
     let mut simulation = Simulation::new(&[truth; 3], "2%");
-    let (rounds, mut found, mut covered, mut blocks) = (1000, 0, 0, 0);
-    for _ in 0..rounds {
+    let (repetitions, mut found, mut covered, mut rounds) = (1000, 0, 0, 0);
+    for _ in 0..repetitions {
         let (said, end) = simulation.run();
-        blocks += end;
+        rounds += end;
         found += u32::from(said.iter().all(|(_, said)| said.decision.verdict == Verdict::Slower));
         covered += u32::from(said.iter().all(|(_, said)| {
             said.decision.interval.is_some_and(|interval| (interval.low..=interval.high).contains(&truth))
         }));
     }
-    let mean = f64::from(blocks) / f64::from(rounds);
-    eprintln!("found {found}, covered {covered} of {rounds}; {mean:.1} blocks on average");
+    let mean = f64::from(rounds) / f64::from(repetitions);
+    eprintln!("found {found}, covered {covered} of {repetitions}; {mean:.1} rounds on average");
     assert!(found >= 990, "{found}");
-    assert!(covered >= rounds - most(rounds), "{covered}");
-    assert!(mean < 16.0, "{mean} blocks");
+    assert!(covered >= repetitions - most(repetitions), "{covered}");
+    assert!(mean < 16.0, "{mean} rounds");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn the_verdict_can_be_read_off_its_interval_at_every_level() {
     for truth in [0.0, edge, 0.03, 0.05, -0.05, 0.5] {
         let mut simulation = Simulation::new(&[truth; 2], "2%");
         for (_, said) in (0..100).flat_map(|_| simulation.run().0) {
-            let interval = said.decision.interval.expect("four blocks or more");
+            let interval = said.decision.interval.expect("four rounds or more");
             let read = if interval.low > edge {
                 Verdict::Slower
             } else if interval.high < -edge {

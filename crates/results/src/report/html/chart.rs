@@ -113,21 +113,21 @@ pub(super) enum Across {
     Words { column: usize, label: String },
     /// The figures of a column.
     Figures { column: usize, axis: Axis },
-    /// Blocks side by side, each with its seconds.
-    Blocks(Blocks),
+    /// Rounds side by side, each with its seconds.
+    Rounds(Rounds),
 }
 
-/// Where the seconds of several blocks lie on one axis.
+/// Where the seconds of several rounds lie on one axis.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Blocks {
-    /// The column of the block.
-    pub(super) block: usize,
+pub(super) struct Rounds {
+    /// The column of the round.
+    pub(super) round: usize,
     /// The columns of an interval's beginning and end, in seconds of the measured window.
     pub(super) from: usize,
     pub(super) to: usize,
-    /// The blocks in their order.
+    /// The rounds in their order.
     pub(super) order: Vec<u32>,
-    /// From one block's start to the next, in seconds.
+    /// From one round's start to the next, in seconds.
     pub(super) pitch: f64,
 }
 
@@ -189,7 +189,7 @@ pub(super) enum Plot {
     /// One map per series: counts by time and latency.
     Heat {
         series: usize,
-        across: Blocks,
+        across: Rounds,
         /// The column of the first bin; the others follow.
         first: usize,
         /// Where bins begin, and where the last one ends, in microseconds.

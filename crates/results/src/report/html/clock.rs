@@ -1,17 +1,17 @@
-//! Time on the pictures of a workload: blocks side by side, and intervals joined where there are too many.
+//! Time on the pictures of a workload: rounds side by side, and intervals joined where there are too many.
 
 use iotax_model::record::Measurement;
 
-use super::chart::Blocks;
+use super::chart::Rounds;
 
 /// A workload's measurements in time.
 pub(super) struct Clock<'a> {
-    /// By target as the plan has them, then by block.
+    /// By target as the plan has them, then by round.
     pub(super) measurements: Vec<&'a Measurement>,
     /// So many intervals in a row are one.
     pub(super) joined: usize,
-    blocks: Vec<u32>,
-    /// From one block's start to the next, in seconds.
+    rounds: Vec<u32>,
+    /// From one round's start to the next, in seconds.
     pitch: f64,
 }
 
@@ -19,10 +19,10 @@ impl<'a> Clock<'a> {
     /// With no more than about `most` intervals in all. A measurement keeps at least one.
     pub(super) fn new(mut measurements: Vec<&'a Measurement>, targets: &[&str], most: usize) -> Self {
         let place = |m: &Measurement| targets.iter().position(|target| *target == m.target);
-        measurements.sort_by_key(|m| (place(m), m.block));
-        let mut blocks: Vec<u32> = measurements.iter().map(|m| m.block).collect();
-        blocks.sort_unstable();
-        blocks.dedup();
+        measurements.sort_by_key(|m| (place(m), m.round));
+        let mut rounds: Vec<u32> = measurements.iter().map(|m| m.round).collect();
+        rounds.sort_unstable();
+        rounds.dedup();
         let ends = measurements
             .iter()
             .flat_map(|m| m.samples.iter().map(|s| s.at_ns).chain(m.host_samples.iter().map(|h| h.at_ns)));
@@ -32,13 +32,13 @@ impl<'a> Clock<'a> {
             joined: intervals.div_ceil(most.max(1)).max(1),
             pitch: longest as f64 / 1e9 * 1.05,
             measurements,
-            blocks,
+            rounds,
         }
     }
 
     /// The axis, of a table with these columns.
-    pub(super) fn across(&self, block: usize, from: usize, to: usize) -> Blocks {
-        Blocks { block, from, to, order: self.blocks.clone(), pitch: self.pitch }
+    pub(super) fn across(&self, round: usize, from: usize, to: usize) -> Rounds {
+        Rounds { round, from, to, order: self.rounds.clone(), pitch: self.pitch }
     }
 
     /// What a caption says of it.

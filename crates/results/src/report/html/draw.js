@@ -68,19 +68,19 @@ const Draw = (() => {
     return axisWith({ range: [0, end], tickformat: end < 1000 ? "~g" : "~s", ticksuffix: suffix, ...titled(axis.label) });
   };
 
-  // Where the seconds of blocks lie side by side.
+  // Where the seconds of rounds lie side by side.
   const clock = (spec, width) => {
-    const start = new Map(spec.order.map((block, index) => [String(block), index * spec.pitch]));
-    const place = (row, column) => start.get(row[spec.block]) + Number(row[column]);
+    const start = new Map(spec.order.map((round, index) => [String(round), index * spec.pitch]));
+    const place = (row, column) => start.get(row[spec.round]) + Number(row[column]);
     const [from, to] = [(row) => place(row, spec.from), (row) => place(row, spec.to)];
-    const says = (row) => `block ${row[spec.block]}, ${Number(row[spec.to]).toFixed(1)} s`;
+    const says = (row) => `round ${row[spec.round]}, ${Number(row[spec.to]).toFixed(1)} s`;
     const step = Math.ceil((spec.order.length * 66) / (width - 140));
     const shown = spec.order.filter((_, index) => index % step === 0);
-    const middle = (block) => start.get(String(block)) + spec.pitch / 2.1;
-    const named = { tickvals: shown.map(middle), ticktext: shown.map((block) => `block ${block}`), showgrid: false, tickangle: 0 };
+    const middle = (round) => start.get(String(round)) + spec.pitch / 2.1;
+    const named = { tickvals: shown.map(middle), ticktext: shown.map((round) => `round ${round}`), showgrid: false, tickangle: 0 };
     const ticks = spec.order.length > 1 ? named : { ticksuffix: " s", nticks: 8 };
-    const notches = spec.order.slice(1, 60).map((block) => {
-      const x = start.get(String(block)) - spec.pitch * 0.024;
+    const notches = spec.order.slice(1, 60).map((round) => {
+      const x = start.get(String(round)) - spec.pitch * 0.024;
       const line = { color: css("rule"), width: 1, dash: "dot" };
       return { type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, line };
     });
@@ -117,12 +117,12 @@ const Draw = (() => {
   const lines = (spec, rows, width) => {
     const layout = base();
     const across = spec.across;
-    const blocks = across.kind === "blocks" ? clock(across, width) : null;
+    const rounds = across.kind === "rounds" ? clock(across, width) : null;
     const at = {
-      blocks: (row) => (blocks.from(row) + blocks.to(row)) / 2, figures: (row) => number(row[across.column]), words: (row) => row[across.column],
+      rounds: (row) => (rounds.from(row) + rounds.to(row)) / 2, figures: (row) => number(row[across.column]), words: (row) => row[across.column],
     }[across.kind];
     const where = {
-      blocks: (row) => blocks.says(row), figures: (row) => words[across.axis.unit](at(row)), words: (row) => plain(at(row)),
+      rounds: (row) => rounds.says(row), figures: (row) => words[across.axis.unit](at(row)), words: (row) => plain(at(row)),
     }[across.kind];
     const several = spec.panels.length > 1;
     const series = bySeries(rows, spec.series, spec.colours);
@@ -135,15 +135,15 @@ const Draw = (() => {
       return series.map(([name, colour, own]) => {
         const [x, y, text] = [[], [], []];
         own.forEach((row, place) => {
-          // Blocks are not joined with one another.
-          if (blocks && place && own[place - 1][across.block] !== row[across.block]) [x, y, text].forEach((list) => list.push(null));
+          // Rounds are not joined with one another.
+          if (rounds && place && own[place - 1][across.round] !== row[across.round]) [x, y, text].forEach((list) => list.push(null));
           const value = number(row[panel.column]);
           x.push(at(row));
           y.push(value);
           text.push(value === null ? "" : `${plain(name)}<br>${where(row)}: ${words[panel.axis.unit](value)}`);
         });
         // One point alone has no line that could be seen.
-        const alone = blocks && own.length <= new Set(own.map((row) => row[across.block])).size;
+        const alone = rounds && own.length <= new Set(own.map((row) => row[across.round])).size;
         return {
           x, y, text, yaxis: `y${nth(index)}`, name: plain(name), mode: spec.marks || alone ? "lines+markers" : "lines",
           ...interval(own, panel, colour), line: { color: colour, width: 1.7 }, marker: { color: colour, size: 7 }, hovertemplate: "%{text}<extra></extra>",
@@ -151,9 +151,9 @@ const Draw = (() => {
       });
     });
     if (across.kind === "words") layout.xaxis = axisWith({ type: "category", ...titled(across.label) });
-    else layout.xaxis = blocks ? blocks.axis : axisOf(across.axis, rows.map(at));
+    else layout.xaxis = rounds ? rounds.axis : axisOf(across.axis, rows.map(at));
     layout.xaxis.anchor = `y${nth(spec.panels.length - 1)}`;
-    if (blocks) layout.shapes.push(...blocks.notches);
+    if (rounds) layout.shapes.push(...rounds.notches);
     layout.margin.t = several ? 26 : 10;
     layout.height = sum(spec.panels.map((panel) => panel.height + GAP)) + 36;
     return { traces, layout };
@@ -216,7 +216,7 @@ const Draw = (() => {
 
   const heat = (spec, rows, width) => {
     const layout = base();
-    const blocks = clock(spec.across, width);
+    const rounds = clock(spec.across, width);
     const logs = spec.edges.map(Math.log10);
     const counted = (row, bin) => number(row[spec.first + bin]);
     const all = rows.flatMap((row) => known(row.slice(spec.first).map(number)));
@@ -224,13 +224,13 @@ const Draw = (() => {
     const bins = logs.slice(1).map((_, bin) => `${words.time(spec.edges[bin])} to ${words.time(spec.edges[bin + 1])}`);
     const spaces = domains(spec.colours.map(() => 96));
     const traces = bySeries(rows, spec.series, spec.colours).map(([name, , own], index) => {
-      // Edges of columns, and what lies between each two: an interval, or nothing between blocks.
+      // Edges of columns, and what lies between each two: an interval, or nothing between rounds.
       const [x, columns] = [[], []];
       for (const row of own) {
-        const gap = x.length > 0 && blocks.from(row) > x[x.length - 1] + 1e-9;
+        const gap = x.length > 0 && rounds.from(row) > x[x.length - 1] + 1e-9;
         if (gap) columns.push(null);
-        if (gap || x.length === 0) x.push(blocks.from(row));
-        x.push(blocks.to(row));
+        if (gap || x.length === 0) x.push(rounds.from(row));
+        x.push(rounds.to(row));
         columns.push(row);
       }
       const cells = (of) => bins.map((_, bin) => columns.map((row) => (row && counted(row, bin) ? of(row, bin) : null)));
@@ -240,7 +240,7 @@ const Draw = (() => {
       return {
         type: "heatmap", name: plain(name), yaxis: `y${nth(index)}`, x, y: logs,
         z: cells((row, bin) => Math.log10(counted(row, bin))), zmin: Math.log10(least(all)), zmax: Math.log10(most(all, 1)) + 1e-3,
-        text: cells((row, bin) => `${plain(name)}<br>${blocks.says(row)}, ${bins[bin]}: ${words.count(counted(row, bin))} I/Os`),
+        text: cells((row, bin) => `${plain(name)}<br>${rounds.says(row)}, ${bins[bin]}: ${words.count(counted(row, bin))} I/Os`),
         hoverongaps: false, hovertemplate: "%{text}<extra></extra>",
         colorscale: [[0, css("h0")], [0.5, css("h1")], [1, css("h2")]], showscale: index === 0,
         colorbar: {
@@ -249,7 +249,7 @@ const Draw = (() => {
         },
       };
     });
-    layout.xaxis = { ...blocks.axis, anchor: `y${nth(spec.colours.length - 1)}` };
+    layout.xaxis = { ...rounds.axis, anchor: `y${nth(spec.colours.length - 1)}` };
     layout.margin.t = 26;
     layout.height = spec.colours.length * (96 + GAP) + 36;
     return { traces, layout };

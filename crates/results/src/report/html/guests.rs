@@ -34,7 +34,7 @@ pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Wo
             div.wide { (parts(run, judgement, &crowds, on)) }
             p.note {
                 "Fairness is Jain's index of the guests' I/Os per second, or bytes of streams: 1 if all got the same, 1/n if one got everything; mean \
-                 over the blocks with its 95% interval."
+                 over the rounds with its 95% interval."
             }
         }
         @if !jobs.is_empty() {

@@ -15,7 +15,7 @@ const PER_DECADE: f64 = 12.0;
 /// No more bins than this, however far apart the ends are.
 const MOST_BINS: f64 = 40.0;
 
-/// Columns that say which interval it is: target, block, beginning, end.
+/// Columns that say which interval it is: target, round, beginning, end.
 const WHEN: usize = 4;
 
 /// Bins of equal width on a logarithmic axis.
@@ -71,14 +71,14 @@ pub(super) fn heat(run: &Run, clock: &Clock<'_>) -> Option<Chart> {
                     counts[bins.place(edge as f64 + (width - 1) as f64 / 2.0)] += count;
                 }
             }
-            let mut row: Vec<Cell> = vec![m.target.as_str().into(), m.block.into(), from.into(), to.into()];
+            let mut row: Vec<Cell> = vec![m.target.as_str().into(), m.round.into(), from.into(), to.into()];
             // No I/O there was counted, so it is known; but an empty cell reads better in so large a table.
             row.extend(counts.into_iter().map(|n| if n == 0 { Cell::Unknown } else { Cell::Count(n) }));
             rows.push(row);
         }
     }
     let edges = bins.edges();
-    let mut columns: Vec<String> = ["target", "block", "from_s", "to_s"].map(Into::into).into();
+    let mut columns: Vec<String> = ["target", "round", "from_s", "to_s"].map(Into::into).into();
     columns.extend(edges[..bins.count].iter().map(|edge| format!("from_{}_us", Cell::from(*edge))));
     let (least, most) = (edges[0], edges[bins.count]);
     let range = [least, most].map(|us| human::time(us * 1e3)).join(" to ");

@@ -1,4 +1,4 @@
-//! The latencies of a workload over all blocks: a few percentiles, and the whole distribution.
+//! The latencies of a workload over all rounds: a few percentiles, and the whole distribution.
 
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
@@ -36,13 +36,13 @@ pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
         format!("{target}: {}", found.join(", "))
     };
     let row = |target: &str, name: &str, value: &Value| {
-        let blocks = value.over_blocks;
+        let rounds = value.over_rounds;
         vec![
             target.into(),
             name.into(),
             (value.ns / 1e3).into(),
-            blocks.map(|ends| ends.low / 1e3).into(),
-            blocks.map(|ends| ends.high / 1e3).into(),
+            rounds.map(|ends| ends.low / 1e3).into(),
+            rounds.map(|ends| ends.high / 1e3).into(),
             (value.of_ios.low / 1e3).into(),
             (value.of_ios.high / 1e3).into(),
         ]
@@ -55,15 +55,15 @@ pub(super) fn percentiles(run: &Run, summaries: &[&Summary]) -> Chart {
         "target",
         "percentile",
         "latency_us",
-        "blocks_low_us",
-        "blocks_high_us",
+        "rounds_low_us",
+        "rounds_high_us",
         "ios_low_us",
         "ios_high_us",
     ];
     Chart {
         key: "percentiles".into(),
         title: "Latency by percentile".into(),
-        note: "all blocks together, logarithmic, with 95% intervals over the blocks".into(),
+        note: "all rounds together, logarithmic, with 95% intervals over the rounds".into(),
         message: all.iter().map(words).collect::<Vec<_>>().join("; "),
         columns: columns.map(Into::into).into(),
         colours: colours(run, &rows),
@@ -109,7 +109,7 @@ pub(super) fn distribution(run: &Run, workload: &Workload, summaries: &[&Summary
     Chart {
         key: "distribution".into(),
         title: format!("{what} that took no longer"),
-        note: format!("share of all blocks' {} by latency, logarithmic", what.replace('R', "r")),
+        note: format!("share of all rounds' {} by latency, logarithmic", what.replace('R', "r")),
         message: summaries.iter().filter_map(words).collect::<Vec<_>>().join("; "),
         columns: ["target", "latency_us", "no_longer_percent"].map(Into::into).into(),
         colours: colours(run, &rows),

@@ -203,7 +203,7 @@ fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
     }
 }
 
-/// Over the blocks, as the steps have it; absent if nothing was measured.
+/// Over the rounds, as the steps have it; absent if nothing was measured.
 fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
     let of_cell = |m: &&Measurement| m.workload == workload && m.target == target;
     let logs: Vec<f64> =

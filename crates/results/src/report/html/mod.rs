@@ -124,13 +124,13 @@ fn is_emulated(run: &Run, target: &str) -> bool {
     run.targets.iter().any(|t| t.name == target && t.emulated)
 }
 
-/// How many blocks; of a run that adds them, how many there are of how many at most.
-fn blocks(run: &Run) -> String {
-    let all = counted(run.plan.most_blocks(), "block");
+/// How many rounds; of a run that adds them, how many there are of how many at most.
+fn rounds(run: &Run) -> String {
+    let all = counted(run.plan.most_rounds(), "round");
     if run.plan.until_decided.is_none() {
         return all;
     }
-    let there = run.measurements.iter().map(|m| m.block).max().unwrap_or_default();
+    let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
     format!("{there} of at most {all}")
 }
 
@@ -140,7 +140,7 @@ fn head(run: &Run) -> Markup {
             h1 { (run.plan.name) }
             p.about {
                 "iotax run " (run.id) " \u{b7} " (utc(run.started_at_ms)) " \u{b7} " (run.state) " \u{b7} "
-                (blocks(run))
+                (rounds(run))
                 @if run.source.is_none() { " \u{b7} seed " (run.seed) }
             }
             @if let Some(source) = &run.source {
@@ -345,12 +345,12 @@ fn reproduce(run: &Run) -> Markup {
                 Err(error) => p.note { "The plan cannot be written as TOML: " (error) },
             }
             p.note {
-                "Targets are compared within blocks by log ratios; intervals are Student's t at a level that Holm's \
+                "Targets are compared within rounds by log ratios; intervals are Student's t at a level that Holm's \
                  procedure sets for each metric"
                 @if run.plan.until_decided.is_some() { ", of what all looks together may err" }
                 "; " (margin(run)) " counts as the same. A tax is the ratio applied to what the baseline gave in this run. \
-                 Error bars of taxes show those intervals, those of percentiles the plain 95% over the blocks. Tables \
-                 give medians over the blocks, percentiles all blocks together; one with fewer than ten values beyond it \
+                 Error bars of taxes show those intervals, those of percentiles the plain 95% over the rounds. Tables \
+                 give medians over the rounds, percentiles all rounds together; one with fewer than ten values beyond it \
                  is left out."
             }
         }

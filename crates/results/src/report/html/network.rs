@@ -90,13 +90,13 @@ pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> 
         .networks
         .iter()
         .filter(|network| network.workload == workload.name)
-        .flat_map(|network| network.gaps.iter().map(move |(block, gap)| (&network.target, block, gap)))
+        .flat_map(|network| network.gaps.iter().map(move |(round, gap)| (&network.target, round, gap)))
         .collect();
     html! {
         @if let Some(table) = network::ways(run, judgement, workload) { (plain(run, "direction", &table)) }
-        @for (target, block, gap) in silent {
+        @for (target, round, gap) in silent {
             p.note {
-                b { (target) } ", block " (block) ": nothing arrived " (word(gap.up)) " for "
+                b { (target) } ", round " (round) ": nothing arrived " (word(gap.up)) " for "
                 (human::time(gap.duration_ns as f64)) ", from " (human::time(gap.at_ns as f64)) " into the window on"
                 @if let Some(lost) = gap.lost_bytes { ", " (human::bytes(lost)) " lost" } "."
             }
@@ -106,7 +106,7 @@ pub(super) fn details(run: &Run, judgement: &Judgement, workload: &Workload) -> 
                 summary { "The way of the packets" }
                 (plain(run, "interface, from the near end to the far end", &table))
                 p.note {
-                    "Received and sent as the kernel counts it at each interface, over all blocks and with all headers. A packet there may be \
+                    "Received and sent as the kernel counts it at each interface, over all rounds and with all headers. A packet there may be \
                      many of the wire: how long each is tells what was joined."
                 }
             }
@@ -155,7 +155,7 @@ pub(super) fn throughput(run: &Run, workload: &Workload) -> Chart {
     Chart {
         key: "throughput".into(),
         title: "Throughput by target".into(),
-        note: "geometric mean of the blocks, with 95% intervals".into(),
+        note: "geometric mean of the rounds, with 95% intervals".into(),
         message: found.iter().map(words).collect::<Vec<_>>().join("; "),
         columns: ["target", "bits_per_s", "low_bits_per_s", "high_bits_per_s"].map(Into::into).into(),
         colours: colours(run, &rows),

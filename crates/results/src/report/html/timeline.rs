@@ -12,7 +12,7 @@ use crate::judge::roles::Role;
 use crate::stats::median;
 use crate::store::Run;
 
-/// Columns that say which interval it is: target, block, beginning, end.
+/// Columns that say which interval it is: target, round, beginning, end.
 const WHEN: usize = 4;
 
 /// What the host did in an interval in which a target was measured.
@@ -40,7 +40,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
         None => ("I/Os per second", "ios_per_s", Unit::Count),
     };
     let io = Axis { label: label.into(), unit, log: false, at_least: 0.0 };
-    let mut columns: Vec<String> = ["target", "block", "from_s", "to_s", column].map(Into::into).into();
+    let mut columns: Vec<String> = ["target", "round", "from_s", "to_s", column].map(Into::into).into();
     let mut panels = vec![Panel { column: WHEN, axis: io, height: 140, ends: None }];
     let mut known = vec![true; WHEN + 1];
     for (index, layer) in layers.into_iter().enumerate() {
@@ -66,7 +66,7 @@ pub(super) fn timeline(run: &Run, workload: &Workload, clock: &Clock<'_>) -> Cha
         columns,
         colours: colours(run, &rows),
         rows,
-        plot: Plot::Lines { series: 0, across: Across::Blocks(clock.across(1, 2, 3)), panels, marks: false },
+        plot: Plot::Lines { series: 0, across: Across::Rounds(clock.across(1, 2, 3)), panels, marks: false },
     }
 }
 
@@ -75,7 +75,7 @@ fn rows(clock: &Clock<'_>, layers: &[Layer<'_>]) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     for m in &clock.measurements {
         let row = |(from, to): (f64, f64), iops: Option<f64>, values: Vec<Cell>| {
-            let mut row = vec![m.target.as_str().into(), m.block.into(), from.into(), to.into(), iops.into()];
+            let mut row = vec![m.target.as_str().into(), m.round.into(), from.into(), to.into(), iops.into()];
             row.extend(values);
             row
         };

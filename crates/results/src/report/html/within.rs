@@ -71,7 +71,7 @@ fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
         "cpu-by-role",
         &per,
         &format!("Host CPU time per {} by role", each(on)),
-        "medians over the blocks",
+        "medians over the rounds",
     )
 }
 

@@ -40,12 +40,12 @@ pub(in crate::report) fn over_the_run(
             low.max(high)
         )
     });
-    let blocks = effects.blocks_moved(margin).then(|| {
+    let rounds = effects.rounds_moved(margin).then(|| {
         let word = if effects.furthest_by > 0.0 { "slower" } else { "faster" };
         let by = effects.furthest_by.abs() * 100.0;
-        format!("block {} was {by:.1}% {word} than the blocks' mean", effects.furthest)
+        format!("round {} was {by:.1}% {word} than the rounds' mean", effects.furthest)
     });
-    let found: Vec<String> = drift.into_iter().chain(blocks).collect();
-    let taken_out = if compared { " Comparisons are made within blocks, which takes this out." } else { "" };
+    let found: Vec<String> = drift.into_iter().chain(rounds).collect();
+    let taken_out = if compared { " Comparisons are made within rounds, which takes this out." } else { "" };
     (!found.is_empty()).then(|| format!("Over the run: {}.{taken_out}", found.join("; ")))
 }

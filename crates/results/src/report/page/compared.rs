@@ -128,20 +128,20 @@ fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Fie
 /// By which rule the verdicts were found.
 fn rule(compared: &Compared) -> String {
     let how = if compared.paired {
-        "Both were measured in the same blocks and are compared within them (Student's t)"
+        "Both were measured in the same rounds and are compared within them (Student's t)"
     } else {
-        "The two have no block in common and are compared as two samples (Welch's t), which knows the noise within each run and not \
+        "The two have no round in common and are compared as two samples (Welch's t), which knows the noise within each run and not \
          what changes from one run to the next"
     };
-    let blocks = |of: fn(&Cell) -> u32| {
+    let rounds = |of: fn(&Cell) -> u32| {
         let all = compared.cells.iter().map(of);
         let (least, most) = (all.clone().min().unwrap_or_default(), all.max().unwrap_or_default());
         if least == most { most.to_string() } else { format!("{least} to {most}") }
     };
-    let (a, b) = (blocks(|c| c.blocks.0), blocks(|c| c.blocks.1));
-    let blocks = if compared.paired { format!("{a} blocks") } else { format!("{a} blocks of A, {b} of B") };
+    let (a, b) = (rounds(|c| c.rounds.0), rounds(|c| c.rounds.1));
+    let rounds = if compared.paired { format!("{a} rounds") } else { format!("{a} rounds of A, {b} of B") };
     format!(
-        "{how}: {blocks}. In brackets the interval that the verdict rests on; the same is within {}.",
+        "{how}: {rounds}. In brackets the interval that the verdict rests on; the same is within {}.",
         percent(compared.margin)
     )
 }

@@ -6,7 +6,7 @@ use crate::judge::Metric;
 use crate::report::figure::{UNKNOWN, bits_with, change, time_with, title};
 use crate::report::words::compared::percent;
 
-/// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the blocks,
+/// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the rounds,
 /// against the first run that has it and against the one before.
 #[must_use]
 pub fn history(accounts: &[Account], history: &History) -> Page {
@@ -28,7 +28,7 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
         page.add(Part::Head(format!("{}, {does} ({})", track.target, track.workload)));
         let mut grid = Grid::new(&[
             "run",
-            "blocks",
+            "rounds",
             column(track.metric),
             column(Metric::Iops),
             "vs first",
@@ -46,7 +46,7 @@ pub fn history(accounts: &[Account], history: &History) -> Page {
         page.add(Part::Table(grid));
     }
     page.add(Part::Sentence(format!(
-        "In brackets the 95% interval over the blocks. Changes are of the mean latency{}; runs have no blocks in common and are \
+        "In brackets the 95% interval over the rounds. Changes are of the mean latency{}; runs have no rounds in common and are \
          compared as two samples (Welch's t), which knows the noise within each run and not what changes from one run to the next. \
          The same is within {}.",
         if crosses { ", of streams of their throughput" } else { "" },
@@ -93,7 +93,7 @@ fn row(account: &Account, metric: Metric, point: &Point, iops: Option<&Point>) -
     let note = if point.emulated { ", emulated" } else { "" };
     let mut fields = vec![
         words(format!("{}{note}", account.label)),
-        figure(point.blocks.to_string()),
+        figure(point.rounds.to_string()),
         figure(mean),
         figure(iops.map_or_else(|| UNKNOWN.into(), |point| Metric::Iops.figure(point.mean))),
     ];

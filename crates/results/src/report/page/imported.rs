@@ -77,9 +77,9 @@ fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
         return None;
     }
     let names = names(run);
-    let blocks = run.plan.repeat > 1;
+    let rounds = run.plan.repeat > 1;
     let mut head: Vec<&str> = shown.iter().map(|(_, name)| *name).collect();
-    head.extend(blocks.then_some("blocks"));
+    head.extend(rounds.then_some("rounds"));
     let mut grid = table(names, &head);
     for (summary, of) in rows {
         let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| value(*metric, of)).collect();
@@ -94,13 +94,13 @@ fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
                 _ => or_unknown(value, human::time),
             })
         }));
-        row.extend(blocks.then(|| figure(summary.blocks.to_string())));
+        row.extend(rounds.then(|| figure(summary.rounds.to_string())));
         grid.rows.push(row);
     }
     grid.filled()
 }
 
-/// One row per cell, the columns that any cell has, by the source's names: medians over the blocks.
+/// One row per cell, the columns that any cell has, by the source's names: medians over the rounds.
 fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
     let names = names(run);
     let mut grid = table(names, &["figure", "value"]);

@@ -86,18 +86,18 @@ fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<Stri
         return None;
     }
     let names: Vec<String> = open.iter().map(|c| compared.workloads[c.workload].name()).collect();
-    let least = open.iter().map(|c| c.blocks.0.min(c.blocks.1)).min().unwrap_or_default();
-    let needed = open.iter().filter_map(|c| c.needed_blocks).max();
-    let known = open.iter().filter(|c| c.needed_blocks.is_some()).count();
+    let least = open.iter().map(|c| c.rounds.0.min(c.rounds.1)).min().unwrap_or_default();
+    let needed = open.iter().filter_map(|c| c.needed_rounds).max();
+    let known = open.iter().filter(|c| c.needed_rounds.is_some()).count();
     let each = if compared.paired { "" } else { " in each run" };
     let way = match needed {
         Some(needed) if known == open.len() => {
-            format!("about {}{each} would decide", counted(needed, "block"))
+            format!("about {}{each} would decide", counted(needed, "round"))
         }
-        Some(needed) => format!("about {}{each} would decide {known} of them", counted(needed, "block")),
-        None if least < 2 => format!("one block alone has no interval; at least 3 blocks{each} give one"),
+        Some(needed) => format!("about {}{each} would decide {known} of them", counted(needed, "round")),
+        None if least < 2 => format!("one round alone has no interval; at least 3 rounds{each} give one"),
         None => {
-            "not even 1000 blocks would decide: the noise is too large for so small a distance from the margin".into()
+            "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
         }
     };
     Some(format!("Not decided: {} on {}; {way}.", head(compared, target), listed(&names)))

@@ -47,11 +47,11 @@ pub(super) fn facts(judgement: &Judgement) -> Vec<String> {
         .iter()
         .filter(|network| !network.gaps.is_empty())
         .map(|network| {
-            let (block, gap) = network.gaps[0];
+            let (round, gap) = network.gaps[0];
             let longest = human::time(gap.duration_ns as f64);
             let times = counted(network.gaps.len() as u64, "time");
             format!(
-                "{} on {} {times}, for {longest} in block {block} at the longest",
+                "{} on {} {times}, for {longest} in round {round} at the longest",
                 network.target, network.workload
             )
         })

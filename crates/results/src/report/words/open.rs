@@ -6,8 +6,8 @@ use crate::report::figure::{counted, listed_briefly};
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 
-/// Beyond so many more blocks, advising more of the same is no help.
-const MANY_BLOCKS: u32 = 50;
+/// Beyond so many more rounds, advising more of the same is no help.
+const MANY_ROUNDS: u32 = 50;
 /// More pairs than this are counted, not named: the tables mark them.
 const MOST_NAMED: usize = 3;
 
@@ -47,14 +47,14 @@ pub(super) fn undecided(run: &Run, judgement: &Judgement, all: &[&Comparison]) -
     Some(format!("Not decided: {}; {way}.", named(judgement, &open)))
 }
 
-/// After how many blocks a run that adds them had decided all that it was to decide.
+/// After how many rounds a run that adds them had decided all that it was to decide.
 pub(super) fn decided(standing: &Standing) -> Option<String> {
     (standing.stopped == Some(Stopped::Decided)).then(|| {
         let most = standing.looks.last().copied().unwrap_or_default();
         format!(
             "Every comparison that was waited for is decided, after {} of at most {}.",
-            standing.blocks(),
-            counted(most, "block")
+            standing.rounds(),
+            counted(most, "round")
         )
     })
 }
@@ -80,14 +80,14 @@ fn named(judgement: &Judgement, found: &[&Comparison]) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-/// How many more blocks decide how many of them, as far as that helps.
+/// How many more rounds decide how many of them, as far as that helps.
 fn way_out(run: &Run, open: &[&Comparison]) -> String {
     let mut needed: Vec<(u32, u32)> = open
         .iter()
-        .filter_map(|c| Some((c.needed_blocks?.saturating_sub(c.blocks), c.needed_blocks?)))
+        .filter_map(|c| Some((c.needed_rounds?.saturating_sub(c.rounds), c.needed_rounds?)))
         .collect();
     needed.sort_unstable();
-    let within = needed.iter().filter(|(more, _)| *more <= MANY_BLOCKS).count();
+    let within = needed.iter().filter(|(more, _)| *more <= MANY_ROUNDS).count();
     // The last few may take many times as long as most.
     let most = (within * 3).div_ceil(4);
     if let Some((more, _)) = most.checked_sub(1).map(|last| needed[last]) {
@@ -108,39 +108,39 @@ fn way_out(run: &Run, open: &[&Comparison]) -> String {
                 run.id
             )
         };
-        return format!("about {} would decide{which} ({way})", counted(more, "more block"));
+        return format!("about {} would decide{which} ({way})", counted(more, "more round"));
     }
     if let Some((least, _)) = needed.first() {
-        let blocks = counted(*least, "more block");
+        let rounds = counted(*least, "more round");
         let at_least = if needed.len() > 1 { "at least " } else { "" };
-        return format!("that takes {at_least}about {blocks} at this noise; a longer runtime lowers it");
+        return format!("that takes {at_least}about {rounds} at this noise; a longer runtime lowers it");
     }
-    if open.iter().all(|c| c.blocks < 2) {
-        return format!("one block alone has no interval (iotax resume {} --repeat 3 gives one)", run.id);
+    if open.iter().all(|c| c.rounds < 2) {
+        return format!("one round alone has no interval (iotax resume {} --repeat 3 gives one)", run.id);
     }
-    "not even 1000 blocks would decide: the noise is too large for so small a distance from the margin".into()
+    "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
 }
 
-/// Why a run that adds blocks has not decided these, and what may.
+/// Why a run that adds rounds has not decided these, and what may.
 fn still_open(run: &Run, standing: &Standing, open: &[&Comparison]) -> String {
-    let (id, blocks) = (run.id, counted(standing.blocks(), "block"));
+    let (id, rounds) = (run.id, counted(standing.rounds(), "round"));
     match standing.stopped {
         None => match standing.next() {
-            Some(next) => format!("the next look is after {} (iotax resume {id})", counted(next, "block")),
-            None => format!("no look is left after {blocks}"),
+            Some(next) => format!("the next look is after {} (iotax resume {id})", counted(next, "round")),
+            None => format!("no look is left after {rounds}"),
         },
         Some(Stopped::MaxTime) => {
             format!(
-                "measuring up to the next look would have passed max_time after {blocks} (iotax resume {id} goes on)"
+                "measuring up to the next look would have passed max_time after {rounds} (iotax resume {id} goes on)"
             )
         }
         Some(Stopped::Failed) => "what it needs could not be measured".into(),
-        Some(Stopped::Decided | Stopped::MaxBlocks) => {
-            let needed = open.iter().filter_map(|c| c.needed_blocks).max();
+        Some(Stopped::Decided | Stopped::MaxRounds) => {
+            let needed = open.iter().filter_map(|c| c.needed_rounds).max();
             let advice = needed.map_or(String::new(), |needed| {
-                format!("; at this noise it takes about {needed}, in a new run with --max-blocks above that")
+                format!("; at this noise it takes about {needed}, in a new run with --max-rounds above that")
             });
-            format!("{blocks} were the most that this run was to measure{advice}")
+            format!("{rounds} were the most that this run was to measure{advice}")
         }
     }
 }
