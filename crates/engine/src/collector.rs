@@ -142,8 +142,7 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Io;
-    use crate::pattern::Direction;
+    use crate::request::{Direction, Io};
     use iotax_model::units::Bytes;
     use iotax_model::wire::Job;
     use iotax_model::workload::{Rw, WorkloadKeys};

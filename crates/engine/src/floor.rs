@@ -7,7 +7,7 @@ use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::backend::{Null, Options, Setup};
+use crate::backend::{Options, Setup};
 use crate::clock;
 use crate::crew::{Report, Seat};
 use crate::live::Pulse;
@@ -65,7 +65,7 @@ pub(crate) fn floor() -> u64 {
     };
     start.send(Window::new(&job, clock::now())).expect("the task holds the other end");
     let before = clock::thread_cpu();
-    let finish = worker::work::<Null>(task).expect("the null backend needs one page of memory");
+    let finish = worker::run(IoEngine::Null, task).expect("the null backend needs one page of memory");
     let used = clock::thread_cpu() - before;
     let ios: u64 = reported.iter().map(|report| counted(&report)).sum::<u64>() + finish.ramp_ios;
     used / ios.max(1)

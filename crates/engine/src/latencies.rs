@@ -4,8 +4,7 @@ use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
 use iotax_model::workload::{Test, Workload};
 
-use crate::backend::Io;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// Service and response times and bytes of one worker's I/Os, by direction. What the workload has not takes no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -91,8 +91,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::Io;
-    use crate::pattern::Direction;
+    use crate::request::{Direction, Io};
     use iotax_model::units::{Bytes, Nanos};
     use iotax_model::wire::Job;
     use iotax_model::workload::WorkloadKeys;

@@ -11,7 +11,7 @@
 mod backend;
 mod beside;
 mod buffers;
-mod cached;
+
 mod clock;
 mod collector;
 mod crew;
@@ -25,11 +25,13 @@ mod live;
 pub mod net;
 mod open;
 mod pace;
+mod page_cache;
 mod pattern;
 mod payload;
 mod prepare;
 mod queue;
 mod random;
+mod request;
 mod run;
 #[cfg(test)]
 mod simulated;
@@ -129,7 +131,7 @@ pub fn audit(path: &Path, journal: &Path) -> Result<Recovery, EngineError> {
 
 /// Syncs and drops the page cache as far as privileges allow: all of it, else the file's pages, else nothing.
 pub fn drop_caches(path: &Path) -> CacheDrop {
-    prepare::drop_caches(path)
+    page_cache::drop_caches(path)
 }
 
 /// CPU nanoseconds that the engine spends per I/O on the null backend: the floor beneath every latency. Measured for some

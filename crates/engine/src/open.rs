@@ -9,12 +9,14 @@ use std::path::Path;
 use iotax_model::units::Bytes;
 use iotax_model::wire::{Identity, Job};
 use iotax_model::workload::{SyncMode, Workload};
-use rustix::fs::{AtFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
+use rustix::fs::{AtFlags, FallocateFlags, StatxFlags, fallocate, fstatfs, ioctl_blksszget, statx};
 use rustix::io::Errno;
 
-use crate::backend::PUNCH;
 use crate::error::{EngineError, Refusal};
 use crate::{identity, queue};
+
+/// Makes a hole and leaves the file's length.
+pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 /// `f_type` of tmpfs, see statfs(2).
 const TMPFS_MAGIC: i64 = 0x0102_1994;

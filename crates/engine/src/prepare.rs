@@ -5,21 +5,20 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use iotax_model::record::CacheDrop;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Area;
 use iotax_model::workload::{Content, SyncMode, Verify, Workload};
-use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
+use crate::backend::{Backend, Completion, Options, Psync, Setup, Uring};
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
 use crate::faults::errno_name;
 use crate::open::{self, Access, Target};
-use crate::pattern::Direction;
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 use crate::verify::{Mark, seal};
 
 /// Bytes of one write: long enough for the device's full speed.
@@ -191,25 +190,6 @@ pub(crate) fn read_ahead(target: &Target, area: &Workload, size: Bytes) -> Resul
     Ok(())
 }
 
-/// Drops caches as far as privileges allow; see [`crate::drop_caches`].
-pub(crate) fn drop_caches(path: &Path) -> CacheDrop {
-    rustix::fs::sync();
-    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
-        return CacheDrop::PageCache;
-    }
-    if drop_file(path).is_ok() { CacheDrop::FileOnly } else { CacheDrop::Nothing }
-}
-
-fn drop_file(path: &Path) -> io::Result<()> {
-    drop_pages(&File::open(path)?)
-}
-
-/// Drops the clean pages of one file, after cleaning them.
-pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
-    file.sync_data()?;
-    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,31 +273,5 @@ mod tests {
             .expect_err("refused")
             .to_string();
         assert!(error.contains("does not exist") && !path.exists(), "{error}");
-    }
-
-    #[test]
-    fn dropped_pages_are_gone() {
-        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
-        std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
-        drop_file(file.path()).expect("dropped");
-        let read = rustix::io::preadv2(
-            file.as_file(),
-            &mut [io::IoSliceMut::new(&mut [0; 4096])],
-            0,
-            rustix::io::ReadWriteFlags::NOWAIT,
-        );
-        match read {
-            Err(rustix::io::Errno::AGAIN) => {}
-            Err(rustix::io::Errno::OPNOTSUPP) => iotax_testkit::skip!("no word on what is cached"),
-            other => panic!("still cached: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn says_how_far_caches_were_dropped() {
-        let file = tempfile::NamedTempFile::new().expect("file");
-        let expected =
-            if rustix::process::geteuid().is_root() { CacheDrop::PageCache } else { CacheDrop::FileOnly };
-        assert_eq!(drop_caches(file.path()), expected);
     }
 }

@@ -8,20 +8,21 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::IoEngine;
 
 use crate::backend::{self, Choice, Options, Setup};
-use crate::cached::Cached;
 use crate::clock;
 use crate::crew::{Crew, Work};
 use crate::error::EngineError;
 use crate::faults::errno_name;
 use crate::latencies::Latencies;
 use crate::open::Target;
-use crate::pattern::{Direction, Pattern};
+use crate::page_cache::Cached;
+use crate::pattern::Pattern;
 use crate::payload::SECTOR;
 use crate::prepare;
+use crate::request::Direction;
 use crate::verify::Proof;
 use crate::watch;
 use crate::window::Window;
-use crate::worker::Task;
+use crate::worker::{self, Task};
 
 /// A job that is set up on its target: its workers wait for the start.
 pub(crate) struct Prepared<'a> {
@@ -128,7 +129,7 @@ fn work(
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);
     let (seed, proof) = (job.seed, proof.cloned());
-    Ok(Box::new(move |seat| backend::run(ioengine, Task { seat, workload, setup, pattern, seed, proof })))
+    Ok(Box::new(move |seat| worker::run(ioengine, Task { seat, workload, setup, pattern, seed, proof })))
 }
 
 /// Has the target make safe what it took. The time is that of one flush: how much it had put off is for others to see.

@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 
-use crate::backend::{Backend, Completion, Io, Options, Setup};
+use crate::backend::{Backend, Completion, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
 use crate::crew::{Finish, Report, Seat};
@@ -17,6 +17,7 @@ use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::live::Pulse;
 use crate::pattern::Pattern;
+use crate::request::Io;
 use crate::window::Window;
 use crate::worker::{self, Task};
 

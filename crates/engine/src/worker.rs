@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use iotax_model::workload::{Stamps, Workload};
+use iotax_model::workload::{IoEngine, Stamps, Workload};
 use rustix::thread::set_current_timer_slack;
 
-use crate::backend::{Backend, Completion, Io, Setup};
+use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring};
 use crate::clock;
 use crate::crew::{Finish, Report, Seat};
 use crate::error::EngineError;
@@ -15,9 +15,10 @@ use crate::latencies::Latencies;
 use crate::ledger::{Ledger, Turn};
 use crate::live::Common;
 use crate::pace::Pace;
-use crate::pattern::{Direction, Pattern};
+use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 use crate::verify::{Next, Proof, Witness};
 use crate::window::Window;
 
@@ -66,6 +67,18 @@ struct Flight {
     submitted_at: u64,
     /// When it should have begun, in an open loop.
     intended_at: u64,
+}
+
+/// Does a task with the backend of that name.
+pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
+    match engine {
+        IoEngine::Auto | IoEngine::IoUring => work::<Uring>(task),
+        IoEngine::Libaio => work::<Libaio>(task),
+        IoEngine::Psync => work::<Psync>(task),
+        IoEngine::Pvsync2 => work::<Pvsync2>(task),
+        IoEngine::Mmap => work::<Mmap>(task),
+        IoEngine::Null => work::<Null>(task),
+    }
 }
 
 /// Sets up a backend, waits for the start, works until the window ends or there is no more to do, and waits for what is in

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
-use crate::workload::words;
+use crate::words::words;
 
 words! {
     /// How a block is not what it ought to be.

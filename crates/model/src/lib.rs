@@ -18,6 +18,7 @@ pub mod units;
 pub mod visible;
 pub mod warning;
 pub mod wire;
+pub mod words;
 pub mod workload;
 
 pub use histogram::Histogram;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::{BitRate, Bytes, Nanos};
-use crate::workload::words;
+use crate::words::words;
 
 /// The port on which iperf3 and `iotax net serve` listen.
 pub const PORT: u16 = 5201;

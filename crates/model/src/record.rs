@@ -22,7 +22,8 @@ pub use tally::{Tallies, Tally};
 
 use crate::findings::Findings;
 use crate::target::Layer;
-use crate::workload::{IoEngine, words};
+use crate::words::words;
+use crate::workload::IoEngine;
 
 /// One interval of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::words;
+use crate::words::words;
 
 words! {
     /// What was seen.

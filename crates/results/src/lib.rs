@@ -11,6 +11,7 @@
 pub mod compare;
 pub mod exchange;
 pub mod judge;
+pub mod mark;
 pub mod report;
 pub mod stats;
 pub mod store;

@@ -7,12 +7,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::fallocate;
 
 use super::{Backend, Completion, Io, Note, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::open::PUNCH;
+use crate::request::Direction;
 
 /// How bytes get from the file into a buffer and back, and all of them to stable storage.
 pub(crate) trait Transfer: Sized {
@@ -124,8 +125,6 @@ pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
     })
 }
 
-/// Makes a hole and leaves the file's length.
-pub(crate) const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 /// From linux/fs.h; the libc crate has it not.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 

@@ -10,11 +10,12 @@ use std::os::fd::AsRawFd;
 use io_uring::{Submitter, cqueue, opcode, squeue, types};
 
 pub(super) use self::ring::Ring;
-use super::calls::{PUNCH, by_call, is_device};
+use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::{EngineError, Refusal};
-use crate::pattern::Direction;
+use crate::open::PUNCH;
+use crate::request::Direction;
 
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;

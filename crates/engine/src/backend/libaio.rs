@@ -17,7 +17,7 @@ use super::calls::{by_call, is_device};
 use super::{Backend, Completion, Io, Note, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::request::Direction;
 
 /// So many I/Os are handed over in one call. Of more, the kernel holds each back until the last is prepared or one has to wait
 /// (it plugs the block layer, see AIO_PLUG_THRESHOLD in its fs/aio.c); reads that miss the page cache came to a twentieth.

@@ -1,4 +1,4 @@
-//! Ways to hand I/O to the kernel. A further one is a file here and a line in [`run`].
+//! Ways to hand I/O to the kernel. A further one is a file here and a line in the worker's `run`.
 
 mod calls;
 mod choose;
@@ -13,21 +13,18 @@ use std::fs::File;
 use std::io;
 
 use iotax_model::units::Bytes;
-use iotax_model::workload::{IoEngine, Workload};
+use iotax_model::workload::Workload;
 
-pub(crate) use self::calls::PUNCH;
 pub(crate) use self::choose::{Choice, choose};
 pub(crate) use self::io_uring::Uring;
-use self::libaio::Libaio;
-use self::mmap::Mmap;
+pub(crate) use self::libaio::Libaio;
+pub(crate) use self::mmap::Mmap;
 pub(crate) use self::null::Null;
 pub(crate) use self::psync::Psync;
-use self::pvsync2::Pvsync2;
+pub(crate) use self::pvsync2::Pvsync2;
 use crate::buffers::{Buffers, Slot};
-use crate::crew::Finish;
 use crate::error::EngineError;
-use crate::pattern::Direction;
-use crate::worker::{self, Task};
+use crate::request::Io;
 
 /// What a backend is to work on.
 #[derive(Debug)]
@@ -54,16 +51,6 @@ impl Options {
         let Workload { hipri, nowait, sqthread_poll, sqthread_poll_cpu, .. } = *workload;
         Self { hipri, nowait, sqthread_poll, sqthread_poll_cpu }
     }
-}
-
-/// One I/O to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Io {
-    pub(crate) direction: Direction,
-    /// In bytes; 0 for a flush.
-    pub(crate) offset: u64,
-    /// In bytes, at most the slot's; 0 for a flush.
-    pub(crate) length: u32,
 }
 
 /// One I/O that is done.
@@ -122,22 +109,11 @@ fn buffers(setup: &Setup) -> Result<(Buffers, Vec<Slot>), EngineError> {
     })
 }
 
-/// Does a worker's task with the backend of that name.
-pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
-    match engine {
-        IoEngine::Auto | IoEngine::IoUring => worker::work::<Uring>(task),
-        IoEngine::Libaio => worker::work::<Libaio>(task),
-        IoEngine::Psync => worker::work::<Psync>(task),
-        IoEngine::Pvsync2 => worker::work::<Pvsync2>(task),
-        IoEngine::Mmap => worker::work::<Mmap>(task),
-        IoEngine::Null => worker::work::<Null>(task),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Refusal;
+    use crate::request::Direction;
     use std::os::unix::fs::{FileExt, MetadataExt};
 
     const BLOCK: u32 = 4096;

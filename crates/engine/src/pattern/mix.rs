@@ -2,8 +2,9 @@
 
 use iotax_model::workload::{Rw, Workload};
 
-use super::{Direction, Permutation};
+use super::Permutation;
 use crate::random::SplitMix64;
+use crate::request::Direction;
 
 /// The directions of a pattern.
 #[derive(Debug, Clone)]

@@ -14,40 +14,8 @@ use self::mix::Mix;
 use self::order::Order;
 pub(crate) use self::permutation::Permutation;
 use self::sizes::Sizes;
-use crate::backend::Io;
 use crate::random::{Purpose, SplitMix64};
-
-/// What an I/O does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Read,
-    Write,
-    /// Discards what is there.
-    Trim,
-    /// Flushes data and metadata, as fsync(2).
-    Sync,
-    /// Flushes data, as fdatasync(2).
-    DataSync,
-}
-
-impl Direction {
-    /// Whether it moves nothing.
-    #[inline]
-    pub(crate) const fn is_flush(self) -> bool {
-        matches!(self, Self::Sync | Self::DataSync)
-    }
-
-    /// The word for it in records.
-    #[inline]
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Trim => "trim",
-            Self::Sync | Self::DataSync => "sync",
-        }
-    }
-}
+use crate::request::{Direction, Io};
 
 /// What one worker does, I/O for I/O.
 #[derive(Debug, Clone)]

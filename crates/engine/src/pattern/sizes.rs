@@ -3,9 +3,9 @@
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
-use super::Direction;
 use super::hundred::Hundred;
 use crate::random::SplitMix64;
+use crate::request::Direction;
 
 /// A length in bytes, and what random offsets of I/Os that could have it are multiples of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

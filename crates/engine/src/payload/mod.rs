@@ -7,8 +7,8 @@ use iotax_model::workload::Content;
 
 use self::keys::Keys;
 use self::shape::Shape;
-use crate::backend::Io;
 use crate::random::SplitMix64;
+use crate::request::Io;
 
 /// Contents are made in whole sectors of so many bytes.
 pub(crate) const SECTOR: u32 = 512;

@@ -1,6 +1,6 @@
 use super::*;
-use crate::pattern::Direction;
 use crate::random::Purpose;
+use crate::request::Direction;
 use iotax_model::units::Bytes;
 use std::collections::HashSet;
 

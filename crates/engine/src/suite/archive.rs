@@ -13,9 +13,8 @@ use super::newc::{self, HEADER, Header};
 use super::place::{OwnDirectory, Place, trouble};
 use super::tree::{Entry, Filler, or_break};
 use super::trees;
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// The archive, beside the tree's root.
 const ARCHIVE: &str = ".archive.cpio";

@@ -9,9 +9,8 @@ use super::meter::{Meter, Over};
 use super::output::Output;
 use super::place::Place;
 use super::record::Record;
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// Reads a worker's stretch of the area.
 struct Getc {

@@ -20,10 +20,9 @@ use super::Routine;
 use super::meter::{Meter, Over};
 use super::place::{OwnDirectory, Place, trouble};
 use super::tree::{Filler, make_file};
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// At most so many of them in a name.

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backend::Io;
 use crate::clock;
 use crate::crew::{Finish, Seat};
 use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::ledger::{Ledger, Turn};
 use crate::live::{Common, Pulse};
+use crate::request::Io;
 use crate::window::Window;
 
 /// So many failures in a row, and no success, make a worker pause after each: an error is often quicker than any I/O.

@@ -9,10 +9,9 @@ use iotax_model::workload::Workload;
 
 use super::meter::{Meter, Over};
 use super::place::{Place, trouble};
-use crate::backend::Io;
 use crate::error::EngineError;
 use crate::open::Access;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// A file that is written from its begin to its end through the meter, and flushed as the workload says.
 pub(super) struct Output {

@@ -10,7 +10,7 @@ use iotax_model::record::CacheDrop;
 use iotax_model::workload::{Test, Workload};
 
 use crate::error::EngineError;
-use crate::prepare::{drop_caches, drop_pages};
+use crate::page_cache::{drop_caches, drop_pages};
 
 /// What one worker of a test has to work with.
 #[derive(Debug)]

@@ -3,12 +3,11 @@
 use iotax_model::units::Bytes;
 
 use super::place::{Place, trouble};
-use crate::backend::Io;
 use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
-use crate::pattern::Direction;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 
 /// Memory for one record of bs, aligned as direct I/O wants it, and the contents that are written from it.
 pub(super) struct Record {

@@ -9,9 +9,8 @@ use super::meter::{Meter, Over};
 use super::output::Output;
 use super::place::{Place, trouble};
 use super::record::Record;
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// The I/O of one record.
 fn io(direction: Direction, offset: u64, bytes: &[u8]) -> Io {

@@ -8,10 +8,9 @@ use super::meter::{Meter, Over};
 use super::output::Output;
 use super::place::Place;
 use super::record::Record;
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 
 /// One record in so many is changed and written back.
 const UPDATE_EVERY: u64 = 10;

@@ -13,9 +13,8 @@ use super::meter::{Meter, Over};
 use super::output::Output;
 use super::place::{Place, trouble};
 use super::record::Record;
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// A buffer for a file.
 fn buffer(file: &File) -> Result<Vec<u8>, EngineError> {

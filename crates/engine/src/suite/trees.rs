@@ -11,9 +11,8 @@ use super::Routine;
 use super::meter::{Meter, Over};
 use super::place::{OwnDirectory, Place, trouble};
 use super::tree::{self, Entry, Filler};
-use crate::backend::Io;
 use crate::error::EngineError;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// What reading a directory counts as if it fails.
 const LISTING: Io = Io { direction: Direction::Read, offset: 0, length: 0 };

@@ -12,7 +12,7 @@ use super::scan::scan;
 use super::stamp::Mark;
 use crate::error::EngineError;
 use crate::open::{self, Access};
-use crate::prepare::drop_pages;
+use crate::page_cache::drop_pages;
 
 /// The last writes of a block: acknowledged, and of these durable (0: none).
 #[derive(Debug, Default)]

@@ -28,7 +28,7 @@ use self::table::{Known, Table};
 pub(crate) use self::witness::{Next, Witness};
 use crate::error::EngineError;
 use crate::open::Target;
-use crate::prepare::drop_pages;
+use crate::page_cache::drop_pages;
 use crate::random::{Purpose, SplitMix64};
 
 /// What the workers of one measurement prove together.

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use crate::backend::{Backend, Completion, Io, Options, Psync, Setup, Uring};
+use crate::backend::{Backend, Completion, Options, Psync, Setup, Uring};
 use crate::buffers::Slot;
 use crate::error::EngineError;
 use crate::open::Target;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 
 /// Bytes of one read, unless a block is longer.
 const CHUNK: u64 = 1 << 20;

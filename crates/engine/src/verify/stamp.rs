@@ -15,7 +15,7 @@
 
 use iotax_model::workload::Verify;
 
-use crate::backend::Io;
+use crate::request::Io;
 
 /// Bytes of a sector, the unit in which storage may keep a part of a write.
 pub(crate) const SECTOR: usize = 512;
@@ -120,7 +120,7 @@ fn get<const N: usize>(sector: &Sector, at: usize) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Direction;
+    use crate::request::Direction;
 
     #[test]
     fn a_stamp_is_read_back_and_any_flipped_bit_is_seen() {

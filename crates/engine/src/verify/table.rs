@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use iotax_model::units::Bytes;
 
-use crate::backend::Io;
 use crate::error::EngineError;
+use crate::request::Io;
 
 /// Memory per block.
 const ENTRY: u64 = size_of::<AtomicU64>() as u64;
@@ -125,7 +125,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pattern::Direction;
+    use crate::request::Direction;
 
     fn write(offset: u64, length: u32) -> Io {
         Io { direction: Direction::Write, offset: 8192 + offset, length }

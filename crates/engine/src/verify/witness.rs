@@ -8,8 +8,8 @@ use super::Proof;
 use super::judge::{Expected, judge};
 use super::stamp::seal;
 use super::table::{Known, Table};
-use crate::backend::Io;
-use crate::pattern::{Direction, Pattern};
+use crate::pattern::Pattern;
+use crate::request::{Direction, Io};
 
 /// See the module.
 #[derive(Debug)]

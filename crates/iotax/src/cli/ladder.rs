@@ -11,7 +11,8 @@ use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
 };
 use iotax_model::units::Bytes;
-use iotax_model::workload::{STANDARD, WordError, Workload};
+use iotax_model::words::WordError;
+use iotax_model::workload::{STANDARD, Workload};
 use iotax_rig::target::lvm;
 
 use super::args::{Conduct, Design, Guest, Length};

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_results::exchange::mark::Mark;
 use iotax_results::judge::{Judgement, judge};
+use iotax_results::mark::Mark;
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 

@@ -9,7 +9,8 @@ use iotax_model::plan::{Margin, Plan};
 use iotax_model::suite::{Options, SUITES, Shape};
 use iotax_model::target::GuestFs;
 use iotax_model::units::{Bytes, Nanos};
-use iotax_model::workload::{Test, WordError, Workload};
+use iotax_model::words::WordError;
+use iotax_model::workload::{Test, Workload};
 use iotax_model::{Suite, TargetSpec};
 
 use super::args::{Conduct, Design, Guest};

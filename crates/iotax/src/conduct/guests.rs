@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::Plan;
-use iotax_model::plan::Space;
+use iotax_model::target::Space;
 use iotax_model::target::{Accel, GuestSpec, NetworkSpec, TargetSpec};
 use iotax_model::wire::AgentHello;
 use iotax_rig::facts;

@@ -2,7 +2,8 @@
 
 use super::value::Value;
 use crate::units::{Bytes, Nanos};
-use crate::workload::{Distribution, IoEngine, Rw, Verify, WordError, WorkloadKeys};
+use crate::words::WordError;
+use crate::workload::{Distribution, IoEngine, Rw, Verify, WorkloadKeys};
 
 /// What the options of a section have said so far. What is in `keys` is done as the key says; the rest needs others to be known.
 #[derive(Debug, Clone, Default)]

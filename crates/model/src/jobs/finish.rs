@@ -10,7 +10,8 @@ use super::options::{find, names};
 use super::value::Value;
 use super::{Place, Trouble};
 use crate::units::{Bytes, Nanos};
-use crate::workload::{IoEngine, Rw, Stride, WorkloadKeys, nearest};
+use crate::words::nearest;
+use crate::workload::{IoEngine, Rw, Stride, WorkloadKeys};
 
 /// The longest that a job takes that ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::NetTest;
 use crate::suite::Suite;
-use crate::target::{TargetError, TargetSpec};
+use crate::target::{Space, TargetError, TargetSpec};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
 
@@ -66,15 +66,6 @@ pub struct Neighbour {
     /// What it does for as long as another target is measured; its runtime and warm-up do not count.
     #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
-}
-
-/// What a plan's work takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
-    /// Of the target itself.
-    pub area: Bytes,
-    /// At most, beside it on the filesystem that it lies on, for files that tests make.
-    pub files: Bytes,
 }
 
 /// The size of a target whose area nobody uses.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
 use super::PlanError;
-use crate::workload::nearest;
+use crate::words::nearest;
 
 /// The text of a plan file.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::words;
+use crate::words::words;
 
 /// How much of a target's area the page cache held, looked at in stretches that are spread evenly over it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

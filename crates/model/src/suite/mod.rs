@@ -14,7 +14,8 @@ mod stream;
 mod threads;
 
 use crate::units::{Bytes, Nanos};
-use crate::workload::{WordError, Workload, WorkloadKeys};
+use crate::words::WordError;
+use crate::workload::{Workload, WorkloadKeys};
 
 /// A suite.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::workload::words;
+use crate::words::words;
 
 words! {
     /// How a logical volume is allocated.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::units::Bytes;
-use crate::workload::words;
+use crate::words::words;
 
 words! {
     /// How the guest sees the disk.

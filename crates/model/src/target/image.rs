@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::units::Bytes;
-use crate::workload::words;
+use crate::words::words;
 
 words! {
     /// The format of a disk image.

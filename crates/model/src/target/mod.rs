@@ -16,7 +16,6 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Space;
 use crate::units::Bytes;
 
 pub use block::{FilesystemSpec, FsType, LoopSpec, LvKind, LvmSpec};
@@ -25,6 +24,15 @@ pub use image::{FileSpec, Format, Preallocation, Snapshot};
 pub use layer::{Layer, LayerKind};
 pub use network::{NetPath, NetworkSpec, Nic};
 pub use remote::Remote;
+
+/// What a plan's work takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Of the target itself.
+    pub area: Bytes,
+    /// At most, beside it on the filesystem that it lies on, for files that tests make.
+    pub files: Bytes,
+}
 
 /// A target as a plan describes it. At its bottom is exactly one of `path`, `device`, `lvm.vg`, `file.dir` and `network`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Remote;
-use crate::workload::words;
+use crate::words::words;
 
 words! {
     /// The way between near and far end.

@@ -6,8 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::text::text_form;
-use super::{IoEngine, Workload, WorkloadError, words};
+use super::{IoEngine, Workload, WorkloadError};
 use crate::units::Bytes;
+use crate::words::words;
 
 /// Longest pattern in bytes, as in fio.
 const LONGEST: usize = 512;

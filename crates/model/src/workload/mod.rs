@@ -11,13 +11,13 @@ mod pattern;
 mod stride;
 mod test;
 mod text;
-mod words;
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
+use crate::words::{WordError, words};
 
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
@@ -27,8 +27,6 @@ pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
 pub use self::test::Test;
 pub use self::text::TextError;
-pub(crate) use self::words::words;
-pub use self::words::{WordError, nearest};
 
 words! {
     /// The I/O pattern, under fio's names.

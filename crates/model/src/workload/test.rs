@@ -1,6 +1,6 @@
 //! Work that is more than plain I/O.
 
-use super::words;
+use crate::words::words;
 
 words! {
     /// What is done where a workload is not plain I/O.

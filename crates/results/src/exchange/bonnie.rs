@@ -9,7 +9,7 @@ use iotax_model::Workload;
 use iotax_model::record::{Measurement, Tally};
 use iotax_model::units::{Bytes, Nanos};
 
-use super::mark::{Mark, Place};
+use crate::mark::{Mark, Place};
 use crate::store::Run;
 
 /// A version of the format.

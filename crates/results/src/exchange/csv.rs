@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, Tallies};
 
-use super::mark::{Mark, Place};
 use super::rows::{self, Value};
 use crate::compare::{Account, Change, History};
 use crate::judge::network::word;
 use crate::judge::percentile::percentile;
 use crate::judge::{Comparison, Judgement};
+use crate::mark::{Mark, Place};
 use crate::stats::paired::Interval;
 use crate::store::Run;
 use crate::time::utc;

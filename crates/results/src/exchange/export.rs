@@ -1,9 +1,9 @@
 //! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
 
 use super::Unfit;
-use super::mark::{Mark, Place};
 use super::{bonnie, csv, fio, iozone, parquet, prometheus, vdbench};
 use crate::judge::Judgement;
+use crate::mark::{Mark, Place};
 use crate::store::Run;
 
 /// A run in some format.

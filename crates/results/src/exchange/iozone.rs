@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use iotax_model::suite::Shape;
 
-use super::mark::Mark;
+use crate::mark::Mark;
 use crate::store::Run;
 use crate::suite::{Course, Point, tests};
 

@@ -3,12 +3,10 @@
 pub mod bonnie;
 pub mod csv;
 pub mod export;
-pub mod filecopy;
 pub mod fio;
 pub mod import;
 pub mod iozone;
 pub mod json;
-pub mod mark;
 pub mod parquet;
 pub mod prometheus;
 mod rows;

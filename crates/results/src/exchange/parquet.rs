@@ -8,9 +8,9 @@ use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
 
-use super::mark::{Mark, Place};
 use super::rows::{Kind, MEASUREMENTS, Value, measurements as rows};
 use crate::judge::Judgement;
+use crate::mark::{Mark, Place};
 use crate::store::Run;
 
 /// What each file says of its maker.

@@ -6,12 +6,12 @@ use std::fmt::Write;
 
 use iotax_model::record::Measurement;
 
-use super::mark::{Mark, Place};
 use super::rows::emulated;
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::figures::lasted;
 use crate::judge::network::Packets;
 use crate::judge::{Judgement, Metric};
+use crate::mark::{Mark, Place};
 use crate::store::Run;
 
 /// The first line, a comment to every reader.

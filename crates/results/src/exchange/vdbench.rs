@@ -9,7 +9,7 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;
 
 use super::Unfit;
-use super::mark::Mark;
+use crate::mark::Mark;
 use crate::store::Run;
 use crate::time::{month, utc};
 

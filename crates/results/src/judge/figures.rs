@@ -8,7 +8,7 @@ use iotax_model::net::NetTest;
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
 use iotax_model::target::LayerKind;
 use iotax_model::units::human;
-use iotax_model::workload::WordError;
+use iotax_model::words::WordError;
 use iotax_model::{Histogram, Workload};
 
 use super::percentile::{Percentile, QUANTILES, percentile};

@@ -5,8 +5,8 @@ use iotax_model::suite::Shape;
 use iotax_model::units::human;
 
 use super::figure::{self, change, or_unknown};
-use crate::exchange::filecopy;
 use crate::store::Run;
+use crate::suite::filecopy;
 use crate::suite::{Course, Knee, Point, Test, Transition};
 
 /// From so large a misfit on, two parts do not describe the times of block sizes.

@@ -1,5 +1,6 @@
 //! The workloads of a suite side by side: what a target gives at each size or depth, and where that course bends.
 
+pub mod filecopy;
 pub mod knee;
 pub mod transition;
 

@@ -7,8 +7,8 @@ use iotax_model::record::{CpuTime, Environment, Measurement, Outcome, Tallies, T
 use iotax_model::suite::{Options, Suite};
 use iotax_model::{Histogram, Plan};
 use iotax_results::exchange::bonnie::{self, Version};
-use iotax_results::exchange::filecopy;
 use iotax_results::store::RunState;
+use iotax_results::suite::filecopy;
 use iotax_results::{Run, exchange, judge, report};
 
 use crate::synthetic::target;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iotax_model::Plan;
-use iotax_model::plan::Space;
+use iotax_model::target::Space;
 use iotax_model::target::{FileSpec, Format, Preallocation, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::plan::Space;
+use iotax_model::target::Space;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;

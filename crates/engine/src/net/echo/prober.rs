@@ -16,7 +16,6 @@ use rustix::time::Timespec;
 use super::flights::Flights;
 use super::line::{Line, Reply};
 use super::message::Message;
-use crate::backend::Io;
 use crate::clock;
 use crate::crew::{DRAIN, Finish, Report, Seat};
 use crate::error::EngineError;
@@ -24,7 +23,7 @@ use crate::faults::Faults;
 use crate::latencies::Latencies;
 use crate::ledger::{Ledger, Turn};
 use crate::pace::Pace;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 use crate::window::Window;
 
 /// A message that is not back after so long is lost, whatever comes of it later.

@@ -1,6 +1,5 @@
 use super::*;
-use crate::backend::Io;
-use crate::pattern::Direction;
+use crate::request::{Direction, Io};
 use crate::verify::journal::{Header, Journal};
 use crate::verify::stamp::seal;
 use iotax_model::findings::{Fault, Findings, JournalState};

@@ -25,7 +25,7 @@ use iotax_model::findings::JOURNAL_BATCH;
 use self::format::{Content, Frame, LENGTH};
 pub(super) use self::format::{Header, Record};
 pub(super) use self::read::read;
-use crate::backend::Io;
+use crate::request::Io;
 
 /// So many bytes may wait to be written; then workers wait too. A batch has one record more, a header and two ends.
 const MOST_PENDING: usize = JOURNAL_BATCH - 4 * LENGTH;

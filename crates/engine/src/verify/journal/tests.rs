@@ -1,6 +1,6 @@
 use super::format::MARKER;
 use super::*;
-use crate::pattern::Direction;
+use crate::request::Direction;
 use iotax_model::findings::{JournalDamage, JournalState};
 use iotax_model::units::Bytes;
 use proptest::prelude::*;

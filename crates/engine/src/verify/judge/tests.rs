@@ -1,7 +1,6 @@
 use super::*;
-use crate::backend::Io;
-use crate::pattern::Direction;
 use crate::random::{Purpose, SplitMix64};
+use crate::request::{Direction, Io};
 use crate::verify::stamp::seal;
 use iotax_model::workload::Verify;
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 //! Where iperf3 writes 0 for what it does not know, 0 stands in its part; in our section what is unknown is absent.
 
 use iotax_engine::net::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
-use iotax_results::exchange::mark::Mark;
+use iotax_results::mark::Mark;
 use iotax_results::time::utc;
 use serde_json::{Map, Value, json};
 

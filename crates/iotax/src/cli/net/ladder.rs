@@ -8,7 +8,8 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::{Margin, Neighbour, Plan};
 use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
 use iotax_model::units::Bytes;
-use iotax_model::workload::{WordError, Workload, WorkloadKeys};
+use iotax_model::words::WordError;
+use iotax_model::workload::{Workload, WorkloadKeys};
 use iotax_rig::network;
 use iotax_rig::target::device::Permission;
 

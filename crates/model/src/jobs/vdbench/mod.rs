@@ -11,7 +11,7 @@ mod work;
 
 use self::lines::{Definition, Key};
 use super::{Jobs, JobsError, Place, Trouble};
-use crate::workload::nearest;
+use crate::words::nearest;
 
 /// How many workloads one file may come to.
 const MOST_IN_ALL: usize = 10_000;

@@ -10,7 +10,7 @@ mod normal;
 mod terse;
 
 use super::Unfit;
-use super::mark::{Mark, Place, Value};
+use crate::mark::{Mark, Place, Value};
 use crate::store::Run;
 use crate::time::{month, utc};
 

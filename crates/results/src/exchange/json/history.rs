@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::comparison::differences;
 use super::{number, object};
 use crate::compare::{Account, Change, Compared, History, Point, Track};
-use crate::exchange::mark::Mark;
+use crate::mark::Mark;
 
 /// The value of `schema`; its number rises as that of `iotax/1` does.
 pub const SCHEMA: &str = "iotax-history/1";

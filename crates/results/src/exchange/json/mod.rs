@@ -16,11 +16,11 @@ use iotax_model::{Nanos, Plan};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::mark::Mark;
 use crate::compare::account::{Kinds, metrics};
 use crate::judge::crowd::fairness;
 use crate::judge::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
 use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
+use crate::mark::Mark;
 use crate::report::words::conclusions;
 use crate::stats::paired::Interval;
 use crate::stats::series::series;

@@ -4,8 +4,8 @@ use iotax_model::suite::Shape;
 use serde_json::Value;
 
 use super::{any, filled, number, object};
-use crate::exchange::filecopy;
 use crate::store::Run;
+use crate::suite::filecopy;
 use crate::suite::{Course, Knee, Point, Test, Transition, tests};
 
 /// The suite of a run; absent for a run of none.

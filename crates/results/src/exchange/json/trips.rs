@@ -6,7 +6,7 @@ use iotax_model::record::ErrorCount;
 use serde_json::{Value, json};
 
 use super::{filled, number, object};
-use crate::exchange::mark::Mark;
+use crate::mark::Mark;
 use crate::report::page::Trips;
 use crate::report::page::trips::QUANTILES;
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::plan::Space;
+use iotax_model::target::Space;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::Plan;
-use iotax_model::plan::Space;
+use iotax_model::target::Space;
 use iotax_model::target::{LvKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 

@@ -1,14 +1,17 @@
-//! What of a target's area is in the page cache: direct I/O is to leave nothing there.
+//! The page cache: what of a target's area it holds, which is nothing after direct I/O, and how it is emptied.
 
 #![expect(unsafe_code, reason = "mincore(2) needs a mapping")]
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::ptr::null_mut;
 
-use iotax_model::record::PageCache;
+use iotax_model::record::{CacheDrop, PageCache};
 use iotax_model::wire::Job;
+use rustix::fs::{Advice, fadvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::open::Target;
@@ -79,6 +82,25 @@ fn cached(file: &File, begin: u64, length: u64) -> Option<u64> {
     (told == 0).then_some((pages * page) as u64)
 }
 
+/// Drops caches as far as privileges allow; see [`crate::drop_caches`].
+pub(crate) fn drop_caches(path: &Path) -> CacheDrop {
+    rustix::fs::sync();
+    if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
+        return CacheDrop::PageCache;
+    }
+    if drop_file(path).is_ok() { CacheDrop::FileOnly } else { CacheDrop::Nothing }
+}
+
+fn drop_file(path: &Path) -> io::Result<()> {
+    drop_pages(&File::open(path)?)
+}
+
+/// Drops the clean pages of one file, after cleaning them.
+pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
+    file.sync_data()?;
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +114,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         let size = (6 << 20) + 5000;
         std::fs::write(file.path(), vec![1; size]).expect("written");
-        crate::prepare::drop_pages(file.as_file()).expect("dropped");
+        drop_pages(file.as_file()).expect("dropped");
         let workload = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let job = Job {
             path: None,
@@ -120,5 +142,31 @@ mod tests {
         File::open(file.path()).and_then(|mut file| file.read_to_end(&mut all)).expect("read");
         let now = first.and_now(&target).expect("looked");
         assert_eq!((now.before, now.after), (0, (size as u64).next_multiple_of(4096)));
+    }
+
+    #[test]
+    fn dropped_pages_are_gone() {
+        let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
+        std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
+        drop_file(file.path()).expect("dropped");
+        let read = rustix::io::preadv2(
+            file.as_file(),
+            &mut [io::IoSliceMut::new(&mut [0; 4096])],
+            0,
+            rustix::io::ReadWriteFlags::NOWAIT,
+        );
+        match read {
+            Err(rustix::io::Errno::AGAIN) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) => iotax_testkit::skip!("no word on what is cached"),
+            other => panic!("still cached: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn says_how_far_caches_were_dropped() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        let expected =
+            if rustix::process::geteuid().is_root() { CacheDrop::PageCache } else { CacheDrop::FileOnly };
+        assert_eq!(drop_caches(file.path()), expected);
     }
 }

@@ -57,9 +57,9 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::workload::WordError;
+            type Err = $crate::words::WordError;
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text { $($word $(| $alias)* => Ok(Self::$variant),)+ _ => Err($crate::workload::WordError::new($what, text, Self::WORDS)) }
+                match text { $($word $(| $alias)* => Ok(Self::$variant),)+ _ => Err($crate::words::WordError::new($what, text, Self::WORDS)) }
             }
         }
 

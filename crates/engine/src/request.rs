@@ -1,0 +1,43 @@
+//! One I/O, as every room of the engine speaks of it.
+
+/// One I/O to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Io {
+    pub(crate) direction: Direction,
+    /// In bytes; 0 for a flush.
+    pub(crate) offset: u64,
+    /// In bytes, at most the slot's; 0 for a flush.
+    pub(crate) length: u32,
+}
+
+/// What an I/O does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+    /// Discards what is there.
+    Trim,
+    /// Flushes data and metadata, as fsync(2).
+    Sync,
+    /// Flushes data, as fdatasync(2).
+    DataSync,
+}
+
+impl Direction {
+    /// Whether it moves nothing.
+    #[inline]
+    pub(crate) const fn is_flush(self) -> bool {
+        matches!(self, Self::Sync | Self::DataSync)
+    }
+
+    /// The word for it in records.
+    #[inline]
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Trim => "trim",
+            Self::Sync | Self::DataSync => "sync",
+        }
+    }
+}
