@@ -2,18 +2,25 @@
 //!
 //! Readers of /proc and /sys take the root they read from, so that tests run on recorded trees.
 
+pub mod build_error;
+pub mod device;
 pub mod facts;
+mod filesystem;
 pub mod guest;
 pub mod interfaces;
+pub mod interrupt;
 pub mod ledger;
 pub mod libvirt;
 pub mod link;
 pub mod lock;
+mod losetup;
 pub mod lvm;
 pub mod monitor;
 mod netlink;
+pub mod netns;
 pub mod network;
 pub mod program;
+pub mod refusal;
 pub mod remote;
 pub mod stack;
 pub mod target;

@@ -10,7 +10,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -22,14 +22,10 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
 
+use crate::interrupt::{Interrupt, POLL, SILENCE};
 use local::status;
 pub(crate) use local::{Process, keep_last};
 
-/// Set by Ctrl-C: whoever waits gives up.
-pub type Interrupt = Arc<AtomicBool>;
-
-/// How often a wait looks at the interrupt.
-pub const POLL: Duration = Duration::from_millis(50);
 /// For requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
 /// A sync can take long where much was written into a cache.
@@ -42,8 +38,6 @@ const FLOOR: Duration = Duration::from_mins(1);
 const AUDIT: Duration = Duration::from_hours(24);
 /// Bytes a second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
-/// How long a peer may show no sign of life. Agents say something every [`wire::BEAT`] while they work.
-pub const SILENCE: Duration = Duration::from_secs(15);
 /// A killed agent whose disk hangs cannot be reaped before the disk answers.
 const REAPED: Duration = Duration::from_secs(5);
 

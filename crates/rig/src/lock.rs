@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use crate::link::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::program::{Program, ProgramError};
 
 /// A run's lock, which is free again when all of its processes have ended, and the interrupt that ends its tools.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::device::RecordedDisk;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
-use crate::target::device::RecordedDisk;
 
 /// The one program that is all of LVM's commands.
 pub const LVM: Program = Program { name: "lvm", package: "lvm2" };

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::link::{Interrupt, POLL};
+use crate::interrupt::{Interrupt, POLL};
 
 /// Far more than making or removing anything takes.
 const PATIENCE: Duration = Duration::from_mins(10);

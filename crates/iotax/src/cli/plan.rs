@@ -10,8 +10,8 @@ use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::visible;
 use iotax_model::workload::Workload;
+use iotax_rig::device::Permission;
 use iotax_rig::ledger::Ledger;
-use iotax_rig::target::device::Permission;
 use iotax_rig::target::preflight::{self, Needs};
 use serde_json::{Value, json};
 

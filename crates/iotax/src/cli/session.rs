@@ -14,10 +14,10 @@ use iotax_model::target::Remote;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::exchange::json;
 use iotax_results::store::{NewRun, Store};
+use iotax_rig::device::Permission;
+use iotax_rig::interrupt::Interrupt;
 use iotax_rig::ledger::{self, Ledger, NotUndone};
-use iotax_rig::link::Interrupt;
-use iotax_rig::target::Refusal;
-use iotax_rig::target::device::Permission;
+use iotax_rig::refusal::Refusal;
 use iotax_rig::target::preflight::{self, Needs};
 
 use super::output::{Output, Outputs};

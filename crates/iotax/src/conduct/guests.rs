@@ -18,8 +18,8 @@ use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{
     self, Guest, GuestConfig, GuestError, Inside, Storage, accel, initramfs, memory, mkfs, modules,
 };
+use iotax_rig::interrupt::Interrupt;
 use iotax_rig::ledger::{Effect, Ledger};
-use iotax_rig::link::Interrupt;
 
 use super::network::Way;
 use super::target::{Machine, Target};

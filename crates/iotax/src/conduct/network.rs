@@ -7,8 +7,9 @@ use iotax_model::net::Peer;
 use iotax_model::record::Interface;
 use iotax_model::target::{Layer, LayerKind, NetPath, TargetSpec};
 use iotax_rig::guest::card::Card;
+use iotax_rig::interrupt::Interrupt;
 use iotax_rig::ledger::Ledger;
-use iotax_rig::link::{Interrupt, Link, LinkError};
+use iotax_rig::link::{Link, LinkError};
 use iotax_rig::network;
 
 use super::outpost::Outpost;

@@ -11,8 +11,9 @@ use iotax_model::record::TargetRecord;
 use iotax_model::target::{Layer, LayerKind, Remote, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
+use iotax_rig::interrupt::Interrupt;
 use iotax_rig::ledger::{Effect, Entry, Ledger};
-use iotax_rig::link::{Interrupt, Link, LinkError};
+use iotax_rig::link::{Link, LinkError};
 use iotax_rig::remote::{self, Agent, Host, Program, RemoteError, Visit};
 use iotax_rig::target::{Built, preflight};
 
@@ -282,7 +283,10 @@ fn connect(
     let mut record = |agent: Agent| {
         let entry = ledger.will(Effect::Agent(Box::new(agent.clone())))?;
         // What is known of it now takes the place of what was known before.
-        standing.replace((agent, entry)).map_or(Ok(()), |(_, before)| ledger.forget(before))
+        if let Some((_, before)) = standing.replace((agent, entry)) {
+            ledger.forget(before)?;
+        }
+        Ok(())
     };
     let link = remote::enter(&visit, stop, &mut record).map_err(|error| match error {
         RemoteError::Interrupted => Interrupted.into(),

@@ -10,7 +10,7 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_rig::guest::able::Able;
 use iotax_rig::guest::{Guest, Storage, image, modules};
-use iotax_rig::link::Interrupt;
+use iotax_rig::interrupt::Interrupt;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, kernel_with, storage};
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use iotax_model::target::{Aio, Format, GuestSpec};
 use iotax_model::workload::Content;
 use iotax_rig::guest::{Guest, GuestConfig, Storage, image};
-use iotax_rig::link::Interrupt;
+use iotax_rig::interrupt::Interrupt;
 use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, SIZE, area, storage};

@@ -7,7 +7,8 @@ use iotax_model::wire::Event;
 use iotax_model::workload::Rw;
 use iotax_rig::guest::qmp::QmpError;
 use iotax_rig::guest::{Guest, GuestError};
-use iotax_rig::link::{Interrupt, LinkError, SILENCE};
+use iotax_rig::interrupt::{Interrupt, SILENCE};
+use iotax_rig::link::LinkError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{BOOT, Rig, job};

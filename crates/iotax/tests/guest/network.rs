@@ -10,10 +10,11 @@ use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::{Guest, GuestConfig, accel, modules};
+use iotax_rig::interrupt::Interrupt;
 use iotax_rig::ledger::Ledger;
-use iotax_rig::link::{Interrupt, Link};
+use iotax_rig::link::Link;
 use iotax_rig::monitor::{self, Monitor};
-use iotax_rig::network;
+use iotax_rig::{netns, network};
 use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, job, kernel_with};
@@ -106,8 +107,7 @@ fn carries(ground: &Ground, guest: &mut Guest) {
 /// Has the far end's namespace ask the guest for an echo.
 fn pinged(ground: &Ground) {
     require!(program "busybox");
-    let mut ping =
-        network::command_in(ground.way.far.namespace.as_deref(), &iotax_testkit::program("busybox"));
+    let mut ping = netns::command_in(ground.way.far.namespace.as_deref(), &iotax_testkit::program("busybox"));
     // As large as the path takes it in one packet: an MTU that is not everywhere the same would lose it.
     let mtu = ground.way.card.as_ref().and_then(|card| card.mtu).unwrap_or(1500);
     ping.args(["ping", "-c", "3", "-W", "10", "-s", &(mtu - 28).to_string()]);

@@ -10,7 +10,7 @@ use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{Guest, GuestConfig, Storage, image, initramfs, modules};
-use iotax_rig::link::Interrupt;
+use iotax_rig::interrupt::Interrupt;
 use iotax_rig::lock::ProcessLock;
 use iotax_testkit::require;
 

@@ -19,7 +19,8 @@ use iotax_model::wire::Job;
 use iotax_model::workload::WorkloadKeys;
 use iotax_rig::guest::kernel::Kernel;
 use iotax_rig::guest::{command, find_qemu, initramfs, modules};
-use iotax_rig::link::{Interrupt, Link, LinkError};
+use iotax_rig::interrupt::Interrupt;
+use iotax_rig::link::{Link, LinkError};
 use iotax_testkit::require;
 use tempfile::TempDir;
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::qmp::{self, Qmp, QmpError};
 use super::{GuestError, card, disk, find_qemu, qemu_version};
 use crate::lock::ProcessLock;
-use crate::target::Refusal;
+use crate::refusal::Refusal;
 
 /// Keys of a device that are not properties of its own.
 const COMMON: [&str; 3] = ["driver", "id", "bus"];

@@ -13,9 +13,9 @@ use super::command::{self, Machine};
 use super::kernel::Kernel;
 use super::process::Process;
 use crate::facts;
-use crate::link::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
-use crate::target::Refusal;
+use crate::refusal::Refusal;
 use iotax_model::contract::{PROBE_MARKER, PROBE_PARAMETER};
 
 const DEVICE: &str = "/dev/kvm";

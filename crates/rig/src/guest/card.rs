@@ -7,10 +7,14 @@ use iotax_model::contract;
 use iotax_model::target::{GuestSpec, MachineType, Nic};
 use serde_json::{Value, json};
 
-use super::command::escaped;
 use super::disk::transport;
-use super::passt;
+use super::escape::escaped;
 
+/// What a network stack in user mode calls the host, whose loopback interface it leads to (QEMU's documentation, invocation,
+/// `-netdev user`).
+pub(crate) const HOST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+/// Name of passt's socket in the run directory.
+pub(super) const PASST_SOCKET: &str = "passt.sock";
 /// QEMU's id of what is behind the card.
 const BACKEND: &str = "net0";
 /// Of a virtio card: interrupts for its configuration and its control queue, beside one for each queue.
@@ -67,7 +71,7 @@ impl Card {
             }
             Backend::User => format!("user,id={BACKEND}"),
             Backend::Passt => {
-                let socket = escaped(&run_dir.join(passt::SOCKET).to_string_lossy());
+                let socket = escaped(&run_dir.join(PASST_SOCKET).to_string_lossy());
                 format!("stream,id={BACKEND},addr.type=unix,addr.path={socket}")
             }
         }

@@ -7,6 +7,7 @@ use iotax_model::target::{Accel, GuestSpec, MachineType};
 
 use super::card::Card;
 use super::disk::{self, Disk};
+use super::escape::escaped;
 
 /// Name of the console's output in the run directory.
 pub const CONSOLE: &str = "console.log";
@@ -94,11 +95,6 @@ pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
         .map(|name| run_dir.join(name))
         .into_iter()
         .find(|path| path.as_os_str().len() > SOCKET_NAME)
-}
-
-/// QEMU's option parser takes a comma for the end of a value unless it is doubled.
-pub(super) fn escaped(value: &str) -> String {
-    value.replace(',', ",,")
 }
 
 #[cfg(test)]

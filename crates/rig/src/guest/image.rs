@@ -10,7 +10,7 @@ use iotax_model::units::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::link::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program;
 

@@ -3,7 +3,7 @@
 use iotax_model::Plan;
 use iotax_model::units::{Bytes, human};
 
-use crate::target::Refusal;
+use crate::refusal::Refusal;
 
 /// Memory that is never used: 10% of what is available or 1 GiB, whichever is more.
 fn reserve(available: u64) -> u64 {

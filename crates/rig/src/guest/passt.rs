@@ -7,15 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::GuestError;
-use super::card::Card;
-use crate::network;
-use crate::program::Program;
-use crate::target::Refusal;
+use super::card::{Card, HOST_OF_USER, PASST_SOCKET};
+use crate::netns::{self, PASST};
+use crate::refusal::Refusal;
 
-/// The program.
-pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
-/// Name of its socket in the run directory.
-pub(super) const SOCKET: &str = "passt.sock";
 /// How long it may take to make its socket.
 const READY: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -30,13 +25,13 @@ impl Passt {
     /// The options are those of passt's manual, of 2024 and later. It has not been tried.
     pub(super) fn start(card: &Card, run_dir: &Path) -> Result<Self, GuestError> {
         let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
-        let socket = run_dir.join(SOCKET);
+        let socket = run_dir.join(PASST_SOCKET);
         let failed = |source| GuestError::Io { path: program.clone(), source };
-        let mut command = network::command_in(card.namespace.as_deref(), &program);
+        let mut command = netns::command_in(card.namespace.as_deref(), &program);
         command.args(["--foreground", "--one-off", "--quiet", "--ipv4-only", "--socket"]).arg(&socket);
         let (address, prefix) = card.address;
         command.args(["--address", &address.to_string(), "--netmask", &prefix.to_string()]);
-        let host = network::HOST_OF_USER.to_string();
+        let host = HOST_OF_USER.to_string();
         command.args(["--gateway", &host, "--map-host-loopback", &host]);
         if let Some(mtu) = card.mtu {
             command.args(["--mtu", &mtu.to_string()]);

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use super::GuestError;
 use super::command::{CONSOLE, QEMU_LOG};
-use crate::link::SILENCE;
+use crate::interrupt::SILENCE;
 use crate::lock::ProcessLock;
-use crate::network;
+use crate::netns;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 /// Where Red Hat's packages put it, outside of PATH.
@@ -78,7 +78,7 @@ impl Process {
         let log_path = run_dir.join(QEMU_LOG);
         let log = File::create(&log_path).map_err(|source| GuestError::Io { path: log_path, source })?;
         let in_program = |source| GuestError::Io { path: program.clone(), source };
-        let child = network::command_in(namespace, &program)
+        let child = netns::command_in(namespace, &program)
             .args(arguments)
             .stdin(lock.stdio().map_err(in_program)?)
             .stdout(Stdio::null())

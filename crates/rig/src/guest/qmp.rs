@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::process;
-use crate::link::{Interrupt, POLL, SILENCE};
+use crate::interrupt::{Interrupt, POLL, SILENCE};
 
 /// For every command. Stopping a guest flushes its disk, which takes a slow disk behind a large cache a while.
 pub const DEADLINE: Duration = Duration::from_mins(2);

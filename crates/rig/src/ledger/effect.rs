@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::place::FileId;
+use super::file_id::FileId;
+use crate::filesystem::{Made, Mounted};
 use crate::lock::ProcessLock;
+use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
-use crate::network::{Interface, Namespace};
+use crate::netns::{Interface, Namespace};
 use crate::remote;
-use crate::target::filesystem::{Made, Mounted};
-use crate::target::loop_device::Attached;
 use crate::users;
 
 /// Something done to this machine that must be undone.

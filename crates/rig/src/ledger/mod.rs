@@ -8,6 +8,7 @@
 mod clean;
 mod effect;
 mod fault;
+mod file_id;
 mod place;
 
 use std::collections::BTreeMap;
@@ -22,13 +23,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::link::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
 pub use clean::{Cleaned, Leftover, clean, leftovers};
 pub use effect::Effect;
 use fault::Fault;
-pub use place::FileId;
+pub use file_id::FileId;
 use place::{Found, Made, Within};
 
 /// A line of a ledger file.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::network;
+use crate::netns;
 
 /// How long after its stream a local agent's process may take to end.
 const LAST_BREATH: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ pub(crate) struct Process<R> {
 
 /// Starts `exe agent`, in a network namespace if one is named.
 pub(super) fn start(namespace: Option<&str>, exe: &Path) -> io::Result<Process<ChildStdout>> {
-    let mut child = network::command_in(namespace, exe)
+    let mut child = netns::command_in(namespace, exe)
         .arg("agent")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

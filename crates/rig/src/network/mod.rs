@@ -11,11 +11,10 @@ use std::path::Path;
 
 use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
 
-use crate::guest::card::{Backend, Card};
+use crate::build_error::BuildError;
+use crate::guest::card::{Backend, Card, HOST_OF_USER};
 use crate::ledger::Ledger;
-use crate::target::BuildError;
-use namespace::IP;
-pub use namespace::{Interface, Namespace, command_in};
+use crate::netns::Namespace;
 pub use preflight::check;
 
 /// By which the kernel moves packets between a tap device and a guest.
@@ -26,9 +25,6 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 1);
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 91, 0, 2);
 /// Length of their network's prefix.
 const PREFIX: u8 = 30;
-/// What a network stack in user mode calls the host, whose loopback interface it leads to (QEMU's documentation, invocation,
-/// `-netdev user`).
-pub(crate) const HOST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
 /// The address that it would give a guest that asked for one.
 const GUEST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
 /// Length of their network's prefix.

@@ -5,11 +5,11 @@ use std::path::Path;
 use iotax_model::target::{NetPath, NetworkSpec};
 use rustix::thread::CapabilitySet;
 
-use super::{IP, VHOST};
+use super::VHOST;
 use crate::guest::modules::{self, ModulesError};
-use crate::guest::passt;
+use crate::netns::{IP, PASST};
 use crate::program::ProgramError;
-use crate::target::Refusal;
+use crate::refusal::Refusal;
 
 /// By which programs have tap devices.
 const TUN: &str = "/dev/net/tun";
@@ -39,7 +39,7 @@ pub fn check(spec: &NetworkSpec) -> Result<(), Refusal> {
                 check_device(VHOST, via, "modprobe vhost_net, or leave vhost out")?;
             }
         }
-        NetPath::Passt => passt::PASST.find().map_err(missing)?,
+        NetPath::Passt => PASST.find().map_err(missing)?,
         NetPath::User | NetPath::Loopback | NetPath::Remote => {}
     }
     Ok(())

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::Host;
-use crate::ledger::LedgerError;
 use crate::program::ProgramError;
 
 /// A machine that could not be entered or left.
@@ -14,7 +13,7 @@ pub enum RemoteError {
     Program(#[from] ProgramError),
     /// It could not be put on record, so nothing was done.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    NotRecorded(Box<dyn std::error::Error + Send + Sync>),
     /// A pipe or file of this machine failed.
     #[error("ssh {host}: {source}")]
     Local {

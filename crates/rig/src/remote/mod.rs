@@ -20,8 +20,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::ledger::LedgerError;
-use crate::link::{Interrupt, Link};
+use crate::interrupt::Interrupt;
+use crate::link::Link;
 use crate::program::ProgramError;
 pub use error::RemoteError;
 use error::refused;
@@ -173,7 +173,7 @@ pub struct Visit<'a> {
 }
 
 /// Writes an agent down before more is done for it.
-pub type Record<'a> = &'a mut dyn FnMut(Agent) -> Result<(), LedgerError>;
+pub type Record<'a> = &'a mut dyn FnMut(Agent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 /// Starts an agent on another machine. It ends, and what it made goes, when the link does.
 ///
@@ -223,10 +223,10 @@ fn converse(
         };
         patience = STEP;
         if line == "here" {
-            record(agent(None))?;
+            record(agent(None)).map_err(RemoteError::NotRecorded)?;
             session.send(b"go\n");
         } else if let Some(place) = line.strip_prefix("place ").and_then(Place::parse) {
-            record(agent(Some(place)))?;
+            record(agent(Some(place))).map_err(RemoteError::NotRecorded)?;
             session.send(b"go\n");
         } else if line == "want" {
             session.send_file(&program.path, interrupt)?;

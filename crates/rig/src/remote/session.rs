@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Host, RemoteError};
-use crate::link::{Interrupt, POLL, Process, keep_last};
+use crate::interrupt::{Interrupt, POLL};
+use crate::link::{Process, keep_last};
 use crate::program::Program;
 
 pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };

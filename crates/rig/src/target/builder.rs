@@ -10,9 +10,10 @@ use iotax_model::target::{FileSpec, Format, Preallocation, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
-use super::device::{self, Block, Claim, Permission};
 use super::lvm::{Origin, Volume, Volumes};
-use super::{BuildError, Built, existing, filesystem, loop_device, qcow2, raw};
+use super::{Built, existing, filesystem, loop_device, qcow2, raw};
+use crate::build_error::BuildError;
+use crate::device::{self, Block, Claim, Permission};
 use crate::ledger::Ledger;
 
 /// Builds the targets of one run. What several of them share (a folder, a device) is made or claimed once.

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
-use super::{BuildError, Built, device};
+use super::Built;
+use crate::build_error::BuildError;
+use crate::device;
 
 /// Takes what is there.
 pub fn open(path: &Path) -> Result<Built, BuildError> {

@@ -1,10 +1,9 @@
 //! Builds targets, layer by layer, and says before anything is touched what cannot be built.
 //!
-//! One file for each kind of layer: [`existing`] for what is there already, [`device`], [`lvm`], [`filesystem`], [`raw`],
+//! One file for each kind of layer: [`existing`] for what is there already, [`lvm`], [`filesystem`], [`raw`],
 //! [`qcow2`], [`loop_device`]. [`inspect`] looks at what stands before it is measured. The [`Builder`] puts them on one another as a target's description asks, and yields a [`Built`].
 
 mod builder;
-pub mod device;
 pub mod existing;
 pub mod filesystem;
 pub mod inspect;
@@ -15,72 +14,17 @@ pub mod qcow2;
 pub mod raw;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use iotax_model::exit::Exit;
 use iotax_model::target::{Format, Snapshot};
 use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
 use iotax_model::wire::Identity;
 
-use crate::guest::image::ImageError;
-use crate::ledger::{Entry, LedgerError};
-use crate::program::ProgramError;
+use crate::device::Claim;
+use crate::ledger::Entry;
 pub use builder::Builder;
-use device::Claim;
-
-/// Something that cannot be done here, said before anything was touched.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// [`Exit::Usage`] for bad input, [`Exit::Environment`] for what the machine refuses.
-    pub exit: Exit,
-    message: String,
-}
-
-impl Refusal {
-    /// The input is at fault.
-    pub fn input(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into() }
-    }
-
-    /// The machine is at fault.
-    pub fn environment(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Environment, message: message.into() }
-    }
-}
-
-/// A target that could not be built.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// A system call on its file failed.
-    #[error("{path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The ledger could not be kept, so nothing was done.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// qemu-img failed.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-    /// Another tool failed.
-    #[error(transparent)]
-    Program(#[from] ProgramError),
-    /// The machine is not any more what it was when the plan was checked.
-    #[error(transparent)]
-    Refusal(#[from] Refusal),
-}
-
-impl BuildError {
-    fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
-        move |source| Self::File { path: path.to_owned(), source }
-    }
-}
 
 /// A target's storage, ready to be filled or read.
 #[derive(Debug)]

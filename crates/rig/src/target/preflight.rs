@@ -12,8 +12,9 @@ use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
 use rustix::fs::Access;
 
-use super::device::{self, Permission};
-use super::{Refusal, existing, filesystem, loop_device, lvm};
+use super::{existing, filesystem, loop_device, lvm};
+use crate::device::{self, Permission};
+use crate::refusal::Refusal;
 use crate::{facts, network};
 
 /// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.

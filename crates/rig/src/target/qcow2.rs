@@ -5,7 +5,8 @@ use std::path::Path;
 use iotax_model::target::{FileSpec, Format};
 use iotax_model::units::Bytes;
 
-use super::{BuildError, Built};
+use super::Built;
+use crate::build_error::BuildError;
 use crate::guest::image;
 use crate::ledger::{Effect, Entry, Ledger};
 

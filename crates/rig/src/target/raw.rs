@@ -8,7 +8,8 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 use rustix::fs::FallocateFlags;
 
-use super::{BuildError, Built};
+use super::Built;
+use crate::build_error::BuildError;
 use crate::ledger::Ledger;
 
 /// Makes the file, on record, where nothing is. It is known by its inode, whoever turns the names that lead to it.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::units::Bytes;
-use iotax_rig::target::Refusal;
-use iotax_rig::target::device::{Claim, Permission, claim, usage};
+use iotax_rig::device::{Claim, Permission, claim, usage};
+use iotax_rig::refusal::Refusal;
 use iotax_rig::target::preflight;
 
 use crate::tree;

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_rig::ledger::{self, Ledger};
+use iotax_rig::netns;
 use iotax_rig::network::{self, Way};
 use iotax_rig::program::Program;
 use iotax_testkit::{require, skip};
@@ -45,7 +46,7 @@ fn packets_pass_between_two_namespaces() {
     let spec = NetworkSpec { mtu: Some(4000), ..NetworkSpec::new(NetPath::Veth) };
     let way = build(&spec, &tag, &mut ledger);
     for (from, to) in [(&way.near, &way.far), (&way.far, &way.near)] {
-        let mut ping = network::command_in(from.namespace.as_deref(), &busybox);
+        let mut ping = netns::command_in(from.namespace.as_deref(), &busybox);
         // In one packet of the largest size, with the headers of IP and ICMP.
         let ping = ping.args(["ping", "-c", "1", "-W", "10", "-s", "3972", &to.address.to_string()]);
         let output = ping.output().expect("it runs");

@@ -16,10 +16,11 @@ use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
-use super::device::{self, Permission, Pin};
-use super::{BuildError, Refusal};
+use crate::build_error::BuildError;
+use crate::device::{self, Permission, Pin};
 use crate::ledger::{Effect, Entry, Ledger};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
+use crate::refusal::Refusal;
 use place::{Place, Sharing};
 use room::{Allocation, EXTENT};
 pub use room::{check, possible};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use iotax_model::Plan;
 use iotax_model::target::{LvKind, TargetSpec};
 
-use crate::target::device::Permission;
+use crate::device::Permission;
 
 /// What volumes are made in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

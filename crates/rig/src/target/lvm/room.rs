@@ -9,10 +9,11 @@ use iotax_model::target::{LvKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 
 use super::place::{Place, Sharing};
+use crate::device::Permission;
 use crate::lvm::{self, LVM, Row, Scope};
 use crate::program::ProgramError;
-use crate::target::device::Permission;
-use crate::target::{Refusal, existing, filesystem};
+use crate::refusal::Refusal;
+use crate::target::{existing, filesystem};
 
 /// Extents of a group of iotax's own: what LVM takes by itself.
 pub(super) const EXTENT: u64 = 4 << 20;

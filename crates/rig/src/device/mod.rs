@@ -23,11 +23,11 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::DiskId;
 use rustix::io::Errno;
 
-use super::Refusal;
+use crate::refusal::Refusal;
 use crate::users;
 pub use disk::RecordedDisk;
 pub(crate) use node::number_text;
-pub(super) use node::{by_descriptor, disk_of, kernel_node};
+pub(crate) use node::{by_descriptor, disk_of, kernel_node};
 pub(crate) use signature::WIPEFS;
 
 /// How long a tool that only looks at devices, one after the other, may have one open.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::loops::{self, Beneath, Loop};
-use super::number_text;
+use super::node::{names, number_text};
 use crate::facts::text;
 use crate::stack::{self, mount};
 use crate::users;
@@ -166,15 +166,6 @@ fn family(directory: &Path) -> Vec<Relative> {
     let partitions =
         names(directory).into_iter().map(|name| directory.join(name)).filter(|path| is_partition(path));
     [directory.to_owned()].into_iter().chain(partitions).chain(disk).filter_map(relative).collect()
-}
-
-/// The names of a directory's entries in their order; none if it cannot be read.
-pub(super) fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// A holder such as `dm-0 (vg-home)`.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::facts::text;
-use crate::target::loop_device::{self, Listed};
+use crate::losetup::{self, Listed};
 use crate::users;
 
 /// A loop device that is attached to something.
@@ -51,7 +51,7 @@ impl Loop {
 /// All that are attached below this root.
 pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
     let devices = root.join("sys/class/block");
-    let names = super::usage::names(&devices).into_iter().filter(|name| name.starts_with("loop"));
+    let names = super::node::names(&devices).into_iter().filter(|name| name.starts_with("loop"));
     let found: Vec<(String, String)> = names
         .filter_map(|name| Some((text(&devices.join(&name).join("loop/backing_file"))?, name)))
         .map(|(path, name)| (name, path))
@@ -60,7 +60,7 @@ pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
     let listed = if found.is_empty() || root != Path::new("/") {
         Vec::new()
     } else {
-        loop_device::list().map_err(|error| format!("it is not known what loop devices stand on: {error}"))?
+        losetup::list().map_err(|error| format!("it is not known what loop devices stand on: {error}"))?
     };
     Ok(found.into_iter().map(|(name, path)| look(root, name, path, &listed)).collect())
 }

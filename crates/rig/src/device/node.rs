@@ -10,7 +10,7 @@ use iotax_model::wire::DiskId;
 use rustix::fs::OFlags;
 
 use crate::facts::text;
-use crate::target::Refusal;
+use crate::refusal::Refusal;
 
 /// The device that a path leads to now.
 pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
@@ -30,7 +30,7 @@ pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
 }
 
 /// The device that is open here: as long as it is, its number is no other's.
-pub(in crate::target) fn disk_of(file: &File) -> io::Result<DiskId> {
+pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
     let number = file.metadata()?.rdev();
     Ok(DiskId { number, sequence: sequence(number) })
 }
@@ -44,7 +44,7 @@ pub(super) fn sequence(number: u64) -> Option<u64> {
 }
 
 /// The node in /dev that the kernel names a device by. No link of a user's leads there.
-pub(in crate::target) fn kernel_node(number: u64) -> Result<PathBuf, String> {
+pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     let shown = number_text(number);
     let description =
         fs::read_to_string(Path::new("/sys/dev/block").join(&shown).join("uevent")).map_err(|_| {
@@ -77,11 +77,20 @@ pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File
 }
 
 /// A name that leads to an open file whatever happens to the names that it was opened by, for tools that take paths.
-pub(in crate::target) fn by_descriptor(file: &File) -> PathBuf {
+pub(crate) fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
 /// As /sys and the mount table write it: `8:1`.
 pub(crate) fn number_text(number: u64) -> String {
     format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
+}
+
+/// The names of a directory's entries in their order; none if it cannot be read.
+pub(super) fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }

@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-use super::signature::Signature;
-
 /// Where a format has its mark, in bytes.
 #[derive(Debug, Clone, Copy)]
 enum Place {
@@ -38,8 +36,8 @@ const MARKS: [(&str, Place, &[u8]); 16] = [
     ("cloop", Start(0), b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
 ];
 
-/// The images whose marks an open device or file has. Only reads.
-pub(super) fn read(mut device: &File) -> io::Result<Vec<Signature>> {
+/// The formats whose marks an open device or file has, and where in bytes. Only reads.
+pub(super) fn read(mut device: &File) -> io::Result<Vec<(&'static str, u64)>> {
     let length = device.seek(SeekFrom::End(0))?;
     let mut found = Vec::new();
     for (name, place, mark) in MARKS {
@@ -49,7 +47,7 @@ pub(super) fn read(mut device: &File) -> io::Result<Vec<Signature>> {
         };
         let mut there = vec![0; mark.len()];
         match device.read_exact_at(&mut there, offset) {
-            Ok(()) if there == mark => found.push(Signature::of_image(name, offset)),
+            Ok(()) if there == mark => found.push((name, offset)),
             Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
             _ => {}
         }

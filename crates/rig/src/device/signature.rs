@@ -31,7 +31,7 @@ const fn yes() -> bool {
 
 impl Signature {
     /// A disk image's.
-    pub(super) fn of_image(kind: &str, offset: u64) -> Self {
+    fn of_image(kind: &str, offset: u64) -> Self {
         Self {
             offset: format!("{offset:#x}"),
             kind: kind.to_owned(),
@@ -65,9 +65,10 @@ pub(crate) fn read(device: &File) -> Result<Vec<Signature>, ProgramError> {
         reason,
     };
     let text = WIPEFS.run(["--json".as_ref(), "--no-act".as_ref(), place.as_os_str()])?;
-    let images = image::read(device).map_err(|error| failed(error.to_string()))?;
+    let marks = image::read(device).map_err(|error| failed(error.to_string()))?;
+    let images = marks.into_iter().map(|(name, offset)| Signature::of_image(name, offset));
     if text.trim_ascii().is_empty() {
-        return Ok(images);
+        return Ok(images.collect());
     }
     let listing: Listing = serde_json::from_slice(&text).map_err(|error| {
         let text = String::from_utf8_lossy(&text);

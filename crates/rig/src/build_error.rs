@@ -1,0 +1,39 @@
+//! Why a target or a network could not be built.
+
+use std::path::{Path, PathBuf};
+
+use crate::guest::image::ImageError;
+use crate::ledger::LedgerError;
+use crate::program::ProgramError;
+use crate::refusal::Refusal;
+
+/// A target that could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A system call on its file failed.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The ledger could not be kept, so nothing was done.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// qemu-img failed.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Another tool failed.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The machine is not any more what it was when the plan was checked.
+    #[error(transparent)]
+    Refusal(#[from] Refusal),
+}
+
+impl BuildError {
+    pub(crate) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| Self::File { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,196 @@
+//! A filesystem that iotax made, and its mount: how both are undone.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use iotax_model::target::FsType;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use serde::{Deserialize, Serialize};
+
+use crate::device::{self, RecordedDisk, signature};
+use crate::lock::ProcessLock;
+use crate::stack::mount::{self, Mount};
+use crate::users;
+
+/// How long a device or mount may still be in use by a process that is on its way out.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A filesystem of iotax's own, known by its UUID.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// The device's node.
+    pub device: PathBuf,
+    /// What it led to.
+    pub disk: Option<Box<RecordedDisk>>,
+    /// What was made.
+    pub kind: FsType,
+    /// Chosen for it.
+    pub uuid: String,
+}
+
+impl Made {
+    /// Wipes its signature if it is still this filesystem's.
+    pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
+        let Some(device) = self.locate()? else { return Ok(()) };
+        // The very device whose signature was read, whatever its names mean by now.
+        let place = device::by_descriptor(&device);
+        until_free(|| {
+            let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
+            File::options().read(true).custom_flags(flags).open(&place).map(drop)
+        })
+        .map_err(|error| io::Error::new(error.kind(), format!("it is in use ({error})")))?;
+        let only = ["--all", "--types", self.kind.word()];
+        let words = only.iter().map(AsRef::as_ref).chain([place.as_os_str()]);
+        lock.run(signature::WIPEFS, words).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if the one that it was made on
+    /// does not any more.
+    fn locate(&self) -> io::Result<Option<File>> {
+        let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
+        for device in [&self.device, &by_uuid] {
+            let is_device = fs::metadata(device).is_ok_and(|found| found.file_type().is_block_device());
+            if !is_device {
+                continue;
+            }
+            let device = File::open(device)?;
+            if self.is_on(&device)? {
+                return Ok(Some(device));
+            }
+        }
+        if self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) {
+            return Ok(None);
+        }
+        Err(io::Error::other(format!(
+            "no device here has the UUID {}, and {} is not known to be the one that it was made on; plug that in again",
+            self.uuid,
+            self.device.display()
+        )))
+    }
+
+    fn is_on(&self, device: &File) -> io::Result<bool> {
+        let found = signature::read(device).map_err(io::Error::other)?;
+        Ok(found.iter().any(|signature| {
+            signature.kind == self.kind.word() && signature.uuid.as_deref() == Some(&self.uuid)
+        }))
+    }
+}
+
+/// Where it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mounted {
+    /// A directory of iotax's own.
+    pub point: PathBuf,
+    /// The device's `major:minor`.
+    pub number: String,
+}
+
+impl Mounted {
+    /// Unmounts it if what is mounted there is still on that device.
+    pub(crate) fn unmount(&self) -> io::Result<()> {
+        while let Some(mount) = self.standing()? {
+            if !self.is(&mount) {
+                let reason = format!("{} is mounted there now; left alone", mount.source);
+                return Err(io::Error::other(reason));
+            }
+            until_free(|| unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
+                |error| match users::below(&mount.point).as_slice() {
+                    [] => error,
+                    users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The uppermost mount there, or wherever its point is by now: that has a name of its own.
+    fn standing(&self) -> io::Result<Option<Mount>> {
+        let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
+        let table = mount::table(Path::new("/proc/self"))?;
+        Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
+    }
+
+    /// Whether it is a mount of that device.
+    fn is(&self, mount: &Mount) -> bool {
+        let source = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
+        mount.number == self.number || source().is_ok_and(|number| number == self.number)
+    }
+}
+
+/// Tries again for as long as it is busy.
+fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+    use std::os::unix::fs::symlink;
+
+    const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+    const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
+
+    /// A blank disk over a file; absent, after saying why, where there are none to be had.
+    fn disk(file: &Path) -> Option<String> {
+        File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
+        let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);
+        let node = attached.map(|node| String::from_utf8_lossy(&node).trim().to_owned());
+        match node {
+            Ok(node) => Some(node),
+            Err(error) => iotax_testkit::skip!("no loop device: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_disk_that_took_the_name_of_another_is_not_taken_for_it() {
+        iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
+        let temp = tempfile::tempdir().expect("temp dir");
+        let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
+        let (ours, other, name) =
+            (temp.path().join("ours"), temp.path().join("other"), temp.path().join("disk"));
+        let Some((ours, other)) = disk(&ours).zip(disk(&other)) else { return };
+        symlink(&ours, &name).expect("linked");
+        let uuid = "0f0e0d0c-0b0a-4908-8706-050403020100".to_owned();
+        MKFS.run(["-q", "-F", "-U", &uuid, &ours]).expect("made");
+        let disk = RecordedDisk::of(&name).map(Box::new);
+        assert!(disk.is_some());
+        let made = Made { device: name.clone(), disk, kind: FsType::Ext4, uuid };
+        let is_ours_standing = || made.is_on(&File::open(&ours).expect("opened")).expect("readable");
+        let turn = |to: &str| {
+            fs::remove_file(&name).expect("there");
+            symlink(to, &name).expect("linked");
+        };
+        // Whether udev finds it under its other name or not: it is not left without a word.
+        turn(&other);
+        let found = made.wipe(&lock).map_err(|error| error.to_string());
+        let said = format!("{found:?}");
+        assert_eq!(found.is_ok(), !is_ours_standing(), "{said}");
+        turn(&ours);
+        made.wipe(&lock).expect("wiped");
+        assert!(!is_ours_standing());
+        made.wipe(&lock).expect("gone from the very disk");
+        // After a restart the numbers mean other things.
+        let disk = made.disk.clone().expect("known").of_another_boot();
+        let later = Made { disk: Some(Box::new(disk)), ..made };
+        let told = later.wipe(&lock).expect_err("nobody knows").to_string();
+        assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
+        [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));
+    }
+}

@@ -1,0 +1,129 @@
+//! Loop devices as losetup(8) lists and detaches them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::boot_id;
+use crate::lock::ProcessLock;
+use crate::program::{Program, ProgramError};
+use crate::users;
+
+pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
+
+/// How long a detached device may still be held by a process that is on its way out.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A loop device over a file, known by the file's device and inode: its own number is not known before it is attached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attached {
+    /// Absolute.
+    pub file: PathBuf,
+    /// As stat(2) has it.
+    pub device: u64,
+    /// As stat(2) has it.
+    pub inode: u64,
+    /// The kernel's, of when it was attached: no loop device outlives its kernel, and numbers then mean other things.
+    pub boot_id: Option<String>,
+}
+
+/// A line of `losetup --list`. A device that somebody detaches at that moment is listed without a file.
+#[derive(Deserialize)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    /// Absent to users who may not ask too.
+    #[serde(rename = "back-ino")]
+    inode: Option<u64>,
+    /// With spaces around it.
+    #[serde(rename = "back-maj:min")]
+    device: Option<String>,
+}
+
+impl Listed {
+    /// Device and inode of what it is attached to, as stat(2) has them.
+    pub(crate) fn file(&self) -> Option<(u64, u64)> {
+        let (major, minor) = self.device.as_ref()?.trim().split_once(':')?;
+        Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), self.inode?))
+    }
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    loopdevices: Vec<Listed>,
+}
+
+/// The loop devices of this machine that are attached.
+pub(crate) fn list() -> Result<Vec<Listed>, ProgramError> {
+    let said = LOSETUP.run(["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"])?;
+    listed(&said).map_err(|error| ProgramError::Failed {
+        command: "losetup --list --json".into(),
+        reason: format!("its words are not understood ({error}): {}", String::from_utf8_lossy(&said)),
+    })
+}
+
+fn listed(said: &[u8]) -> serde_json::Result<Vec<Listed>> {
+    if said.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(said).map(|listing: Listing| listing.loopdevices)
+}
+
+impl Attached {
+    /// Detaches the file's loop devices and waits until they are free.
+    pub(crate) fn detach(&self, lock: &ProcessLock) -> io::Result<()> {
+        if self.boot_id != boot_id() {
+            return Ok(());
+        }
+        for node in self.nodes()? {
+            if let Err(error) = lock.run(LOSETUP, ["--detach", &node]) {
+                // It went by itself if an earlier detach only waited for whoever had it open.
+                if self.nodes()?.contains(&node) {
+                    return Err(io::Error::other(error));
+                }
+            }
+        }
+        // The kernel lets go of one that is still open once it is closed.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Some(node) = self.nodes()?.pop() else { return Ok(()) };
+            if Instant::now() > deadline {
+                let users =
+                    fs::metadata(&node).map(|found| users::writers(&[found.rdev()], &[])).unwrap_or_default();
+                let users = if users.is_empty() { "somebody".into() } else { users.join(", ") };
+                return Err(io::Error::other(format!("{users} has {node} open")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> io::Result<Vec<String>> {
+        let all = list().map_err(io::Error::other)?;
+        Ok(all.into_iter().filter(|device| self.is_over(device)).map(|device| device.name).collect())
+    }
+
+    fn is_over(&self, device: &Listed) -> bool {
+        device.file() == Some((self.device, self.inode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_somebody_detaches_meanwhile_is_nobodys() {
+        let attached = Attached { file: "/a".into(), device: 65024, inode: 12, boot_id: None };
+        let said = br#"{"loopdevices": [
+            {"name": "/dev/loop0", "back-ino": null, "back-maj:min": null},
+            {"name": "/dev/loop1", "back-ino": 12, "back-maj:min": "254:0  "},
+            {"name": "/dev/loop2", "back-ino": 12, "back-maj:min": " 8:1"}]}"#;
+        let over: Vec<bool> = listed(said).expect("read").iter().map(|one| attached.is_over(one)).collect();
+        assert_eq!(over, [false, true, false]);
+        assert!(listed(b"\n").expect("read").is_empty());
+    }
+}
