@@ -21,8 +21,8 @@ use iotax_model::exit::Exit;
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
-use iotax_rig::target::preflight;
-use iotax_rig::{facts, interfaces, stack};
+use iotax_testbed::target::preflight;
+use iotax_testbed::{facts, interfaces, stack};
 
 use crate::say::say;
 use files::Files;

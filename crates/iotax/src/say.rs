@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::visible;
 use iotax_results::report::terminal::Styled;
-use iotax_rig::interrupt::{Interrupt, POLL};
+use iotax_testbed::interrupt::{Interrupt, POLL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{self, Area, Event, Job, PROTOCOL, Request};
 use iotax_model::workload::{Content, Rw, WorkloadKeys};
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::link::{Link, LinkError};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::link::{Link, LinkError};
 
 fn area(path: Option<&str>) -> Area {
     Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false, identity: None }

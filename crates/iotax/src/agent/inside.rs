@@ -6,10 +6,10 @@ use std::time::Instant;
 use iotax_model::record::HostActivity;
 use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
-use iotax_rig::monitor::kernel::{self, KernelCounters, KernelThreads};
-use iotax_rig::monitor::pace::{self, Pace};
-use iotax_rig::monitor::{self, Monitor, Snapshot};
-use iotax_rig::stack;
+use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
+use iotax_testbed::monitor::pace::{self, Pace};
+use iotax_testbed::monitor::{self, Monitor, Snapshot};
+use iotax_testbed::stack;
 
 /// Watches the machine over one measurement's window.
 pub(super) struct Inside {

@@ -7,7 +7,7 @@ use iotax_model::plan::{Margin, Plan, PlanError, UntilDecided};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
-use iotax_rig::device::Permission;
+use iotax_testbed::device::Permission;
 
 use super::{Failure, usage};
 use crate::conduct::GuestOptions;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use iotax_model::plan::Plan;
 use iotax_model::target::Accel;
 use iotax_model::units::human;
-use iotax_rig::interrupt::Interrupt;
+use iotax_testbed::interrupt::Interrupt;
 
 use super::price;
 use super::say::{self, say};

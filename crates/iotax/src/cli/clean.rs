@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_rig::ledger;
+use iotax_testbed::ledger;
 
 use super::say::print_line;
 use super::{Failure, OrExit, args};

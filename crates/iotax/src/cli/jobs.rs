@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use iotax_model::jobs::{self, Included, Jobs, Machine, Surroundings, vdbench};
 use iotax_model::plan::{Margin, Plan};
 use iotax_model::target::{FileSpec, TargetSpec};
-use iotax_rig::device::Permission;
+use iotax_testbed::device::Permission;
 
 use super::say::say;
 use super::{Failure, OrExit, input, place, usage};

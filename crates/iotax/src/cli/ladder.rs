@@ -13,7 +13,7 @@ use iotax_model::target::{
 use iotax_model::units::Bytes;
 use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
-use iotax_rig::target::lvm;
+use iotax_testbed::target::lvm;
 
 use super::args::{Conduct, Design, Guest, Length};
 use super::like::{self, Like};

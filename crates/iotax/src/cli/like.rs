@@ -6,7 +6,7 @@ use anyhow::Context;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::target::FileSpec;
-use iotax_rig::libvirt::{self, Domain};
+use iotax_testbed::libvirt::{self, Domain};
 
 use super::{Failure, OrExit, input};
 

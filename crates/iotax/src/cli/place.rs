@@ -6,7 +6,7 @@ use std::path::Path;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::target::{FileSpec, TargetSpec};
-use iotax_rig::device::Permission;
+use iotax_testbed::device::Permission;
 
 use super::ladder::rung_in;
 use super::{Failure, OrExit, input, usage};

@@ -10,9 +10,9 @@ use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::visible;
 use iotax_model::workload::Workload;
-use iotax_rig::device::Permission;
-use iotax_rig::ledger::Ledger;
-use iotax_rig::target::preflight::{self, Needs};
+use iotax_testbed::device::Permission;
+use iotax_testbed::ledger::Ledger;
+use iotax_testbed::target::preflight::{self, Needs};
 use serde_json::{Value, json};
 
 use super::args::{self, Guest, Instead, Overwrite};

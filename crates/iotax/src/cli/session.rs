@@ -14,11 +14,11 @@ use iotax_model::target::Remote;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::exchange::json;
 use iotax_results::store::{NewRun, Store};
-use iotax_rig::device::Permission;
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::{self, Ledger, NotUndone};
-use iotax_rig::refusal::Refusal;
-use iotax_rig::target::preflight::{self, Needs};
+use iotax_testbed::device::Permission;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::{self, Ledger, NotUndone};
+use iotax_testbed::refusal::Refusal;
+use iotax_testbed::target::preflight::{self, Needs};
 
 use super::output::{Output, Outputs};
 use super::progress::Watcher;

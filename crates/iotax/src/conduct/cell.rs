@@ -9,8 +9,8 @@ use iotax_model::record::{CacheDrop, Measurement};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
-use iotax_rig::ledger::Ledger;
-use iotax_rig::link::Link;
+use iotax_testbed::ledger::Ledger;
+use iotax_testbed::link::Link;
 
 use super::crowd::{self, Player};
 use super::outpost::Outpost;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
-use iotax_rig::link::{Link, LinkError};
+use iotax_testbed::link::{Link, LinkError};
 
 /// An agent and what it is to do.
 pub(super) struct Player<'a> {

@@ -11,15 +11,15 @@ use iotax_model::Plan;
 use iotax_model::target::Space;
 use iotax_model::target::{Accel, GuestSpec, NetworkSpec, TargetSpec};
 use iotax_model::wire::AgentHello;
-use iotax_rig::facts;
-use iotax_rig::guest::able::{Able, Wanted};
-use iotax_rig::guest::image::Part;
-use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{
+use iotax_testbed::facts;
+use iotax_testbed::guest::able::{Able, Wanted};
+use iotax_testbed::guest::image::Part;
+use iotax_testbed::guest::kernel::Kernel;
+use iotax_testbed::guest::{
     self, Guest, GuestConfig, GuestError, Inside, Storage, accel, initramfs, memory, mkfs, modules,
 };
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::{Effect, Ledger};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::{Effect, Ledger};
 
 use super::network::Way;
 use super::target::{Machine, Target};

@@ -29,12 +29,12 @@ use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Accel, TargetSpec};
 use iotax_model::warning::Warning;
 use iotax_results::store::{RunState, Store};
-use iotax_rig::device::Permission;
-use iotax_rig::facts;
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::Ledger;
-use iotax_rig::link::{Link, LinkError};
-use iotax_rig::target::Builder;
+use iotax_testbed::device::Permission;
+use iotax_testbed::facts;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::Ledger;
+use iotax_testbed::link::{Link, LinkError};
+use iotax_testbed::target::Builder;
 
 use decide::{Agenda, Stretch};
 pub(crate) use guests::{

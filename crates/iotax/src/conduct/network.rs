@@ -6,11 +6,11 @@ use anyhow::Context;
 use iotax_model::net::Peer;
 use iotax_model::record::Interface;
 use iotax_model::target::{Layer, LayerKind, NetPath, TargetSpec};
-use iotax_rig::guest::card::Card;
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::Ledger;
-use iotax_rig::link::{Link, LinkError};
-use iotax_rig::network;
+use iotax_testbed::guest::card::Card;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::Ledger;
+use iotax_testbed::link::{Link, LinkError};
+use iotax_testbed::network;
 
 use super::outpost::Outpost;
 use super::{interrupted, own_program};

@@ -11,11 +11,11 @@ use iotax_model::record::TargetRecord;
 use iotax_model::target::{Layer, LayerKind, Remote, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::{Effect, Entry, Ledger};
-use iotax_rig::link::{Link, LinkError};
-use iotax_rig::remote::{self, Agent, Host, Program, RemoteError, Visit};
-use iotax_rig::target::{Built, preflight};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::{Effect, Entry, Ledger};
+use iotax_testbed::link::{Link, LinkError};
+use iotax_testbed::remote::{self, Agent, Host, Program, RemoteError, Visit};
+use iotax_testbed::target::{Built, preflight};
 
 use super::{Interrupted, fresh_seed, interrupted, own_program};
 

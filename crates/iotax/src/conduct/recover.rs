@@ -8,8 +8,8 @@ use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::schedule::Cell;
 use iotax_model::warning::{Warning, WarningKind};
 use iotax_results::store::Store;
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::Ledger;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::Ledger;
 
 use super::target::Target;
 use super::{Conductor, Interrupted, Progress, local_agent, pair, phases};

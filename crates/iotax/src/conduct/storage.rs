@@ -7,7 +7,7 @@ use anyhow::Context;
 use iotax_model::plan::Plan;
 use iotax_model::record::TargetRecord;
 use iotax_model::target::{Layer, LayerKind, TargetSpec};
-use iotax_rig::stack;
+use iotax_testbed::stack;
 
 /// The directory on this host that a target's file is or will be in.
 fn directory(spec: &TargetSpec) -> Option<PathBuf> {

@@ -10,12 +10,12 @@ use iotax_model::target::{
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Area, Identity};
 use iotax_model::workload::Content;
-use iotax_rig::guest::{BlockLayer, Guest};
-use iotax_rig::ledger::{Entry, Ledger};
-use iotax_rig::link::Link;
-use iotax_rig::monitor::GuestThreads;
-use iotax_rig::stack;
-use iotax_rig::target::{Built, inspect, qcow2};
+use iotax_testbed::guest::{BlockLayer, Guest};
+use iotax_testbed::ledger::{Entry, Ledger};
+use iotax_testbed::link::Link;
+use iotax_testbed::monitor::GuestThreads;
+use iotax_testbed::stack;
+use iotax_testbed::target::{Built, inspect, qcow2};
 
 use super::network::{self, Way};
 use super::outpost::Outpost;

@@ -10,13 +10,13 @@ use iotax_model::record::{
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
-use iotax_rig::guest::BlockLayer;
-use iotax_rig::guest::blockstats::{self, BlockCounters};
-use iotax_rig::link::{Link, LinkError};
-use iotax_rig::monitor::kernel::{self, KernelCounters, KernelThreads};
-use iotax_rig::monitor::pace::{self, Pace};
-use iotax_rig::monitor::{self, Monitor, Snapshot};
-use iotax_rig::stack;
+use iotax_testbed::guest::BlockLayer;
+use iotax_testbed::guest::blockstats::{self, BlockCounters};
+use iotax_testbed::link::{Link, LinkError};
+use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
+use iotax_testbed::monitor::pace::{self, Pace};
+use iotax_testbed::monitor::{self, Monitor, Snapshot};
+use iotax_testbed::stack;
 
 use super::crowd::{Player, What, Word};
 use super::network;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use iotax_model::contract;
-use iotax_rig::interfaces;
+use iotax_testbed::interfaces;
 
 /// What the kernel's parameters say of the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

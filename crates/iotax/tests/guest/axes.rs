@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_rig::guest::able::Able;
-use iotax_rig::guest::{Guest, Storage, image, modules};
-use iotax_rig::interrupt::Interrupt;
+use iotax_testbed::guest::able::Able;
+use iotax_testbed::guest::{Guest, Storage, image, modules};
+use iotax_testbed::interrupt::Interrupt;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, kernel_with, storage};
 

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use iotax_model::target::{Aio, Format, GuestSpec};
 use iotax_model::workload::Content;
-use iotax_rig::guest::{Guest, GuestConfig, Storage, image};
-use iotax_rig::interrupt::Interrupt;
+use iotax_testbed::guest::{Guest, GuestConfig, Storage, image};
+use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, SIZE, area, storage};

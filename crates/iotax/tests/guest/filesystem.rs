@@ -6,8 +6,8 @@ use std::process::Command;
 use iotax_model::target::{Aio, CacheMode, FileSpec, Format, GuestFs, GuestSpec, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_rig::guest::{Guest, Inside, Storage, image, mkfs};
-use iotax_rig::interrupt::Interrupt;
+use iotax_testbed::guest::{Guest, Inside, Storage, image, mkfs};
+use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::require;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, storage};

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Event;
 use iotax_model::workload::Rw;
-use iotax_rig::guest::qmp::QmpError;
-use iotax_rig::guest::{Guest, GuestError};
-use iotax_rig::interrupt::{Interrupt, SILENCE};
-use iotax_rig::link::LinkError;
+use iotax_testbed::guest::qmp::QmpError;
+use iotax_testbed::guest::{Guest, GuestError};
+use iotax_testbed::interrupt::{Interrupt, SILENCE};
+use iotax_testbed::link::LinkError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{BOOT, Rig, job};

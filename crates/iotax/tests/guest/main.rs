@@ -22,9 +22,9 @@ use iotax_model::target::{Accel, Aio, CacheMode, FileSpec, Format};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Event;
 use iotax_model::workload::{Content, Rw};
-use iotax_rig::guest::{Guest, GuestError, accel, image, qemu_version};
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::link::LinkError;
+use iotax_testbed::guest::{Guest, GuestError, accel, image, qemu_version};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::link::LinkError;
 use rig::{BOOT, Rig, SIZE, area, job, storage, text};
 
 /// Kills a process that this test started.

@@ -9,12 +9,12 @@ use iotax_model::target::{Accel, GuestSpec, MachineType, NetPath, NetworkSpec, N
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Rw, WorkloadKeys};
-use iotax_rig::guest::{Guest, GuestConfig, accel, modules};
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::ledger::Ledger;
-use iotax_rig::link::Link;
-use iotax_rig::monitor::{self, Monitor};
-use iotax_rig::{netns, network};
+use iotax_testbed::guest::{Guest, GuestConfig, accel, modules};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::ledger::Ledger;
+use iotax_testbed::link::Link;
+use iotax_testbed::monitor::{self, Monitor};
+use iotax_testbed::{netns, network};
 use iotax_testkit::{require, skip};
 
 use crate::rig::{BOOT, Rig, job, kernel_with};

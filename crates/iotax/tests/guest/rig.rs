@@ -8,10 +8,10 @@ use iotax_model::target::{Accel, CacheMode, FileSpec, Format, GuestSpec, Network
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
-use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{Guest, GuestConfig, Storage, image, initramfs, modules};
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::lock::ProcessLock;
+use iotax_testbed::guest::kernel::Kernel;
+use iotax_testbed::guest::{Guest, GuestConfig, Storage, image, initramfs, modules};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::lock::ProcessLock;
 use iotax_testkit::require;
 
 /// Far above the seconds that a boot takes, so that a busy machine fails no test.

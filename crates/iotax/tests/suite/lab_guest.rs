@@ -17,10 +17,10 @@ use iotax_model::target::{Accel, GuestSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::WorkloadKeys;
-use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::{command, find_qemu, initramfs, modules};
-use iotax_rig::interrupt::Interrupt;
-use iotax_rig::link::{Link, LinkError};
+use iotax_testbed::guest::kernel::Kernel;
+use iotax_testbed::guest::{command, find_qemu, initramfs, modules};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::link::{Link, LinkError};
 use iotax_testkit::require;
 use tempfile::TempDir;
 

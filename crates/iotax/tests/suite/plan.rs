@@ -6,8 +6,8 @@ use std::process::Output;
 
 use iotax_model::Plan;
 use iotax_model::target::{Bus, GuestSpec};
-use iotax_rig::guest::kernel::Kernel;
-use iotax_rig::guest::modules;
+use iotax_testbed::guest::kernel::Kernel;
+use iotax_testbed::guest::modules;
 use iotax_testkit::require;
 use serde_json::Value;
 

@@ -16,9 +16,9 @@ const WALLS: [(&str, &[&str]); 6] = [
     ("iotax-model", &[]),
     ("iotax-testkit", &[]),
     ("iotax-engine", &["iotax-model", "iotax-testkit"]),
-    ("iotax-rig", &["iotax-model", "iotax-testkit"]),
+    ("iotax-testbed", &["iotax-model", "iotax-testkit"]),
     ("iotax-results", &["iotax-model", "iotax-testkit"]),
-    ("iotax", &["iotax-model", "iotax-engine", "iotax-rig", "iotax-results", "iotax-testkit"]),
+    ("iotax", &["iotax-model", "iotax-engine", "iotax-testbed", "iotax-results", "iotax-testkit"]),
 ];
 
 /// What the rooms of the binary, known by the beginning of their names, may name of the other crates: a whole crate or one
@@ -29,23 +29,23 @@ const ROOMS: [(&str, &[&str]); 4] = [
         &[
             "iotax_model",
             "iotax_engine",
-            "iotax_rig::monitor",
-            "iotax_rig::stack",
-            "iotax_rig::facts",
-            "iotax_rig::ledger",
-            "iotax_rig::target",
-            "iotax_rig::device",
-            "iotax_rig::refusal",
-            "iotax_rig::build_error",
-            "iotax_rig::interfaces",
+            "iotax_testbed::monitor",
+            "iotax_testbed::stack",
+            "iotax_testbed::facts",
+            "iotax_testbed::ledger",
+            "iotax_testbed::target",
+            "iotax_testbed::device",
+            "iotax_testbed::refusal",
+            "iotax_testbed::build_error",
+            "iotax_testbed::interfaces",
         ],
     ),
-    ("init", &["iotax_model", "iotax_engine", "iotax_rig::monitor", "iotax_rig::interfaces"]),
-    ("conduct", &["iotax_model", "iotax_rig", "iotax_results"]),
+    ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
+    ("conduct", &["iotax_model", "iotax_testbed", "iotax_results"]),
     ("serve", &["iotax_model", "iotax_results"]),
 ];
 
-const CRATES: [&str; 4] = ["iotax_model", "iotax_engine", "iotax_rig", "iotax_results"];
+const CRATES: [&str; 4] = ["iotax_model", "iotax_engine", "iotax_testbed", "iotax_results"];
 
 /// The one crate that may contain `unsafe`.
 const UNSAFE_CRATE: &str = "crates/engine/";
@@ -418,13 +418,13 @@ mod each_rule_can_fail {
     fn crate_walls_hold() {
         let manifest = |name: &str, rest: &str| format!("[package]\nname = \"{name}\"\n{rest}");
         let check = |name: &str, rest: &str| crate_walls("x/Cargo.toml", &manifest(name, rest)).len();
-        let rig = "iotax-rig.workspace = true";
+        let rig = "iotax-testbed.workspace = true";
         assert_eq!(check("iotax-engine", "[dependencies]\niotax-model.workspace = true\nserde = \"1\""), 0);
         assert_eq!(check("iotax", &format!("[dependencies]\n{rig}")), 0);
         assert_eq!(check("iotax-engine", &format!("[dependencies]\n{rig}")), 1);
         assert_eq!(check("iotax-results", &format!("[dev-dependencies]\n{rig}")), 1);
         assert_eq!(check("iotax-model", &format!("[target.'cfg(unix)'.dependencies]\n{rig}")), 1);
-        assert_eq!(check("iotax-rig", "[dependencies.iotax-engine]\nworkspace = true"), 1);
+        assert_eq!(check("iotax-testbed", "[dependencies.iotax-engine]\nworkspace = true"), 1);
         assert_eq!(check("iotax-sixth", ""), 1);
     }
 
@@ -433,20 +433,20 @@ mod each_rule_can_fail {
         let check = |path: &str, text: &str| {
             room_walls(&Source::new(&format!("crates/iotax/src/{path}"), text)).len()
         };
-        assert_eq!(check("agent.rs", "use iotax_engine::measure; use iotax_rig::monitor::Monitor;"), 0);
-        assert_eq!(check("agent.rs", "use iotax_rig::{monitor};"), 0);
-        assert_eq!(check("agent/port.rs", "use iotax_rig::{monitor::{self, Monitor}, guest};"), 1);
-        assert_eq!(check("agent.rs", "use iotax_rig as rig;"), 1);
+        assert_eq!(check("agent.rs", "use iotax_engine::measure; use iotax_testbed::monitor::Monitor;"), 0);
+        assert_eq!(check("agent.rs", "use iotax_testbed::{monitor};"), 0);
+        assert_eq!(check("agent/port.rs", "use iotax_testbed::{monitor::{self, Monitor}, guest};"), 1);
+        assert_eq!(check("agent.rs", "use iotax_testbed as rig;"), 1);
         assert_eq!(check("init.rs", "fn f() { iotax_results::report() }"), 1);
-        assert_eq!(check("conduct/run.rs", "use iotax_rig::target; use iotax_results::store;"), 0);
+        assert_eq!(check("conduct/run.rs", "use iotax_testbed::target; use iotax_results::store;"), 0);
         assert_eq!(
             check("conduct/run.rs", "// iotax_engine makes the load\nconst A: &str = \"iotax_engine\";"),
             0
         );
         assert_eq!(check("conduct/run.rs", "fn f() { iotax_engine::floor(); }"), 1);
         assert_eq!(check("serve.rs", "use iotax_results::store; use iotax_model::units;"), 0);
-        assert_eq!(check("serve.rs", "use iotax_rig::facts; use iotax_engine::fill;"), 2);
-        assert_eq!(check("cli.rs", "use iotax_rig::facts;"), 0);
+        assert_eq!(check("serve.rs", "use iotax_testbed::facts; use iotax_engine::fill;"), 2);
+        assert_eq!(check("cli.rs", "use iotax_testbed::facts;"), 0);
     }
 
     #[test]
@@ -469,10 +469,10 @@ mod each_rule_can_fail {
     #[test]
     fn unsafe_is_found() {
         let check = |path: &str, text: &str| unsafe_in_its_place(&Source::new(path, text)).len();
-        assert_eq!(check("crates/rig/src/a.rs", "fn f() { unsafe { g() } }"), 1);
-        assert_eq!(check("crates/rig/src/a.rs", "#[unsafe(no_mangle)] fn f() {}"), 1);
+        assert_eq!(check("crates/testbed/src/a.rs", "fn f() { unsafe { g() } }"), 1);
+        assert_eq!(check("crates/testbed/src/a.rs", "#[unsafe(no_mangle)] fn f() {}"), 1);
         assert_eq!(
-            check("crates/rig/src/a.rs", "// unsafe\n#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";"),
+            check("crates/testbed/src/a.rs", "// unsafe\n#![deny(unsafe_code)]\nconst A: &str = \"unsafe\";"),
             0
         );
         assert_eq!(check("crates/engine/src/a.rs", "unsafe fn f() {}"), 0);

@@ -10,8 +10,8 @@ use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
 use iotax_model::units::Bytes;
 use iotax_model::words::WordError;
 use iotax_model::workload::{Workload, WorkloadKeys};
-use iotax_rig::device::Permission;
-use iotax_rig::network;
+use iotax_testbed::device::Permission;
+use iotax_testbed::network;
 
 use crate::cli::args::{Design, Guest, Length, Remote};
 use crate::cli::output::Output;

@@ -3,7 +3,7 @@ use std::process::Command;
 use iotax_model::TargetSpec;
 use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType, Snapshot};
 use iotax_model::units::Bytes;
-use iotax_rig::libvirt::{Domain, alternatives, read};
+use iotax_testbed::libvirt::{Domain, alternatives, read};
 
 const MANAGER: &str = include_str!("libvirt/virt-manager.xml");
 const INSTALL: &str = include_str!("libvirt/virt-install.xml");

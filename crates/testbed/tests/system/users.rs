@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use iotax_rig::device::{Permission, claim};
+use iotax_testbed::device::{Permission, claim};
 use tempfile::{TempDir, TempPath};
 
 /// Loop devices that were made: what has lost its name is told apart by its length, and other tests lose names meanwhile.

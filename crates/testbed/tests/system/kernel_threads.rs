@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use iotax_rig::monitor::kernel::{KernelThreads, between, total_ns};
+use iotax_testbed::monitor::kernel::{KernelThreads, between, total_ns};
 use tempfile::TempDir;
 
 use crate::tree;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iotax_model::target::{NetPath, NetworkSpec};
-use iotax_rig::ledger::{self, Ledger};
-use iotax_rig::netns;
-use iotax_rig::network::{self, Way};
-use iotax_rig::program::Program;
+use iotax_testbed::ledger::{self, Ledger};
+use iotax_testbed::netns;
+use iotax_testbed::network::{self, Way};
+use iotax_testbed::program::Program;
 use iotax_testkit::{require, skip};
 
 const VIA: &str = "IOTAX_TEST_VIA";

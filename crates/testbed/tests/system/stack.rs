@@ -3,7 +3,7 @@ use std::path::Path;
 
 use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition};
 use iotax_model::target::{Layer, LayerKind};
-use iotax_rig::stack::{Stack, of_path};
+use iotax_testbed::stack::{Stack, of_path};
 
 use crate::tree;
 

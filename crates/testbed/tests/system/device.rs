@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::units::Bytes;
-use iotax_rig::device::{Claim, Permission, claim, usage};
-use iotax_rig::refusal::Refusal;
-use iotax_rig::target::preflight;
+use iotax_testbed::device::{Claim, Permission, claim, usage};
+use iotax_testbed::refusal::Refusal;
+use iotax_testbed::target::preflight;
 
 use crate::tree;
 
@@ -284,7 +284,7 @@ fn a_device_without_content_and_nodes_without_a_device_are_refused() {
 
 #[test]
 fn the_disk_beneath_the_running_system_is_refused_first() {
-    let stack = iotax_rig::stack::of_path(Path::new("/"), Path::new("/")).expect("readable");
+    let stack = iotax_testbed::stack::of_path(Path::new("/"), Path::new("/")).expect("readable");
     let Some(disk) = stack.disks.first() else {
         iotax_testkit::skip!("no block device is known beneath / here");
     };

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{CpuTime, DiskActivity, HostActivity, HostCpu, NicActivity, Pressure};
-use iotax_rig::monitor::{GuestThreads, Monitor, Snapshot, delta};
-use iotax_rig::stack;
+use iotax_testbed::monitor::{GuestThreads, Monitor, Snapshot, delta};
+use iotax_testbed::stack;
 use tempfile::TempDir;
 
 use crate::tree;
