@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use iotax_results::exchange::import::{recognise, runs};
-use iotax_results::judge;
-use iotax_results::report::{page, terminal};
+use iotax_results::analysis;
+use iotax_results::report::{document, terminal};
 use iotax_results::store::{NewRun, RunState, Store};
 use libfuzzer_sys::fuzz_target;
 
@@ -42,7 +42,7 @@ fuzz_target!(|edits: &[u8]| {
     let Ok(store) = Store::open(&path) else { return };
     for known in store.runs().unwrap_or_default() {
         if let Ok(run) = store.load(known.0) {
-            let _ = terminal::set(&page::run(&run, &judge(&run)), 100, false);
+            let _ = terminal::set(&document::run(&run, &judge(&run)), 100, false);
         }
     }
 });

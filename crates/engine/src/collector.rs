@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use iotax_model::record::{Sample, Tallies};
 use iotax_model::units::Nanos;
 
-use crate::crew::Interval;
+use crate::workers::Interval;
 use crate::latencies::Latencies;
 use crate::window::Window;
 

@@ -9,19 +9,19 @@
 //! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
 
 mod backend;
-mod beside;
+mod concurrent;
 mod buffers;
 
 mod clock;
 mod collector;
-mod crew;
+mod workers;
 mod error;
-mod faults;
-mod floor;
+mod io_errors;
+mod overhead;
 mod identity;
 mod latencies;
-mod ledger;
-mod live;
+mod intervals;
+mod shared;
 pub mod net;
 mod open;
 mod pace;
@@ -35,7 +35,7 @@ mod request;
 mod run;
 #[cfg(test)]
 mod simulated;
-mod suite;
+mod file_ops;
 mod verify;
 mod watch;
 mod window;
@@ -43,7 +43,7 @@ mod worker;
 
 use std::path::Path;
 
-use iotax_model::findings::Recovery;
+use iotax_model::verify_errors::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Event, Job};
@@ -75,10 +75,10 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     }
     check_memory(job)?;
     if let Some(test) = job.workload.test {
-        return suite::run(job, test, path, events);
+        return file_ops::run(job, test, path, events);
     }
     if !job.workload.beside.is_empty() {
-        return beside::run(job, path, events);
+        return concurrent::run(job, path, events);
     }
     let target = open::for_job(job, path)?;
     run::run(job, &target, events)
@@ -140,5 +140,5 @@ pub fn drop_caches(path: &Path) -> CacheDrop {
 /// # Panics
 /// If the system has not even a page of memory left.
 pub fn floor() -> u64 {
-    floor::floor()
+    overhead::floor()
 }

@@ -14,7 +14,7 @@ use crate::backend::{Backend, Completion, Options, Psync, Setup, Uring};
 use crate::buffers::Slot;
 use crate::clock;
 use crate::error::{EngineError, Refusal};
-use crate::faults::errno_name;
+use crate::io_errors::errno_name;
 use crate::open::{self, Access, Target};
 use crate::payload::Source;
 use crate::random::{Purpose, SplitMix64};

@@ -9,9 +9,9 @@ use iotax_model::workload::IoEngine;
 
 use crate::backend::{self, Choice, Options, Setup};
 use crate::clock;
-use crate::crew::{Crew, Work};
+use crate::workers::{Crew, Work};
 use crate::error::EngineError;
-use crate::faults::errno_name;
+use crate::io_errors::errno_name;
 use crate::latencies::Latencies;
 use crate::open::Target;
 use crate::page_cache::Cached;

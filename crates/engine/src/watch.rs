@@ -10,9 +10,9 @@ use iotax_model::wire::{Event, Job};
 use crate::backend::Note;
 use crate::clock;
 use crate::collector::{Collector, GRACE};
-use crate::crew::{Crew, DRAIN, Finish, Report};
+use crate::workers::{Crew, DRAIN, Finish, Report};
 use crate::error::EngineError;
-use crate::faults::Faults;
+use crate::io_errors::Faults;
 use crate::latencies::Latencies;
 use crate::window::Window;
 

@@ -8,12 +8,12 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring};
 use crate::clock;
-use crate::crew::{Finish, Report, Seat};
+use crate::workers::{Finish, Report, Seat};
 use crate::error::EngineError;
-use crate::faults::Faults;
+use crate::io_errors::Faults;
 use crate::latencies::Latencies;
-use crate::ledger::{Ledger, Turn};
-use crate::live::Common;
+use crate::intervals::{Ledger, Turn};
+use crate::shared::Common;
 use crate::pace::Pace;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};

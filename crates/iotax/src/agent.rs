@@ -22,7 +22,7 @@ use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_testbed::target::preflight;
-use iotax_testbed::{facts, interfaces, stack};
+use iotax_testbed::{host_info, interfaces, stack};
 
 use crate::say::say;
 use files::Files;
@@ -305,7 +305,7 @@ fn describe(path: &Path, size: Bytes) -> Result<Description, String> {
     let length = preflight::look(path, size).map_err(|refusal| refusal.to_string())?;
     let standing = if length.is_some() { path } else { path.parent().unwrap_or(root) };
     let layers = stack::of_path(root, standing).map_err(|error| error.to_string())?.layers;
-    Ok(Description { length, layers, environment: facts::environment(root) })
+    Ok(Description { length, layers, environment: host_info::environment(root) })
 }
 
 /// The filesystem that a file lies on; absent for a device.

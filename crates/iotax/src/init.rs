@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use iotax_model::contract;
+use iotax_model::guest_abi;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -52,20 +52,20 @@ fn run() -> Result<()> {
     mount("proc", "/proc")?;
     let parameters = fs::read_to_string("/proc/cmdline").context("/proc/cmdline")?;
     let said = |wanted| parameters.split_whitespace().any(|word| word == wanted);
-    if said(contract::PROBE_PARAMETER) {
-        say!("{}", contract::PROBE_MARKER);
+    if said(guest_abi::PROBE_PARAMETER) {
+        say!("{}", guest_abi::PROBE_MARKER);
         return Ok(());
     }
     mount("sysfs", "/sys")?;
     mount("devtmpfs", "/dev")?;
     mount("tmpfs", "/tmp")?;
     let beat = Beat::begin();
-    load_modules(Path::new(contract::MODULES_DIR))?;
-    let disk = if said(contract::DISKLESS_PARAMETER) { None } else { Some(find_disk()?) };
+    load_modules(Path::new(guest_abi::MODULES_DIR))?;
+    let disk = if said(guest_abi::DISKLESS_PARAMETER) { None } else { Some(find_disk()?) };
     let measured = disk.as_deref().map(|disk| disk::measured(disk, &parameters)).transpose()?;
     net::set_up(&parameters)?;
-    let port = appearing(|| port_named(Path::new("/sys/class/virtio-ports"), contract::AGENT_PORT))
-        .with_context(|| format!("no virtio port is named {:?}", contract::AGENT_PORT))?;
+    let port = appearing(|| port_named(Path::new("/sys/class/virtio-ports"), guest_abi::AGENT_PORT))
+        .with_context(|| format!("no virtio port is named {:?}", guest_abi::AGENT_PORT))?;
     let port = open_port(&port)?;
     await_clocksource();
     drop(beat);
@@ -100,7 +100,7 @@ impl Drop for Beat {
 }
 
 fn find_disk() -> Result<PathBuf> {
-    let serial = contract::DISK_SERIAL;
+    let serial = guest_abi::DISK_SERIAL;
     appearing(|| disk::with_serial(Path::new("/sys/block"), serial))
         .with_context(|| format!("no disk has the serial {serial:?}; {}", present("/sys/block")))
 }
@@ -112,7 +112,7 @@ fn mount(kind: &str, at: &str) -> Result<()> {
 
 /// Loads what the list names, in its order.
 fn load_modules(dir: &Path) -> Result<()> {
-    let list = dir.join(contract::MODULES_LIST);
+    let list = dir.join(guest_abi::MODULES_LIST);
     for name in fs::read_to_string(&list).with_context(|| list.display().to_string())?.lines() {
         let path = dir.join(name);
         let module = File::open(&path).with_context(|| path.display().to_string())?;

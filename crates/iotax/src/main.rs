@@ -1,11 +1,11 @@
 //! iotax: what every layer between a program and its disk charges per I/O.
 //!
-//! One file with three lives: the tool on the host ([`cli`], which has [`conduct`] carry out plans), the agent that makes
+//! One file with three lives: the tool on the host ([`cli`], which has [`runner`] carry out plans), the agent that makes
 //! load wherever it is started ([`agent`]), and PID 1 of a guest ([`init`]), which serves the agent there.
 
 mod agent;
 mod cli;
-mod conduct;
+mod runner;
 mod init;
 mod say;
 

@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{self, Area, Event, Job, PROTOCOL, Request};
 use iotax_model::workload::{Content, Rw, WorkloadKeys};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::link::{Link, LinkError};
+use iotax_testbed::agent_client::{Link, LinkError};
 
 fn area(path: Option<&str>) -> Area {
     Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false, identity: None }

@@ -3,9 +3,9 @@
 //! Nothing here opens a file, reads a clock or starts a process: parsing works on text that the caller
 //! read, [`wire`] on byte streams that the caller opened. Workload keys are fio's, guest keys are QEMU's.
 
-pub mod contract;
+pub mod guest_abi;
 pub mod exit;
-pub mod findings;
+pub mod verify_errors;
 pub mod histogram;
 pub mod jobs;
 pub mod net;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::findings::Recovery;
+use crate::verify_errors::Recovery;
 use crate::net::Peer;
 use crate::record::{CacheDrop, Environment, Interface, Outcome, Sample};
 use crate::target::Layer;

@@ -10,7 +10,7 @@
 
 pub mod compare;
 pub mod exchange;
-pub mod judge;
+pub mod analysis;
 pub mod mark;
 pub mod report;
 pub mod stats;
@@ -18,5 +18,5 @@ pub mod store;
 pub mod suite;
 pub mod time;
 
-pub use judge::{Judgement, judge};
+pub use analysis::{Judgement, judge};
 pub use store::{Run, Store};

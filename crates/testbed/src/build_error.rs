@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::guest::image::ImageError;
-use crate::ledger::LedgerError;
+use crate::undo::LedgerError;
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{self, RecordedDisk, signature};
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
-use crate::users;
+use crate::holders;
 
 /// How long a device or mount may still be in use by a process that is on its way out.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -102,7 +102,7 @@ impl Mounted {
                 return Err(io::Error::other(reason));
             }
             until_free(|| unmount(&mount.point, UnmountFlags::NOFOLLOW).map_err(Into::into)).map_err(
-                |error| match users::below(&mount.point).as_slice() {
+                |error| match holders::below(&mount.point).as_slice() {
                     [] => error,
                     users => io::Error::new(error.kind(), format!("in use by {}", users.join(", "))),
                 },

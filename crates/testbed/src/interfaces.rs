@@ -7,7 +7,7 @@ use std::path::Path;
 
 use iotax_model::record::Interface;
 
-use crate::facts::text;
+use crate::host_info::text;
 use crate::netlink;
 
 const LOOPBACK: &str = "lo";

@@ -4,14 +4,14 @@
 
 pub mod build_error;
 pub mod device;
-pub mod facts;
+pub mod host_info;
 mod filesystem;
 pub mod guest;
 pub mod interfaces;
 pub mod interrupt;
-pub mod ledger;
+pub mod undo;
 pub mod libvirt;
-pub mod link;
+pub mod agent_client;
 pub mod lock;
 mod losetup;
 pub mod lvm;
@@ -24,4 +24,4 @@ pub mod refusal;
 pub mod remote;
 pub mod stack;
 pub mod target;
-mod users;
+mod holders;

@@ -10,8 +10,8 @@ use super::auth::Challenge;
 use super::control::{Control, Cookie, MAX_PARAMETERS, MAX_RESULTS, PATIENCE, State, Trouble, new_cookie};
 use super::dial;
 use super::exchange::Results;
-use super::hello;
-use super::lanes;
+use super::handshake;
+use super::streams;
 use super::parameters::Parameters;
 use super::report::End;
 use super::stream::{Options, Socket, tcp_info};
@@ -89,7 +89,7 @@ impl Session {
     pub(super) fn connect(&self) -> Result<Vec<(Socket, bool)>, Trouble> {
         let mut started = false;
         let (sends, receives) = self.parameters.streams();
-        let options = lanes::options(&self.parameters);
+        let options = streams::options(&self.parameters);
         let each = (0..sends + receives).map(|number| {
             let port = self.peer.cport.map_or(0, |first| {
                 // Beyond the last port the kernel picks one.
@@ -124,12 +124,12 @@ impl Session {
         let mut call_again = Instant::now();
         while Instant::now() < deadline {
             if Instant::now() >= call_again {
-                socket.send(&hello::call(&self.cookie))?;
+                socket.send(&handshake::call(&self.cookie))?;
                 call_again = Instant::now() + HELLO_AGAIN;
             }
             let mut answer = [0; 64];
             match socket.recv(&mut answer) {
-                Ok(length) if hello::is_answer(&answer[..length]) => return Ok((socket, false)),
+                Ok(length) if handshake::is_answer(&answer[..length]) => return Ok((socket, false)),
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 }

@@ -1,7 +1,7 @@
 //! Load on a network: streams, round trips, and the far end that answers them.
 //!
 //! Both ends speak iperf3's protocol, so that either may be an iperf3: a `control` connection with `parameters` at the beginning and
-//! an `exchange` of results in the end, and the streams (`stream`, one thread each, kept by `lanes`). The near end is a
+//! an `exchange` of results in the end, and the streams (`stream`, one thread each, kept by `streams`). The near end is a
 //! `test`, which a `client` agrees on with the far end, a `server`.
 
 mod auth;
@@ -10,8 +10,8 @@ mod control;
 mod dial;
 mod echo;
 mod exchange;
-mod hello;
-mod lanes;
+mod handshake;
+mod streams;
 mod measure;
 mod parameters;
 mod report;

@@ -9,7 +9,7 @@ use iotax_model::units::Nanos;
 
 use super::client::{Session, with_name};
 use super::control::Trouble;
-use super::lanes::Lanes;
+use super::streams::Lanes;
 use super::parameters::Parameters;
 use super::report::{End, Interval, Report, Start};
 use super::stream::{Socket, busy_polls};

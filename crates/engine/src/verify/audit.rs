@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use iotax_model::findings::{FaultKind, Recovery};
+use iotax_model::verify_errors::{FaultKind, Recovery};
 use iotax_model::workload::SyncMode;
 
 use super::journal::{self, Record};

@@ -1,6 +1,6 @@
 //! What is wrong with a block, if anything is.
 
-use iotax_model::findings::FaultKind;
+use iotax_model::verify_errors::FaultKind;
 
 use super::stamp::{self, Found, Mark, SECTOR, Stamp};
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::target::Preallocation;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
-use iotax_testbed::ledger::{Entry, Ledger};
+use iotax_testbed::undo::{Entry, Ledger};
 use iotax_testbed::target::{Built, preflight, raw};
 
 use crate::say::say;

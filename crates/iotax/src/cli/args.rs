@@ -10,7 +10,7 @@ use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
 
 use super::{Failure, usage};
-use crate::conduct::GuestOptions;
+use crate::runner::GuestOptions;
 
 /// How a new run is begun.
 #[derive(Debug, Clone, Args)]

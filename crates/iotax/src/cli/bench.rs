@@ -11,8 +11,8 @@ use super::args::Conduct;
 use super::flags::WorkloadFlags;
 use super::output::Output;
 use super::session::Session;
-use super::{Failure, OrExit, input, jobs, place, usage};
-use crate::conduct::GuestOptions;
+use super::{Failure, OrExit, input, jobs, target_args, usage};
+use crate::runner::GuestOptions;
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
@@ -43,7 +43,7 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
-    let target = place::target(&args.target, args.sudo, args.keep, &permission)?;
+    let target = target_args::target(&args.target, args.sudo, args.keep, &permission)?;
     let mut seed = args.conduct.seed;
     let workloads = match &args.job {
         None => vec![args.workload.0.complete(&WorkloadKeys::default())],

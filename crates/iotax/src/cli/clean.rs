@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_testbed::ledger;
+use iotax_testbed::undo;
 
 use super::say::print_line;
 use super::{Failure, OrExit, args};
@@ -21,12 +21,12 @@ pub(super) struct Args {
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let dir = args::ledger_dir()?;
     if args.dry_run {
-        let left = ledger::leftovers(&dir).or_exit(Exit::Environment)?;
+        let left = undo::leftovers(&dir).or_exit(Exit::Environment)?;
         left.iter().for_each(|effect| print_line!("would undo: {effect}"));
         print_line!("{} things were left behind", left.len());
         return Ok(Exit::Fine);
     }
-    let cleaned = ledger::clean(&dir, args.forget).or_exit(Exit::Environment)?;
+    let cleaned = undo::clean(&dir, args.forget).or_exit(Exit::Environment)?;
     cleaned.undone.iter().for_each(|effect| print_line!("undone: {effect}"));
     let word = if args.forget { "forgotten" } else { "not undone" };
     cleaned.failed.iter().for_each(|failure| print_line!("{word}: {}: {}", failure.effect, failure.reason));

@@ -9,12 +9,12 @@ use iotax_model::plan::Margin;
 use iotax_results::compare::{Account, Compared, Gate, Question, Side, Which, compare};
 use iotax_results::exchange::json::{comparison, read};
 use iotax_results::judge;
-use iotax_results::judge::Metric;
-use iotax_results::report::page;
+use iotax_results::analysis::Metric;
+use iotax_results::report::document;
 
 use super::output::{Output, load};
 use super::say::{self, say};
-use super::screen::Form;
+use super::terminal::Form;
 use super::{Failure, OrExit, input, usage};
 
 /// Flags of `iotax compare`.
@@ -62,7 +62,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let (one, other) = (a.account(&output)?, b.account(&output)?);
     let (a, b) = (a.side(&one), b.side(&other));
     let all = if args.metric.is_empty() { Metric::ALL.to_vec() } else { args.metric.clone() };
-    let shown = if args.metric.is_empty() { page::SHOWN.to_vec() } else { args.metric.clone() };
+    let shown = if args.metric.is_empty() { document::SHOWN.to_vec() } else { args.metric.clone() };
     let question = Question {
         baseline: args.baseline,
         metrics: all,
@@ -70,7 +70,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         gates: args.fail_if.clone(),
     };
     let compared = compare(&a, &b, &question).or_exit(Exit::Usage)?;
-    args.form.show(&page::compared(&a, &b, &compared, &shown), args.json);
+    args.form.show(&document::compared(&a, &b, &compared, &shown), args.json);
     if args.json {
         say::print_json(&comparison::document(&a, &b, &compared));
     }
@@ -79,7 +79,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// Says what the gates came to, and gives the exit code.
 fn judged(compared: &Compared) -> Exit {
-    for line in page::gates(compared) {
+    for line in document::gates(compared) {
         say!("gate {line}");
     }
     if compared.tripped() { Exit::Gate } else { Exit::Fine }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::replace::{self, Draft};
 use super::{Failure, OrExit, say, usage};
-use crate::conduct::Interrupted;
+use crate::runner::Interrupted;
 
 /// No result is larger than this; a larger file is somebody else's without a look.
 const LARGEST: u64 = 256 << 20;

@@ -8,14 +8,14 @@ use iotax_results::exchange::export::{FORMATS, Format};
 use iotax_results::judge;
 
 use super::output::{Output, load};
-use super::{Failure, foreign};
+use super::{Failure, output_formats};
 
 /// Flags of `iotax export`.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Number of the run, as iotax list shows it
     run: i64,
-    #[arg(long, value_name = "FORMAT", value_parser = foreign::exported, help = formats())]
+    #[arg(long, value_name = "FORMAT", value_parser = output_formats::exported, help = formats())]
     format: &'static Format,
     /// File to write, or for csv the directory [default: stdout]
     #[arg(long, value_name = "FILE")]
@@ -35,6 +35,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let store = Output { db: args.db.clone(), ..Output::default() }.existing_store()?;
     let run = load(&store, args.run)?;
     let judgement = judge(&run);
-    foreign::export(args.format, &(run, judgement), args.output.as_deref())?;
+    output_formats::export(args.format, &(run, judgement), args.output.as_deref())?;
     Ok(Exit::Fine)
 }

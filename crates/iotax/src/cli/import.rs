@@ -10,9 +10,9 @@ use iotax_results::store::{NewRun, RunState, Store};
 
 use super::output::Output;
 use super::say::say;
-use super::screen::Form;
+use super::terminal::Form;
 use super::{Failure, OrExit, input, usage};
-use crate::conduct;
+use crate::runner;
 
 /// Lines that were not understood, shown before the rest is counted.
 const SHOWN: usize = 20;
@@ -100,7 +100,7 @@ fn nothing(names: &[String]) -> String {
 }
 
 fn keep(store: &mut Store, run: &Imported) -> anyhow::Result<i64> {
-    let started_at_ms = run.started_at_ms.unwrap_or_else(conduct::now_ms);
+    let started_at_ms = run.started_at_ms.unwrap_or_else(runner::now_ms);
     let id = store.create_run(&NewRun { plan: &run.plan, seed: 0, started_at_ms })?;
     store.set_source(id, &run.source)?;
     store.put_measurements(id, run.measurements())?;

@@ -10,7 +10,7 @@ use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_testbed::device::Permission;
 
 use super::say::say;
-use super::{Failure, OrExit, input, place, usage};
+use super::{Failure, OrExit, input, target_args, usage};
 
 /// How many rounds a job file is measured in when nothing is said.
 const REPEAT: u32 = 3;
@@ -64,7 +64,7 @@ impl JobFlags {
         let targets = if self.target.is_empty() {
             vec![target_of(&jobs, permission)?]
         } else {
-            place::targets(&self.target, false, permission)?
+            target_args::targets(&self.target, false, permission)?
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
         Ok(Plan {
@@ -98,7 +98,7 @@ impl JobFlags {
 fn target_of(jobs: &Jobs, permission: &Permission) -> Result<TargetSpec, Failure> {
     let base = jobs.directory.as_deref().map_or_else(|| PathBuf::from("."), PathBuf::from);
     if let ([(_, name)], false) = (jobs.filenames.as_slice(), jobs.own_files) {
-        return place::target(&base.join(name), false, false, permission);
+        return target_args::target(&base.join(name), false, false, permission);
     }
     if let Some((line, name)) = jobs.filenames.iter().find(|(_, name)| base.join(name).exists()) {
         return Err(usage(format!("{line}: {name}: it exists, and not all jobs are about it; {ONE_TARGET}")));

@@ -16,12 +16,12 @@ use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::target::lvm;
 
 use super::args::{Conduct, Design, Guest, Length};
-use super::like::{self, Like};
+use super::from_libvirt::{self, Like};
 use super::output::Output;
 use super::say::{self, print_line, say};
 use super::session::Session;
 use super::{Failure, OrExit, usage};
-use crate::conduct;
+use crate::runner;
 
 /// Flags of `iotax ladder`.
 #[derive(Debug, ClapArgs)]
@@ -130,7 +130,7 @@ fn wanted(args: &Args) -> Result<Vec<Rung>, Failure> {
 
 /// Leaves out what this machine cannot do, unless it was asked for by name.
 fn possible(args: &Args, mut rungs: Vec<Rung>) -> Result<Vec<Rung>, Failure> {
-    let guests = conduct::guests_possible(&args.guest.options());
+    let guests = runner::guests_possible(&args.guest.options());
     let asked = !args.rungs.is_empty();
     if let Err(missing) = guests
         && rungs.iter().any(|(.., guest)| *guest)
@@ -210,9 +210,9 @@ fn rungs(args: &Args) -> Result<Like, Failure> {
     if let (Some(domain), Some(dir)) = (&args.like, &args.dir) {
         // A plan may be printed for another machine.
         if !args.print_plan {
-            conduct::guests_possible(&args.guest.options()).or_exit(Exit::Environment)?;
+            runner::guests_possible(&args.guest.options()).or_exit(Exit::Environment)?;
         }
-        return like::like(domain, args.like_disk.as_deref(), dir);
+        return from_libvirt::like(domain, args.like_disk.as_deref(), dir);
     }
     let rungs = if args.print_plan { wanted(args)? } else { possible(args, wanted(args)?)? };
     Ok(Like { targets: rungs.into_iter().flat_map(|rung| targets(rung, args)).collect(), notes: Vec::new() })

@@ -1,33 +1,33 @@
 //! The command line: one definition feeds the parser, the help, the completions and the man page.
 
 mod args;
-mod ask;
+mod confirm;
 mod bench;
 mod clean;
 mod compare;
 mod destination;
 mod export;
 mod flags;
-mod foreign;
+mod output_formats;
 mod import;
 mod input;
 mod jobs;
 mod ladder;
-mod like;
+mod from_libvirt;
 mod list;
 mod net;
 mod output;
-mod place;
+mod target_args;
 mod plan;
-mod price;
+mod estimate;
 mod progress;
 mod replace;
 mod report;
 mod resume;
 mod run;
-mod screen;
+mod terminal;
 mod session;
-mod sheets;
+mod csv_dir;
 mod suite;
 mod verify;
 

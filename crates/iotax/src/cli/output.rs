@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_results::judge::{Judgement, judge};
+use iotax_results::analysis::{Judgement, judge};
 use iotax_results::mark::Mark;
 use iotax_results::store::{Run, Store, StoreError};
 use iotax_results::{exchange, report};
 
 use super::destination::{self, Destination};
-use super::foreign::{self, Foreign};
+use super::output_formats::{self, Foreign};
 use super::say::{self, say};
-use super::screen::Form;
+use super::terminal::Form;
 use super::{Failure, OrExit, args, usage};
 
 /// Where results go.
@@ -98,7 +98,7 @@ impl Output {
 pub(super) struct Outputs {
     json: Option<Destination>,
     html: Option<Destination>,
-    foreign: foreign::Opened,
+    foreign: output_formats::Opened,
 }
 
 impl Outputs {
@@ -170,7 +170,7 @@ impl Outputs {
     pub(super) fn report(&self, store: &Store, run: i64, form: Form) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
-        form.show(&report::page::run(&run, &judgement), self.stdout_is_taken());
+        form.show(&report::document::run(&run, &judgement), self.stdout_is_taken());
         if self.json.is_some() {
             self.write_json(&exchange::json::document(&run, &judgement))?;
         }

@@ -11,17 +11,17 @@ use iotax_model::units::human;
 use iotax_model::visible;
 use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
-use iotax_testbed::ledger::Ledger;
+use iotax_testbed::undo::Ledger;
 use iotax_testbed::target::preflight::{self, Needs};
 use serde_json::{Value, json};
 
 use super::args::{self, Guest, Instead, Overwrite};
 use super::jobs::{self, JobFlags};
-use super::price;
+use super::estimate;
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
 use super::{Failure, OrExit, input};
-use crate::conduct;
+use crate::runner;
 
 /// Flags of `iotax plan`.
 #[derive(Debug, ClapArgs)]
@@ -116,9 +116,9 @@ fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<()
     let needs = preflight::check(&plan, permission)
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
     if plan.everything().any(|target| target.guest.is_some()) {
-        let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
+        let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&args::ledger_dir()?, &tag).or_exit(Exit::Environment)?;
-        let checked = conduct::check_guests(&guest.options(), &plan, &tag, &mut ledger);
+        let checked = runner::check_guests(&guest.options(), &plan, &tag, &mut ledger);
         ledger.undo_all();
         checked.or_exit(Exit::Environment)?;
     }
@@ -141,7 +141,7 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     let Reading { plan, axes, left_out } = reading;
     print_line!("{}", visible::line(&plan.name));
     print_line!("{}", price(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
-    if let Some(design) = price::design(plan) {
+    if let Some(design) = estimate::design(plan) {
         print_line!("{design}");
     }
     if let Err(refusal) = &needs {
@@ -192,15 +192,15 @@ fn price(plan: &Plan, space: &[String]) -> String {
         "{} targets x {} workloads x {} rounds = {} measurements, {}{}",
         plan.targets.len(),
         plan.workloads.len(),
-        price::rounds(plan),
-        price::measurements(plan),
-        price::time(plan, 0, Some(Accel::Auto)),
+        estimate::rounds(plan),
+        estimate::measurements(plan),
+        estimate::time(plan, 0, Some(Accel::Auto)),
         if space.is_empty() { String::new() } else { format!(", {}", space.join(", ")) }
     )
 }
 
 fn seconds(plan: &Plan) -> f64 {
-    conduct::estimate_seconds(plan, plan.repeat, 0, Some(Accel::Auto))
+    runner::estimate_seconds(plan, plan.repeat, 0, Some(Accel::Auto))
 }
 
 fn space(needs: &Needs) -> Vec<String> {
@@ -259,7 +259,7 @@ fn document(reading: &Reading, needs: Result<&Needs, String>) -> Value {
         "axes": axes,
         "left_out": left_out,
     });
-    if let Some(most) = price::most_seconds(plan, 0, Some(Accel::Auto)) {
+    if let Some(most) = estimate::most_seconds(plan, 0, Some(Accel::Auto)) {
         document["most_measurements"] = json!(plan.cells() * plan.most_rounds() as usize);
         document["most_seconds"] = json!(most.round());
     }

@@ -7,7 +7,7 @@ use iotax_model::units::{Bytes, human};
 use iotax_model::visible;
 
 use super::say::say;
-use crate::conduct::{Progress, Step};
+use crate::runner::{Progress, Step};
 
 /// An I/O that takes so long is worth a word while it lasts.
 const LONG_NS: u64 = 1_000_000_000;

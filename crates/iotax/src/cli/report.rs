@@ -8,12 +8,12 @@ use iotax_model::exit::Exit;
 use iotax_results::compare::{Account, history};
 use iotax_results::exchange::{csv, json};
 use iotax_results::judge;
-use iotax_results::report::page;
+use iotax_results::report::document;
 use iotax_results::store::Store;
 
 use super::output::{Output, load};
-use super::screen::Form;
-use super::{Failure, OrExit, sheets, usage};
+use super::terminal::Form;
+use super::{Failure, OrExit, csv_dir, usage};
 
 /// Flags of `iotax report`.
 #[derive(Debug, ClapArgs)]
@@ -51,10 +51,10 @@ fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;
     let (run, judgement) = outputs.report(store, run, args.form)?;
     if args.timing {
-        args.form.show(&page::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
+        args.form.show(&document::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
     }
     if let Some(dir) = &args.csv {
-        sheets::write(dir, &csv::sheets(&[(run, judgement)]))?;
+        csv_dir::write(dir, &csv::sheets(&[(run, judgement)]))?;
     }
     Ok(Exit::Fine)
 }
@@ -85,12 +85,12 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     // Plans may differ in it; the widest calls least different.
     let margin = runs.iter().map(|(run, _)| run.plan.margin.share()).fold(0.0, f64::max);
     let history = history(&accounts, margin);
-    args.form.show(&page::history(&accounts, &history), outputs.stdout_is_taken());
+    args.form.show(&document::history(&accounts, &history), outputs.stdout_is_taken());
     outputs.write_json(&json::history::document(&accounts, &history))?;
     if let Some(dir) = &args.csv {
         let mut all = csv::sheets(&runs);
         all.push(csv::history(&accounts, &history));
-        sheets::write(dir, &all)?;
+        csv_dir::write(dir, &all)?;
     }
     Ok(Exit::Fine)
 }

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
-use iotax_results::judge::Stopped;
+use iotax_results::analysis::Stopped;
 use iotax_results::store::RunState;
 use iotax_results::{Run, judge};
 

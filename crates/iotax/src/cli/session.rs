@@ -16,16 +16,16 @@ use iotax_results::exchange::json;
 use iotax_results::store::{NewRun, Store};
 use iotax_testbed::device::Permission;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::ledger::{self, Ledger, NotUndone};
+use iotax_testbed::undo::{self, Ledger, NotUndone};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight::{self, Needs};
 
 use super::output::{Output, Outputs};
 use super::progress::Watcher;
 use super::say::{self, say};
-use super::screen::Form;
-use super::{Failure, OrExit, args, ask, usage};
-use crate::conduct::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
+use super::terminal::Form;
+use super::{Failure, OrExit, args, confirm, usage};
+use crate::runner::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
 
 /// A run to go on with.
 pub(super) struct Earlier {
@@ -78,7 +78,7 @@ impl Session<'_> {
         hint_at_leftovers(&ledger_dir);
         let mut store = self.output.store()?;
 
-        let tag = conduct::fresh_tag().or_exit(Exit::Environment)?;
+        let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
         ledger.heed(&stop);
         let measured = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &mut outputs, &stop);
@@ -152,11 +152,11 @@ impl Session<'_> {
         let seed = match (&self.earlier, plan.seed) {
             (Some(earlier), _) => earlier.seed,
             (None, Some(seed)) => seed,
-            (None, None) => conduct::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
+            (None, None) => runner::fresh_seed().or_exit(Exit::Environment)? % 1_000_000,
         };
         if self.ask {
-            ask::show_plan(plan, seed, done, needs.total(), guests.as_ref());
-            if !self.yes && !ask::confirmed(stop) && !stop.load(Ordering::Relaxed) {
+            confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
+            if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
                 outposts.dismiss(ledger);
                 say!("Nothing was done.");
                 return Ok(None);
@@ -172,7 +172,7 @@ impl Session<'_> {
             }
             (earlier.run, earlier.done.clone())
         } else {
-            let new = NewRun { plan, seed, started_at_ms: conduct::now_ms() };
+            let new = NewRun { plan, seed, started_at_ms: runner::now_ms() };
             (store.create_run(&new).or_exit(Exit::Environment)?, HashSet::new())
         };
         let _claimed = match claimed {
@@ -187,7 +187,7 @@ impl Session<'_> {
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
         let keep = self.keep;
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
-        let ended = conduct::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
+        let ended = runner::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
         watcher.finish();
         Ok(Some(Measured { run, ended }))
     }
@@ -253,7 +253,7 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
 /// Rounds of one run are compared with one another, so they must be measured by the same tool on the same machine.
 /// What either side does not know is passed over: a run may have been stopped before its environment was read.
 fn same_machine(then: &Environment, guests: Option<&Guests>) -> Result<(), Failure> {
-    let now = conduct::environment(guests);
+    let now = runner::environment(guests);
     for (what, then, now) in [
         ("accel", &then.accel, &now.accel),
         ("QEMU", &then.qemu, &now.qemu),
@@ -298,7 +298,7 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
 }
 
 fn hint_at_leftovers(ledger_dir: &Path) {
-    if let Ok(left) = ledger::leftovers(ledger_dir)
+    if let Ok(left) = undo::leftovers(ledger_dir)
         && !left.is_empty()
     {
         say!(

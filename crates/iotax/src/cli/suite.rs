@@ -15,7 +15,7 @@ use iotax_model::{Suite, TargetSpec};
 
 use super::args::{Conduct, Design, Guest};
 use super::output::Output;
-use super::place;
+use super::target_args;
 use super::say::{self, print_line, say};
 use super::session::Session;
 use super::{Failure, OrExit, usage};
@@ -89,7 +89,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
     let workloads = workloads(args, suite)?;
-    let mut targets = place::targets(&args.targets, args.sudo, &permission)?;
+    let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     for note in with_filesystems(&mut targets, &workloads)? {
         say!("{note}");
     }

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::findings::{Findings, JOURNAL_BATCH, JOURNAL_MAGIC, JournalState, Recovery};
+use iotax_model::verify_errors::{Findings, JOURNAL_BATCH, JOURNAL_MAGIC, JournalState, Recovery};
 
 use super::say::{print_line, say};
 use super::{Failure, OrExit, session, usage};
-use crate::conduct::{self, Interrupted};
+use crate::runner::{self, Interrupted};
 
 /// Flags of `iotax verify`.
 #[derive(Debug, ClapArgs)]
@@ -37,7 +37,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         )));
     }
     let stop = session::watch_signals().or_exit(Exit::Environment)?;
-    let recovery = match conduct::audit(&args.target, &args.journal, &stop) {
+    let recovery = match runner::audit(&args.target, &args.journal, &stop) {
         Err(error) if error.is::<Interrupted>() => {
             say!("Interrupted.");
             return Ok(Exit::Interrupted);

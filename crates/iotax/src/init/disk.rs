@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use iotax_model::contract;
+use iotax_model::guest_abi;
 use iotax_model::target::GuestFs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -39,19 +39,19 @@ fn serial(block: &Path) -> Option<String> {
 /// What is measured: the disk, or a file on the filesystem that the kernel's parameters ask for.
 pub(super) fn measured(disk: &Path, parameters: &str) -> Result<PathBuf> {
     let value = |key: &str| parameters.split_whitespace().find_map(|word| word.strip_prefix(key));
-    let (made, there) = (value(contract::MKFS_PARAMETER), value(contract::MOUNT_PARAMETER));
+    let (made, there) = (value(guest_abi::MKFS_PARAMETER), value(guest_abi::MOUNT_PARAMETER));
     let Some(kind) = made.or(there) else { return Ok(disk.to_owned()) };
     let kind: GuestFs = kind.parse().map_err(anyhow::Error::msg)?;
     if made.is_some() {
         make(kind, disk)?;
     }
-    rustix::mount::mount(disk, contract::MOUNT_POINT, kind.word(), MountFlags::empty(), None::<&CStr>)
+    rustix::mount::mount(disk, guest_abi::MOUNT_POINT, kind.word(), MountFlags::empty(), None::<&CStr>)
         .with_context(|| format!("{} could not be mounted as {kind}", disk.display()))?;
-    let file = Path::new(contract::MOUNT_POINT).join("measured");
+    let file = Path::new(guest_abi::MOUNT_POINT).join("measured");
     if made.is_some() {
-        let size = value(contract::SIZE_PARAMETER).and_then(|size| size.parse().ok());
+        let size = value(guest_abi::SIZE_PARAMETER).and_then(|size| size.parse().ok());
         let size =
-            size.with_context(|| format!("no {} among the kernel's parameters", contract::SIZE_PARAMETER))?;
+            size.with_context(|| format!("no {} among the kernel's parameters", guest_abi::SIZE_PARAMETER))?;
         let created = File::create_new(&file).and_then(|file| file.set_len(size));
         created.with_context(|| format!("{} could not be created", file.display()))?;
     }
@@ -67,12 +67,12 @@ fn make(kind: GuestFs, disk: &Path) -> Result<()> {
         }
         GuestFs::Xfs => &["-q", "-f", "-K"],
     };
-    let output = Command::new(contract::MKFS)
+    let output = Command::new(guest_abi::MKFS)
         .args(arguments)
         .arg(disk)
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("{} could not be started", contract::MKFS))?;
+        .with_context(|| format!("{} could not be started", guest_abi::MKFS))?;
     // What is wrong comes first, and perhaps how to use the program behind it.
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.lines().next().unwrap_or_default();
@@ -84,9 +84,9 @@ fn make(kind: GuestFs, disk: &Path) -> Result<()> {
 pub(super) fn leave() -> Result<()> {
     let end = Instant::now() + LET_GO;
     loop {
-        match rustix::mount::unmount(contract::MOUNT_POINT, UnmountFlags::empty()) {
+        match rustix::mount::unmount(guest_abi::MOUNT_POINT, UnmountFlags::empty()) {
             Err(Errno::BUSY) if Instant::now() < end => thread::sleep(LOOK_AGAIN),
-            done => return done.with_context(|| format!("{}: cannot be unmounted", contract::MOUNT_POINT)),
+            done => return done.with_context(|| format!("{}: cannot be unmounted", guest_abi::MOUNT_POINT)),
         }
     }
 }

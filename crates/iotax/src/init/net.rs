@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use iotax_model::contract;
+use iotax_model::guest_abi;
 use iotax_testbed::interfaces;
 
 /// What the kernel's parameters say of the card.
@@ -36,7 +36,7 @@ fn carrier(card: &Path) -> bool {
 }
 
 fn wanted(parameters: &str) -> Result<Option<Wanted>> {
-    let key = contract::NET_PARAMETER;
+    let key = guest_abi::NET_PARAMETER;
     let Some(word) = parameters.split_whitespace().find_map(|word| word.strip_prefix(key)) else {
         return Ok(None);
     };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_testbed::guest::able::Able;
+use iotax_testbed::guest::capabilities::Able;
 use iotax_testbed::guest::{Guest, Storage, image, modules};
 use iotax_testbed::interrupt::Interrupt;
 

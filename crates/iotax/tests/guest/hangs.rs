@@ -8,7 +8,7 @@ use iotax_model::workload::Rw;
 use iotax_testbed::guest::qmp::QmpError;
 use iotax_testbed::guest::{Guest, GuestError};
 use iotax_testbed::interrupt::{Interrupt, SILENCE};
-use iotax_testbed::link::LinkError;
+use iotax_testbed::agent_client::LinkError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{BOOT, Rig, job};

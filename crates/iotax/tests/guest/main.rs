@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use iotax_model::contract;
+use iotax_model::guest_abi;
 use iotax_model::record::CacheDrop;
 use iotax_model::target::{Accel, Aio, CacheMode, FileSpec, Format};
 use iotax_model::units::{Bytes, Nanos};
@@ -24,7 +24,7 @@ use iotax_model::wire::Event;
 use iotax_model::workload::{Content, Rw};
 use iotax_testbed::guest::{Guest, GuestError, accel, image, qemu_version};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::link::LinkError;
+use iotax_testbed::agent_client::LinkError;
 use rig::{BOOT, Rig, SIZE, area, job, storage, text};
 
 /// Kills a process that this test started.
@@ -291,10 +291,10 @@ fn the_accelerator_is_decided_with_a_reason() {
 fn the_probe_prints_its_marker_and_ends() {
     let Some(rig) = Rig::build() else { return };
     let mut config = rig.config("probed");
-    config.kernel_parameters = contract::PROBE_PARAMETER.into();
+    config.kernel_parameters = guest_abi::PROBE_PARAMETER.into();
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let error = text(guest.wait_ready(BOOT));
-    assert!(error.contains(contract::PROBE_MARKER), "{error}");
+    assert!(error.contains(guest_abi::PROBE_MARKER), "{error}");
 }
 
 #[test]

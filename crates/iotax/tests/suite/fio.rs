@@ -18,7 +18,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::link::Link;
+use iotax_testbed::agent_client::Link;
 use iotax_testkit::{require, skip};
 use serde_json::Value;
 

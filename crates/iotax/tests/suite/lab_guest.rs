@@ -20,7 +20,7 @@ use iotax_model::workload::WorkloadKeys;
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{command, find_qemu, initramfs, modules};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::link::{Link, LinkError};
+use iotax_testbed::agent_client::{Link, LinkError};
 use iotax_testkit::require;
 use tempfile::TempDir;
 

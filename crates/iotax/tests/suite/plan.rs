@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-const DOMAIN: &str = include_str!("../../../rig/tests/system/libvirt/windows.xml");
+const DOMAIN: &str = include_str!("../../../testbed/tests/system/libvirt/windows.xml");
 
 fn examples() -> Vec<PathBuf> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
@@ -232,7 +232,7 @@ fn a_domains_disk_is_measured_beside_what_might_be_done_otherwise() {
     let lab = Lab::new();
     let work = lab.work();
     let domain = lab.path("domain.xml");
-    fs::write(&domain, include_str!("../../../rig/tests/system/libvirt/cloud-image.xml")).expect("written");
+    fs::write(&domain, include_str!("../../../testbed/tests/system/libvirt/cloud-image.xml")).expect("written");
     let ladder = ["ladder", work.to_str().expect("utf-8"), "--like", domain.to_str().expect("utf-8")];
     let short = ["--workloads", "randread-4k-qd1", "--repeat", "1", "--size", "16m", "--runtime", "200ms"];
     let json = lab.json(&[&ladder[..], &short, &["--ramp-time", "0s", "--yes", "--json", "-"]].concat());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::draft::Draft;
+use super::builder::Draft;
 use super::ini::{Section, Setting};
 use super::known::{Known, Standing};
 use super::layout::{Job, Notes};

@@ -1,6 +1,6 @@
 //! An option of fio, and what becomes of it.
 
-use super::draft::Draft;
+use super::builder::Draft;
 use super::value::Value;
 
 /// What becomes of an option.

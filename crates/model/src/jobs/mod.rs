@@ -3,15 +3,15 @@
 //! Sections that fio runs at the same time become one workload with others beside it, each group after a `stonewall` a workload of
 //! its own. Whatever means something else here than in fio is said in a note; what cannot be done as fio does it is refused.
 
-mod draft;
+mod builder;
 mod expression;
 mod finish;
 mod ini;
 mod known;
 mod layout;
-mod noted;
+mod ignored;
 mod options;
-mod refused;
+mod unsupported;
 mod suffix;
 mod value;
 pub mod vdbench;

@@ -1,9 +1,9 @@
 //! The options of job files that say something here, and what becomes of all others.
 
-use super::draft::Draft;
+use super::builder::Draft;
 use super::known::{Known, Standing};
-use super::noted::NOTED;
-use super::refused::REFUSED;
+use super::ignored::NOTED;
+use super::unsupported::REFUSED;
 use super::value::Value;
 
 /// The tables of all options that are known.

@@ -7,7 +7,7 @@ use iotax_model::record::{Environment, Measurement, Source, TargetRecord};
 use iotax_model::{TargetSpec, WarningKind, Workload};
 use serde_json::Value;
 
-use crate::judge::{Grade, Judgement, Metric, Place, place, place_of};
+use crate::analysis::{Grade, Judgement, Metric, Place, place, place_of};
 use crate::store::Run;
 use crate::time::utc;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// The metric of a gate that names none.
 const DEFAULT: Metric = Metric::LatencyMean;

@@ -2,7 +2,7 @@
 
 use super::account::{Account, Subject};
 use super::{Cell, Compared, Question, Side, Which, compare};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::verdict::Verdict;
 use crate::stats::{ALPHA, Estimate};

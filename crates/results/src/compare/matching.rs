@@ -6,7 +6,7 @@ use iotax_model::net::NetTest;
 use super::account::{Account, Subject};
 use super::differences::{self, Difference};
 use super::{CompareError, Side, Which};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// Keys of a workload that say for how long and with what care it is done, not what is done: where they differ, that is named,
 /// and the workloads are one all the same. With every other key another workload is meant.

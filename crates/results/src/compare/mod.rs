@@ -1,6 +1,6 @@
 //! Two runs, or two targets of one run, held against one another.
 //!
-//! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate::judge`] does. Two runs have no
+//! Two targets of one run were measured in the same rounds and are compared within them, as [`mod@crate::analysis`] does. Two runs have no
 //! round in common: their figures are compared as two samples ([`crate::stats::unpaired`]), and what differs between them beside the
 //! targets is named first, because it is part of the difference. Each metric is one family for Holm's procedure.
 
@@ -22,8 +22,8 @@ pub use matching::{Matched, Missing};
 
 use account::Figures;
 
-use crate::judge::{Metric, Tax};
-use crate::stats::coarse::Coarse;
+use crate::analysis::{Metric, Tax};
+use crate::stats::quantization::Coarse;
 use crate::stats::paired::{Differences, Interval};
 use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, Verdict, decide};

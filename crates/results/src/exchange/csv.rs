@@ -6,9 +6,9 @@ use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, 
 
 use super::rows::{self, Value};
 use crate::compare::{Account, Change, History};
-use crate::judge::network::word;
-use crate::judge::percentile::percentile;
-use crate::judge::{Comparison, Judgement};
+use crate::analysis::network::word;
+use crate::analysis::percentile::percentile;
+use crate::analysis::{Comparison, Judgement};
 use crate::mark::{Mark, Place};
 use crate::stats::paired::Interval;
 use crate::store::Run;
@@ -312,7 +312,7 @@ fn comparisons(run: &Run, judgement: &Judgement) -> Vec<Row> {
 }
 
 fn cells(run: &Run, judgement: &Judgement) -> Vec<Row> {
-    let row = |s: &crate::judge::Summary| {
+    let row = |s: &crate::analysis::Summary| {
         let mut row = vec![
             run.id.to_string(),
             s.target.clone(),

@@ -2,7 +2,7 @@
 
 use super::Unfit;
 use super::{bonnie, csv, fio, iozone, parquet, prometheus, vdbench};
-use crate::judge::Judgement;
+use crate::analysis::Judgement;
 use crate::mark::{Mark, Place};
 use crate::store::Run;
 

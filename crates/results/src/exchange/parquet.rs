@@ -9,7 +9,7 @@ use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
 
 use super::rows::{Kind, MEASUREMENTS, Value, measurements as rows};
-use crate::judge::Judgement;
+use crate::analysis::Judgement;
 use crate::mark::{Mark, Place};
 use crate::store::Run;
 

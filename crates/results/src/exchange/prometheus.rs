@@ -8,9 +8,9 @@ use iotax_model::record::Measurement;
 
 use super::rows::emulated;
 use crate::compare::account::{Kinds, metrics};
-use crate::judge::figures::lasted;
-use crate::judge::network::Packets;
-use crate::judge::{Judgement, Metric};
+use crate::analysis::figures::lasted;
+use crate::analysis::network::Packets;
+use crate::analysis::{Judgement, Metric};
 use crate::mark::{Mark, Place};
 use crate::store::Run;
 

@@ -4,9 +4,9 @@ use iotax_model::IoEngine;
 use iotax_model::record::Measurement;
 
 use crate::compare::account::{Kinds, metrics};
-use crate::judge::figures::{began, engine_cpu_per_io, lasted};
-use crate::judge::network::Packets;
-use crate::judge::{Judgement, Metric};
+use crate::analysis::figures::{began, engine_cpu_per_io, lasted};
+use crate::analysis::network::Packets;
+use crate::analysis::{Judgement, Metric};
 use crate::store::Run;
 
 /// What a column holds.

@@ -5,7 +5,7 @@ use iotax_model::net::NetTest;
 use iotax_model::units::human;
 
 use super::figure::{evenness, or_unknown, share};
-use crate::judge::{Metric, Noise};
+use crate::analysis::{Metric, Noise};
 use crate::store::Run;
 
 /// `60.0k IOPS, 246 MB/s`, by the names and units of its own workload; of TCP without packets, which are what kernels made of the bytes.

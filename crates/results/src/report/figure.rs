@@ -7,8 +7,8 @@ use iotax_model::units::human;
 use iotax_model::units::human::listed;
 use iotax_model::workload::{Distribution, Test};
 
-use crate::judge::crowd::Fairness;
-use crate::judge::{Comparison, Tax};
+use crate::analysis::fairness::Fairness;
+use crate::analysis::{Comparison, Tax};
 use crate::stats::paired::Interval;
 
 /// What stands where a figure is not known.

@@ -4,7 +4,7 @@ use iotax_model::Workload;
 use iotax_model::units::human::listed;
 
 use super::figure::{grouped, share};
-use crate::judge::{Failure, Judgement};
+use crate::analysis::{Failure, Judgement};
 use crate::store::Run;
 
 /// A target that the run went on without.

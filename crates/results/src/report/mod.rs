@@ -7,11 +7,11 @@ pub mod html;
 pub mod markdown;
 mod marks;
 mod network;
-pub mod page;
+pub mod document;
 mod passed;
 mod remarks;
 pub mod terminal;
-pub mod words;
+pub mod sentences;
 
 use iotax_model::Plan;
 

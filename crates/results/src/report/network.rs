@@ -5,9 +5,9 @@ use iotax_model::units::human;
 use iotax_model::{Histogram, Workload};
 
 use super::figure::{change_with, evenness, gigabits, grouped, share, tax};
-use crate::judge::network::Way;
-use crate::judge::percentile::percentile;
-use crate::judge::{Comparison, Judgement, Metric, Network, Summary};
+use crate::analysis::network::Way;
+use crate::analysis::percentile::percentile;
+use crate::analysis::{Comparison, Judgement, Metric, Network, Summary};
 use crate::store::Run;
 
 /// A table without the columns of which nobody knows anything.
@@ -91,7 +91,7 @@ const TRIPS: [Column; 12] = [
     }),
     ("lost", |cell| {
         let probes = cell.network?.probes?;
-        crate::judge::network::share(probes.sent.checked_sub(probes.received)?, probes.sent).map(share)
+        crate::analysis::network::share(probes.sent.checked_sub(probes.received)?, probes.sent).map(share)
     }),
     ("tax on mean", |cell| against(cell, |c| c.tax.as_ref().map(tax))),
     ("CPU/trip", |cell| cell.summary.host_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),

@@ -2,8 +2,8 @@
 
 use iotax_model::units::human;
 
-use crate::judge::Flow;
-use crate::judge::flow::{Level, Passed};
+use crate::analysis::Flow;
+use crate::analysis::amplification::{Level, Passed};
 
 /// Ratios as near to 1 as this say nothing.
 const TELLING: f64 = 0.05;

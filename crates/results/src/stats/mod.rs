@@ -2,10 +2,10 @@
 //!
 //! The unit of replication is the measurement, one per round; the seconds inside it are correlated and never
 //! treated as independent. [`paired`] compares two targets within rounds, [`unpaired`] what has no rounds in common,
-//! [`coarse`] takes in what a scale hides, [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
+//! [`quantization`] takes in what a scale hides, [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
 //! says how far a quantile can be trusted, [`steady`] and [`series`] look inside one measurement.
 
-pub mod coarse;
+pub mod quantization;
 pub mod paired;
 pub mod rank;
 pub mod sequential;

@@ -11,7 +11,7 @@ use iotax_model::{Bytes, Suite, Workload};
 pub use knee::Knee;
 pub use transition::Transition;
 
-use crate::judge::Metric;
+use crate::analysis::Metric;
 use crate::stats::median;
 use crate::store::Run;
 

@@ -203,7 +203,7 @@ fn the_index_of_copies_is_ten_times_the_baseline_and_leaves_the_worst_third_out(
 /// In what people read and what programs read.
 fn shows_the_index(run: &Run) {
     let judgement = judge(run);
-    let page = report::page::run(run, &judgement);
+    let page = report::document::run(run, &judgement);
     for text in [
         report::terminal::set(&page, 100, false).to_string(),
         report::markdown::set(&page),

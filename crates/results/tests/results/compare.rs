@@ -8,9 +8,9 @@ use iotax_results::compare::{
 use iotax_results::exchange::csv;
 use iotax_results::exchange::json::comparison;
 use iotax_results::exchange::json::{document, read};
-use iotax_results::judge::Metric;
-use iotax_results::report::words::compared::conclusions;
-use iotax_results::report::{markdown, page, terminal};
+use iotax_results::analysis::Metric;
+use iotax_results::report::sentences::compared::conclusions;
+use iotax_results::report::{markdown, document, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Judgement, Run, judge};
 use serde_json::Value;
@@ -450,7 +450,7 @@ fn text_of(a: &Run, b: &Run, question: &Question) -> String {
     let (a, b) = (account(a), account(b));
     let (a, b) = (side(&a, None), side(&b, None));
     let compared = compare(&a, &b, question).expect("comparable");
-    let text = terminal::set(&page::compared(&a, &b, &compared, &page::SHOWN), 80, false);
+    let text = terminal::set(&document::compared(&a, &b, &compared, &document::SHOWN), 80, false);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     text.to_string()
 }
@@ -475,7 +475,7 @@ fn two_targets_as_people_read_them() {
     let account = account(&ladder(true));
     let (a, b) = (side(&account, Some("host-file")), side(&account, Some("vm-raw")));
     let compared = compare(&a, &b, &question()).expect("two");
-    let page = page::compared(&a, &b, &compared, &page::SHOWN);
+    let page = document::compared(&a, &b, &compared, &document::SHOWN);
     insta::assert_snapshot!(terminal::set(&page, 80, false));
 }
 
@@ -484,7 +484,7 @@ fn a_ticket_of_two_runs() {
     let (a, b) = (account(&earlier()), account(&later(1.1, 0.004, 5)));
     let (a, b) = (side(&a, None), side(&b, None));
     let compared = compare(&a, &b, &question()).expect("comparable");
-    insta::assert_snapshot!(markdown::set(&page::compared(&a, &b, &compared, &page::SHOWN)));
+    insta::assert_snapshot!(markdown::set(&document::compared(&a, &b, &compared, &document::SHOWN)));
 }
 
 fn three() -> Vec<Account> {
@@ -515,7 +515,7 @@ fn a_cell_is_followed_through_runs() {
     assert!((since_first.ratio - 1.3).abs() < 0.02 && since_first.verdict == Verdict::Slower);
     assert!((since_previous.ratio - 1.3 / 1.1).abs() < 0.02 && since_previous.verdict == Verdict::Slower);
     assert_eq!(history.tracks.len(), 4 * 8, "no cell is followed twice");
-    insta::assert_snapshot!(terminal::set(&page::history(&accounts, &history), 80, false));
+    insta::assert_snapshot!(terminal::set(&document::history(&accounts, &history), 80, false));
 
     let schema: Value =
         serde_json::from_str(include_str!("../../schema/iotax-history-1.schema.json")).expect("JSON");
@@ -536,7 +536,7 @@ fn runs_with_nothing_in_common_have_a_history_each() {
     let history = history(&accounts, 0.02);
     assert_eq!(history.neighbours, [None]);
     assert!(history.tracks.iter().all(|track| track.points.len() == 1));
-    let text = terminal::set(&page::history(&accounts, &history), 80, false);
+    let text = terminal::set(&document::history(&accounts, &history), 80, false);
     assert!(text.contains("has no cell in common with"), "{text}");
 }
 

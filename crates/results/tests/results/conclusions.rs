@@ -1,7 +1,7 @@
 //! What a run means, in sentences: a synthetic run for each thing that can be said.
 
 use iotax_model::workload::Workload;
-use iotax_results::report::words::conclusions;
+use iotax_results::report::sentences::conclusions;
 use iotax_results::{Run, judge};
 
 use crate::observed::both_ladders;

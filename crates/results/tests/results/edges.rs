@@ -2,7 +2,7 @@
 
 use iotax_model::{Plan, WarningKind};
 use iotax_results::judge;
-use iotax_results::judge::edges;
+use iotax_results::analysis::edges;
 
 use crate::synthetic::ladder;
 

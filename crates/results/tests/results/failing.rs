@@ -2,8 +2,8 @@
 
 use iotax_model::WarningKind;
 use iotax_model::record::ErrorCount;
-use iotax_results::judge::{Failed, Grade};
-use iotax_results::report::{html, markdown, page, terminal};
+use iotax_results::analysis::{Failed, Grade};
+use iotax_results::report::{html, markdown, document, terminal};
 use iotax_results::{Run, judge};
 
 use crate::conclusions::sentences;
@@ -32,7 +32,7 @@ fn two() -> Run {
 }
 
 fn said(run: &Run) -> String {
-    terminal::set(&page::run(run, &judge(run)), 200, false).to_string()
+    terminal::set(&document::run(run, &judge(run)), 200, false).to_string()
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_target_that_fails_is_marked_in_its_row_and_in_no_verdict() {
     assert!(kinds.iter().all(|kind| *kind == WarningKind::Incomplete), "{kinds:?}");
     assert_eq!(judgement.failures.len(), 1);
 
-    for text in [markdown::set(&page::run(&run, &judgement)), html::render(&run, &judgement)] {
+    for text in [markdown::set(&document::run(&run, &judgement)), html::render(&run, &judgement)] {
         assert!(text.contains("unusable (3 of 3 measurements): 27,000,000 of "), "{text}");
     }
     let document = checked(&run);

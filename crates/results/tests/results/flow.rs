@@ -1,6 +1,6 @@
 //! What each layer made of the I/O of the one above.
 
-use iotax_results::report::{page, terminal};
+use iotax_results::report::{document, terminal};
 use iotax_results::{Run, exchange, judge};
 
 use crate::observed::both_ladders;
@@ -25,7 +25,7 @@ fn merged_and_cached() -> Run {
 
 /// The lines about it, without the tables.
 fn told(run: &Run) -> Vec<String> {
-    let text = terminal::set(&page::run(run, &judge(run)), 200, false);
+    let text = terminal::set(&document::run(run, &judge(run)), 200, false);
     text.lines().filter(|line| line.contains("passed on")).map(|line| line.trim().to_owned()).collect()
 }
 

@@ -7,8 +7,8 @@ use iotax_model::target::{CacheMode, Discard, FilesystemSpec, FsType, Layer, Lay
 use iotax_model::units::Bytes;
 use iotax_model::workload::SyncMode;
 use iotax_model::{Warning, WarningKind};
-use iotax_results::judge::{Grade, Metric};
-use iotax_results::report::{html, page, terminal};
+use iotax_results::analysis::{Grade, Metric};
+use iotax_results::report::{html, document, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 
@@ -567,7 +567,7 @@ fn every_report_says_what_is_withheld_and_what_iotax_itself_costs() {
     let lines = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let reports = |judgement| {
         [
-            lines(&terminal::set(&page::run(&run, judgement), 100, false)),
+            lines(&terminal::set(&document::run(&run, judgement), 100, false)),
             lines(&html::render(&run, judgement)),
         ]
     };

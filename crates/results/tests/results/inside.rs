@@ -1,10 +1,10 @@
 //! Guests from within: where a latency arises, whose CPU time an I/O takes, who gets how much.
 
 use iotax_model::target::GuestFs;
-use iotax_results::judge::crowd::by_count;
-use iotax_results::judge::inside::View;
-use iotax_results::judge::roles::Role;
-use iotax_results::judge::{CpuByRole, Inside};
+use iotax_results::analysis::fairness::by_count;
+use iotax_results::analysis::latency_breakdown::View;
+use iotax_results::analysis::cpu_breakdown::Role;
+use iotax_results::analysis::{CpuByRole, Inside};
 use iotax_results::{Judgement, Run, judge};
 
 use crate::observed::{SEEN, both_ladders, crowd, look_inside};

@@ -3,7 +3,7 @@
 use iotax_model::plan::UntilDecided;
 use iotax_model::record::Measurement;
 use iotax_model::{Cell, Warning, WarningKind};
-use iotax_results::judge::{Course, Judgement, Metric, Stopped};
+use iotax_results::analysis::{Course, Judgement, Metric, Stopped};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::store::RunState;
 use iotax_results::{Run, judge};
@@ -72,7 +72,7 @@ fn never(_: Cell, _: u32) -> bool {
     false
 }
 
-fn latency<'a>(judgement: &'a Judgement, target: &str) -> &'a iotax_results::judge::Comparison {
+fn latency<'a>(judgement: &'a Judgement, target: &str) -> &'a iotax_results::analysis::Comparison {
     judgement.comparison(QD1, target, Metric::LatencyMean).expect("compared")
 }
 

@@ -6,9 +6,9 @@ use iotax_model::units::BitRate;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::compare::{Account, Question, Side, Which, compare, history};
 use iotax_results::exchange::{csv, json, prometheus};
-use iotax_results::judge::{Grade, Metric};
+use iotax_results::analysis::{Grade, Metric};
 use iotax_results::report::terminal::set;
-use iotax_results::report::{html, markdown, page};
+use iotax_results::report::{html, markdown, document};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 
@@ -337,7 +337,7 @@ fn one_throughput_that_is_unlike_the_others_is_flagged_as_such() {
 }
 
 pub(crate) fn shown(run: &Run) -> String {
-    set(&page::run(run, &judge(run)), 80, false).to_string()
+    set(&document::run(run, &judge(run)), 80, false).to_string()
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn two_runs_of_a_network_are_held_against_one_another_by_throughput() {
     (after.id, after.seed) = (22, 9);
     let (one, other) = (Account::of(&before, &judge(&before)), Account::of(&after, &judge(&after)));
     let question =
-        Question { baseline: Which::A, metrics: page::SHOWN.to_vec(), margin: 0.02, gates: vec![] };
+        Question { baseline: Which::A, metrics: document::SHOWN.to_vec(), margin: 0.02, gates: vec![] };
     let (a, b) = (Side { account: &one, target: None }, Side { account: &other, target: None });
     let compared = compare(&a, &b, &question).expect("they have all in common");
     assert_eq!(compared.missing, []);
@@ -397,13 +397,13 @@ fn two_runs_of_a_network_are_held_against_one_another_by_throughput() {
         (up.verdict, compared.cell(0, 0, Metric::BytesPerS).map(|c| c.verdict)),
         (Verdict::Slower, Some(Verdict::Same))
     );
-    let text = set(&page::compared(&a, &b, &compared, &page::SHOWN), 80, false);
+    let text = set(&document::compared(&a, &b, &compared, &document::SHOWN), 80, false);
     for words in ["Gbit/s", "mean round trip", "host CPU/GiB", "slower on tcp-up (-20%)"] {
         assert!(text.contains(words), "{words}:\n{text}");
     }
     assert!(!text.contains("IOPS"), "{text}");
     let history = history(&[one.clone(), other.clone()], 0.02);
-    let text = set(&page::history(&[one, other], &history), 80, false);
+    let text = set(&document::history(&[one, other], &history), 80, false);
     assert!(text.contains("throughput") && text.contains("Gbit/s ["), "{text}");
 }
 
@@ -488,5 +488,5 @@ fn a_page_shows_what_was_carried_and_where_nothing_was() {
 #[test]
 fn a_ladder_in_a_ticket() {
     let run = run(&[VETH, VIRTIO], &[tcp(Direction::Up), rtt()], 3);
-    insta::assert_snapshot!(markdown::set(&page::run(&run, &judge(&run))));
+    insta::assert_snapshot!(markdown::set(&document::run(&run, &judge(&run))));
 }

@@ -1,7 +1,7 @@
 //! What moved over a run and within a measurement, and what stuck out.
 
 use iotax_model::{Warning, WarningKind};
-use iotax_results::report::{page, terminal};
+use iotax_results::report::{document, terminal};
 use iotax_results::{Run, judge};
 
 use crate::synthetic::{HOST, Truth, measurement, run};
@@ -24,7 +24,7 @@ fn slowed(rounds: u32, slower: impl Fn(u32, &str) -> f64) -> Run {
 }
 
 fn text(run: &Run) -> String {
-    let text = terminal::set(&page::run(run, &judge(run)), 100, false);
+    let text = terminal::set(&document::run(run, &judge(run)), 100, false);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

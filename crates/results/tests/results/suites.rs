@@ -5,7 +5,7 @@ use iotax_model::{Suite, Workload};
 use iotax_results::exchange::export::{Document, FORMATS};
 use iotax_results::exchange::iozone::{self, Why};
 use iotax_results::exchange::json::document;
-use iotax_results::report::{html, markdown, page, terminal};
+use iotax_results::report::{html, markdown, document, terminal};
 use iotax_results::{Run, judge, suite};
 
 use crate::synthetic::{HOST, Truth, measurement, run};
@@ -107,7 +107,7 @@ fn a_run_of_no_suite_has_no_tests() {
 }
 
 fn page_of(run: &Run) -> String {
-    terminal::set(&page::run(run, &judge(run)), 100, false).to_string()
+    terminal::set(&document::run(run, &judge(run)), 100, false).to_string()
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn each_test_is_one_table() {
 #[test]
 fn a_page_for_a_ticket_has_the_same() {
     let made = threads();
-    let text = markdown::set(&page::run(&made, &judge(&made)));
+    let text = markdown::set(&document::run(&made, &judge(&made)));
     assert!(
         text.contains("### 4k random read by outstanding I/Os") && text.contains("| outstanding | target |"),
         "{text}"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::findings::{FaultKind, Findings};
+use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::plan::Margin;
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Pressure,

@@ -1,14 +1,14 @@
 //! What people read in a terminal.
 
 use iotax_results::report::terminal::set;
-use iotax_results::report::{markdown, page};
+use iotax_results::report::{markdown, document};
 use iotax_results::{Run, judge};
 
 use crate::observed::{both_ladders, crowd};
 use crate::synthetic::{HOST, Truth, bench, ladder, run};
 
 fn rendered(run: &Run, width: usize) -> String {
-    set(&page::run(run, &judge(run)), width, false).to_string()
+    set(&document::run(run, &judge(run)), width, false).to_string()
 }
 
 fn shown(run: &Run) -> String {
@@ -111,7 +111,7 @@ fn several_guests_and_a_neighbour() {
 }
 
 fn timing(run: &Run) -> String {
-    set(&page::timing(judge(run).timing.as_ref()), 80, false).to_string()
+    set(&document::timing(judge(run).timing.as_ref()), 80, false).to_string()
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn nothing_measured() {
 #[test]
 fn colour_is_on_verdicts_alone() {
     let run = two(1.42, 0.005, 5);
-    let text = set(&page::run(&run, &judge(&run)), 80, true);
+    let text = set(&document::run(&run, &judge(&run)), 80, true);
     let coloured: Vec<&str> = text.lines().filter(|line| line.contains('\u{1b}')).collect();
     assert!(coloured.iter().all(|line| line.contains("slower")) && coloured.len() == 4, "{text}");
 }
 
 #[test]
 fn a_ticket_of_a_run() {
-    insta::assert_snapshot!(markdown::set(&page::run(&ladder(true), &judge(&ladder(true)))));
+    insta::assert_snapshot!(markdown::set(&document::run(&ladder(true), &judge(&ladder(true)))));
 }

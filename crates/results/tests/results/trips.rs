@@ -4,7 +4,7 @@ use iotax_model::histogram::Histogram;
 use iotax_model::net::{NetTest, Traffic};
 use iotax_model::record::{Carried, CpuTime, ErrorCount, Flow, Outcome, Probes, Tallies, Tally};
 use iotax_results::exchange::json::trips::{SCHEMA, document};
-use iotax_results::report::page::{Trips, trips};
+use iotax_results::report::document::{Trips, trips};
 use iotax_results::report::terminal;
 use serde_json::Value;
 

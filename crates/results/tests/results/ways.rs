@@ -6,8 +6,8 @@ use iotax_model::plan::Neighbour;
 use iotax_model::record::{NicActivity, Share};
 use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_results::compare::{Account, Question, Side, Which, compare};
-use iotax_results::judge::Metric;
-use iotax_results::report::{html, page};
+use iotax_results::analysis::Metric;
+use iotax_results::report::{html, document};
 use iotax_results::{Run, judge};
 
 use crate::conclusions::sentences;
@@ -87,7 +87,7 @@ fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
     let account = |run: &Run| Account::of(run, &judge(run));
     let cpus = |one: &Account, other: &Account| {
         let question =
-            Question { baseline: Which::A, metrics: page::SHOWN.to_vec(), margin: 0.02, gates: vec![] };
+            Question { baseline: Which::A, metrics: document::SHOWN.to_vec(), margin: 0.02, gates: vec![] };
         let (a, b) = (Side { account: one, target: None }, Side { account: other, target: None });
         let compared = compare(&a, &b, &question).expect("they have all in common");
         assert_eq!(compared.missing, []);

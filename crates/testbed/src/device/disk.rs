@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use iotax_model::wire::DiskId;
 
 use super::node::sequence;
-use crate::facts::boot_id;
+use crate::host_info::boot_id;
 
 /// A disk, or a part of one, as the running kernel tells it from every other that may come to have its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

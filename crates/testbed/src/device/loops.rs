@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::facts::text;
+use crate::host_info::text;
 use crate::losetup::{self, Listed};
-use crate::users;
+use crate::holders;
 
 /// A loop device that is attached to something.
 #[derive(Debug, Clone)]
@@ -85,7 +85,7 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
 /// Follows the name that the kernel shows, in other mount namespaces too, to what really is beneath.
 fn beneath(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Beneath, Option<(u64, u64)>) {
     let relative = path.trim_start_matches('/');
-    let elsewhere = || users::namespaces(root).into_iter().map(|process| process.join("root"));
+    let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));
     let places = std::iter::once_with(|| vec![PathBuf::from(root)])
         .chain(std::iter::once_with(|| elsewhere().collect()))
         .flatten();

@@ -24,7 +24,7 @@ use iotax_model::wire::DiskId;
 use rustix::io::Errno;
 
 use crate::refusal::Refusal;
-use crate::users;
+use crate::holders;
 pub use disk::RecordedDisk;
 pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};
@@ -237,7 +237,7 @@ fn until_unwritten(shared: &usage::Shared) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
     let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
     for (what, devices, files) in all {
-        while let Some(writer) = users::writers(devices, files).first() {
+        while let Some(writer) = holders::writers(devices, files).first() {
             if Instant::now() > deadline {
                 return Err(format!("{writer} has {what} open for writing; end that first"));
             }

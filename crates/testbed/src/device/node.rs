@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::wire::DiskId;
 use rustix::fs::OFlags;
 
-use crate::facts::text;
+use crate::host_info::text;
 use crate::refusal::Refusal;
 
 /// The device that a path leads to now.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::loops::{self, Beneath, Loop};
 use super::node::{names, number_text};
-use crate::facts::text;
+use crate::host_info::text;
 use crate::stack::{self, mount};
-use crate::users;
+use crate::holders;
 
 /// A device, a partition of it, or the disk it is a partition of: what happens to one of these happens to all.
 #[derive(Debug, PartialEq, Eq)]
@@ -197,8 +197,8 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
         format!("the mount table cannot be read ({error}), so it is not known whether it is mounted")
     })?;
     mounted_by(root, &mounts, "", family)?;
-    for process in users::namespaces(root) {
-        let place = format!(" in the mount namespace of {}", users::title(&process));
+    for process in holders::namespaces(root) {
+        let place = format!(" in the mount namespace of {}", holders::title(&process));
         // Of a process that has just ended nothing can be read.
         mounted_by(root, &mount::table(&process).unwrap_or_default(), &place, family)?;
     }

@@ -12,11 +12,11 @@ use super::GuestError;
 use super::command::{self, Machine};
 use super::kernel::Kernel;
 use super::process::Process;
-use crate::facts;
+use crate::host_info;
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
-use iotax_model::contract::{PROBE_MARKER, PROBE_PARAMETER};
+use iotax_model::guest_abi::{PROBE_MARKER, PROBE_PARAMETER};
 
 const DEVICE: &str = "/dev/kvm";
 /// Under KVM a guest that does nothing is through in a second.
@@ -50,7 +50,7 @@ pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String,
     if spec.machine_type() != MachineType::Microvm || accel != Accel::Tcg {
         return Ok(String::new());
     }
-    facts::tsc_khz(root).map(|khz| format!("tsc_early_khz={khz}")).ok_or_else(|| {
+    host_info::tsc_khz(root).map(|khz| format!("tsc_early_khz={khz}")).ok_or_else(|| {
         Refusal::environment(
             "machine = \"microvm\" is not emulated here: it has no timer to learn the CPU's frequency from, and this \
              machine's is not known; use it with KVM, or machine = \"q35\"",

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use iotax_model::contract::AGENT_PORT;
+use iotax_model::guest_abi::AGENT_PORT;
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
-use super::card::Card;
+use super::nic::Card;
 use super::disk::{self, Disk};
 use super::escape::escaped;
 

@@ -1,6 +1,6 @@
 //! The guest's disk on QEMU's command line: block nodes, threads, controller, device.
 
-use iotax_model::contract::DISK_SERIAL;
+use iotax_model::guest_abi::DISK_SERIAL;
 use iotax_model::target::{Bus, Format, GuestSpec, MachineType};
 use iotax_model::units::Bytes;
 use serde_json::{Value, json};

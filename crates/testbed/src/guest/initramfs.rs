@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cpio::newc::{Builder, trailer};
-use iotax_model::contract::{MODULES_DIR, MODULES_LIST, MOUNT_POINT};
+use iotax_model::guest_abi::{MODULES_DIR, MODULES_LIST, MOUNT_POINT};
 use iotax_model::target::{GuestSpec, NetworkSpec};
 
 use super::kernel::Kernel;

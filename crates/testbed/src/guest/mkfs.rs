@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use iotax_model::contract::MKFS;
+use iotax_model::guest_abi::MKFS;
 use iotax_model::target::GuestFs;
 
 use crate::program::{Program, ProgramError};

@@ -3,10 +3,10 @@
 //! A guest is one QEMU process with one disk or one network card and one agent, whose stream comes over a virtio-serial port.
 //! Everything that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
 
-pub mod able;
+pub mod capabilities;
 pub mod accel;
 pub mod blockstats;
-pub mod card;
+pub mod nic;
 pub mod command;
 pub mod disk;
 mod escape;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iotax_model::contract;
+use iotax_model::guest_abi;
 use iotax_model::target::{Accel, Bus, Format, GuestSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::AgentHello;
@@ -34,11 +34,11 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::interrupt::Interrupt;
-use crate::link::{Link, LinkError};
+use crate::agent_client::{Link, LinkError};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 use blockstats::BlockCounters;
-use card::{Backend, Card};
+use nic::{Backend, Card};
 use disk::Disk;
 use image::{Image, ImageError, Part};
 use kernel::Kernel;
@@ -459,12 +459,12 @@ fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
     let inside = config.storage.as_ref().and_then(|storage| storage.filesystem);
     if let Some((inside, kind)) = inside.zip(config.spec.filesystem) {
-        let what = if inside.make { contract::MKFS_PARAMETER } else { contract::MOUNT_PARAMETER };
+        let what = if inside.make { guest_abi::MKFS_PARAMETER } else { guest_abi::MOUNT_PARAMETER };
         words.push(format!("{what}{kind}"));
-        words.push(format!("{}{}", contract::SIZE_PARAMETER, inside.size.0));
+        words.push(format!("{}{}", guest_abi::SIZE_PARAMETER, inside.size.0));
     }
     if config.storage.is_none() {
-        words.push(contract::DISKLESS_PARAMETER.into());
+        words.push(guest_abi::DISKLESS_PARAMETER.into());
     }
     words.extend(config.card.as_ref().map(Card::parameter));
     words.push(config.kernel_parameters.clone());

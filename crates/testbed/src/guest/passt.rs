@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::GuestError;
-use super::card::{Card, HOST_OF_USER, PASST_SOCKET};
+use super::nic::{Card, HOST_OF_USER, PASST_SOCKET};
 use crate::netns::{self, PASST};
 use crate::refusal::Refusal;
 

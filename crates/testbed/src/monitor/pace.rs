@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use iotax_model::record::CpuPace;
 
 use super::counters::since;
-use crate::facts;
+use crate::host_info;
 
 /// What /sys/devices/system/cpu tells at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Pace {
 #[must_use]
 pub fn read(root: &Path) -> Pace {
     let cpus = cpus(&root.join("sys/devices/system/cpu"));
-    let number = |path: PathBuf| facts::text(&path)?.parse::<u64>().ok();
+    let number = |path: PathBuf| host_info::text(&path)?.parse::<u64>().ok();
     let hz: Vec<u64> = cpus
         .iter()
         .filter_map(|cpu| number(cpu.join("cpufreq/scaling_cur_freq"))?.checked_mul(1000))
@@ -42,7 +42,7 @@ pub fn read(root: &Path) -> Pace {
     Pace {
         hz: hz.iter().sum::<u64>().checked_div(hz.len() as u64),
         throttles: (!counts.is_empty()).then(|| counts.values().sum()),
-        governors: cpus.iter().filter_map(|cpu| facts::text(&cpu.join("cpufreq/scaling_governor"))).collect(),
+        governors: cpus.iter().filter_map(|cpu| host_info::text(&cpu.join("cpufreq/scaling_governor"))).collect(),
     }
 }
 

@@ -12,8 +12,8 @@ use std::path::Path;
 use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
 
 use crate::build_error::BuildError;
-use crate::guest::card::{Backend, Card, HOST_OF_USER};
-use crate::ledger::Ledger;
+use crate::guest::nic::{Backend, Card, HOST_OF_USER};
+use crate::undo::Ledger;
 use crate::netns::Namespace;
 pub use preflight::check;
 

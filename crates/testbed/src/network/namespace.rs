@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::build_error::BuildError;
-use crate::ledger::{Effect, Ledger};
+use crate::undo::{Effect, Ledger};
 use crate::netns::{IP, Interface, Namespace};
 
 impl Namespace {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::interrupt::Interrupt;
-use crate::link::Link;
+use crate::agent_client::Link;
 use crate::program::ProgramError;
 pub use error::RemoteError;
 use error::refused;

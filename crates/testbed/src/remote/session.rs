@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::{Host, RemoteError};
 use crate::interrupt::{Interrupt, POLL};
-use crate::link::{Process, keep_last};
+use crate::agent_client::{Process, keep_last};
 use crate::program::Program;
 
 pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };

@@ -8,7 +8,7 @@ use iotax_model::units::human;
 
 use super::Walk;
 use super::mount::Mount;
-use crate::facts::text;
+use crate::host_info::text;
 
 /// /sys counts sizes and offsets in sectors of 512 bytes, whatever the device's blocks are.
 const SECTOR: u64 = 512;

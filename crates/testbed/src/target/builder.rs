@@ -14,7 +14,7 @@ use super::lvm::{Origin, Volume, Volumes};
 use super::{Built, existing, filesystem, loop_device, qcow2, raw};
 use crate::build_error::BuildError;
 use crate::device::{self, Block, Claim, Permission};
-use crate::ledger::Ledger;
+use crate::undo::Ledger;
 
 /// Builds the targets of one run. What several of them share (a folder, a device) is made or claimed once.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use crate::build_error::BuildError;
 use crate::device::{self, Block, RecordedDisk, signature};
 use crate::filesystem::{Made, Mounted};
-use crate::ledger::{Effect, Ledger};
+use crate::undo::{Effect, Ledger};
 use crate::program::Program;
 use crate::refusal::Refusal;
 

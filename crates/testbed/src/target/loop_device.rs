@@ -10,8 +10,8 @@ use iotax_model::wire::Identity;
 use super::Built;
 use crate::build_error::BuildError;
 use crate::device;
-use crate::facts::{boot_id, text};
-use crate::ledger::{Effect, Ledger};
+use crate::host_info::{boot_id, text};
+use crate::undo::{Effect, Ledger};
 use crate::losetup::{Attached, LOSETUP};
 use crate::refusal::Refusal;
 

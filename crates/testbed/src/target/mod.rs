@@ -23,7 +23,7 @@ use iotax_model::warning::Warning;
 use iotax_model::wire::Identity;
 
 use crate::device::Claim;
-use crate::ledger::Entry;
+use crate::undo::Entry;
 pub use builder::Builder;
 
 /// A target's storage, ready to be filled or read.

@@ -15,7 +15,7 @@ use rustix::fs::Access;
 use super::{existing, filesystem, loop_device, lvm};
 use crate::device::{self, Permission};
 use crate::refusal::Refusal;
-use crate::{facts, network};
+use crate::{host_info, network};
 
 /// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.
 fn reserve(total: u64) -> u64 {
@@ -175,7 +175,7 @@ pub fn check_found(
 
 /// Refuses to take the last of a filesystem's room.
 fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
-    let space = facts::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))?;
+    let space = host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))?;
     let keep = reserve(space.total.0);
     if space.available.0 >= need.saturating_add(keep) {
         return Ok(());

@@ -8,7 +8,7 @@ use iotax_model::units::Bytes;
 use super::Built;
 use crate::build_error::BuildError;
 use crate::guest::image;
-use crate::ledger::{Effect, Entry, Ledger};
+use crate::undo::{Effect, Entry, Ledger};
 
 /// Makes the image in a directory of iotax's own.
 pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {

@@ -10,7 +10,7 @@ use rustix::fs::FallocateFlags;
 
 use super::Built;
 use crate::build_error::BuildError;
-use crate::ledger::Ledger;
+use crate::undo::Ledger;
 
 /// Makes the file, on record, where nothing is. It is known by its inode, whoever turns the names that lead to it.
 pub fn build(

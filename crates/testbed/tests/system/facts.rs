@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use iotax_model::record::Environment;
-use iotax_testbed::facts::{environment, free_space};
+use iotax_testbed::host_info::{environment, free_space};
 
 use crate::tree;
 

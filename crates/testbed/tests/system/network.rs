@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iotax_model::target::{NetPath, NetworkSpec};
-use iotax_testbed::ledger::{self, Ledger};
+use iotax_testbed::undo::{self, Ledger};
 use iotax_testbed::netns;
 use iotax_testbed::network::{self, Way};
 use iotax_testbed::program::Program;
@@ -140,7 +140,7 @@ fn leaves_nothing(via: NetPath, least: u32) {
                 break;
             }
             // A tool that the killed process started, and that may still be at work, is waited for.
-            let cleaned = ledger::clean(state.path(), false).expect("readable");
+            let cleaned = undo::clean(state.path(), false).expect("readable");
             assert!(
                 cleaned.in_use == 0 && cleaned.failed.is_empty() && cleaned.unreadable.is_empty(),
                 "{tag}: {cleaned:?}"

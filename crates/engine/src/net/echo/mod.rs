@@ -1,14 +1,14 @@
 //! Round trips: messages that the far end sends back, and how long each took.
 //!
 //! The near end's `prober` is one worker like those of a disk's measurement: it sends when its schedule says so, whatever became of
-//! the messages before, and reports its counts by interval. A `line` carries the messages: `icmp`, which any host's kernel
+//! the messages before, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel
 //! answers, or a socket of `udp` or `tcp` that is connected with a far end of ours, which [answers](answer) on its own end of it.
 //! That is agreed on as a test of one stream of iperf3's is. A `load` beside them is a test of its own at the same far end.
 
-pub(super) mod answer;
-mod flights;
+pub(super) mod server;
+mod in_flight;
 mod icmp;
-mod line;
+mod transport;
 mod load;
 mod message;
 mod prober;
@@ -29,7 +29,7 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Rw, Workload};
 
 use self::icmp::Icmp;
-use self::line::{Line, deepen};
+use self::transport::{Line, deepen};
 use self::load::Load;
 use self::prober::{DEADLINE, Prober, Told};
 use self::tcp::Tcp;
@@ -42,7 +42,7 @@ use super::report::End;
 use super::stream::{self, Socket};
 use super::{dial, test};
 use crate::clock;
-use crate::crew::{Crew, Work};
+use crate::workers::{Crew, Work};
 use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::random::{Purpose, SplitMix64};

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::line::{Line, Reply, unless_blocked};
+use super::transport::{Line, Reply, unless_blocked};
 use super::message::Message;
 
 /// Bytes that are read at once at most, if no message is longer.

@@ -12,8 +12,8 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::WorkloadKeys;
 
-use super::answer::{self, Waiting};
-use super::line::Line;
+use super::server::{self, Waiting};
+use super::transport::Line;
 use super::tcp::Tcp;
 use super::udp::Udp;
 use super::{Prepared, length, measure};
@@ -128,7 +128,7 @@ fn above(tally: &iotax_model::histogram::Histogram, nanos: u64) -> u64 {
 
 fn datagram_answerer(socket: UdpSocket, length: usize) -> FarEnd {
     FarEnd::start(move |stop| {
-        answer::datagrams(&socket, length, Waiting::Asleep, stop).expect("set up");
+        server::datagrams(&socket, length, Waiting::Asleep, stop).expect("set up");
     })
 }
 
@@ -161,7 +161,7 @@ fn messages_of_tcp_come_back_whole_whatever_their_length() {
         let (near, far) = tcp_pair();
         let messages = length(&traffic);
         let far = FarEnd::start(move |stop| {
-            answer::messages(&far, messages, Waiting::Asleep, stop).expect("not broken");
+            server::messages(&far, messages, Waiting::Asleep, stop).expect("not broken");
         });
         let (outcome, samples) = run(&traffic, 300, Tcp::new(near, messages).expect("set up"));
         drop(far);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::line::{Line, Reply, unless_blocked};
+use super::transport::{Line, Reply, unless_blocked};
 use super::message::Message;
 
 /// A socket that is connected with the far end's.

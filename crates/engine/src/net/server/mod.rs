@@ -1,8 +1,8 @@
 //! The far end. One thread has the door: it knows every connection that is no stream yet, and waits for none of them. Each test
 //! that a client and it agree on has a thread of its own.
 
-mod complaints;
-mod door;
+mod error_log;
+mod acceptor;
 mod session;
 
 use std::io;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::complaints::{Complaint, Complaints};
-use self::door::{Visitor, Wish};
+use self::error_log::{Complaint, Complaints};
+use self::acceptor::{Visitor, Wish};
 use self::session::Session;
 use super::control::{Control, Cookie, Trouble};
-use super::hello::Call;
+use super::handshake::Call;
 use super::parameters::Parameters;
 use super::report::{Interval, Report, Start};
 use super::stream::Socket;
-use super::{dial, hello, lanes};
+use super::{dial, handshake, streams};
 use crate::clock;
 
 /// How many connections may wait to say what they want; the one that has waited longest makes room.
@@ -343,10 +343,10 @@ impl Door {
 
     /// Opens streams of datagrams to those who call.
     fn take_calls(&self) {
-        let mut buffer = [0; hello::LENGTH + 1];
+        let mut buffer = [0; handshake::LENGTH + 1];
         let mut calls = Vec::new();
         while let Ok((length, peer)) = self.datagrams.recv_from(&mut buffer) {
-            calls.push((peer, hello::read_call(&buffer[..length])));
+            calls.push((peer, handshake::read_call(&buffer[..length])));
             if calls.len() >= MOST_VISITORS {
                 break;
             }
@@ -376,27 +376,27 @@ impl Door {
         let mut peers = entry.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if peers.contains(&peer) {
             // The answer was lost.
-            self.datagrams.send_to(&hello::answer(), peer)?;
+            self.datagrams.send_to(&handshake::answer(), peer)?;
             return Ok(Vec::new());
         }
         if !entry.takes_one() {
             return Ok(Vec::new());
         }
-        let mut options = lanes::options(&entry.parameters);
+        let mut options = streams::options(&entry.parameters);
         options.congestion = None;
         let socket = dial::udp(self.datagrams.local_addr()?, peer, &options)?;
         socket.set_nonblocking(true)?;
         let mut others = Vec::new();
-        let mut buffer = [0; hello::LENGTH + 1];
+        let mut buffer = [0; handshake::LENGTH + 1];
         // A flood must not keep it here.
         for _ in 0..MOST_VISITORS {
             let Ok((length, from)) = socket.recv_from(&mut buffer) else { break };
             if from != peer {
-                others.push((from, hello::read_call(&buffer[..length])));
+                others.push((from, handshake::read_call(&buffer[..length])));
             }
         }
         socket.set_nonblocking(false)?;
-        socket.send(&hello::answer())?;
+        socket.send(&handshake::answer())?;
         peers.push(peer);
         let number = peers.len() as u64;
         // As above.

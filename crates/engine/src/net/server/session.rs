@@ -10,15 +10,15 @@ use iotax_model::record::CpuTime;
 use iotax_model::units::Nanos;
 
 use super::super::control::{Control, Cookie, MAX_RESULTS, PATIENCE, State, Trouble};
-use super::super::echo::answer::Answering;
+use super::super::echo::server::Answering;
 use super::super::exchange::Results;
-use super::super::hello;
-use super::super::lanes::{self, Lanes};
+use super::super::handshake;
+use super::super::streams::{self, Lanes};
 use super::super::parameters::Parameters;
 use super::super::report::{End, Interval, Report, Start};
 use super::super::stream::{Options, Socket};
 use super::super::test::describe;
-use super::complaints::Complaint;
+use super::error_log::Complaint;
 use super::{Arrival, House, Told};
 use crate::clock;
 
@@ -134,7 +134,7 @@ impl Session {
             }
         }
         came.sort_by_key(|(number, _)| *number);
-        let options = Options { mss: None, congestion: None, ..lanes::options(&self.parameters) };
+        let options = Options { mss: None, congestion: None, ..streams::options(&self.parameters) };
         for (_, socket) in &came {
             answer_again(socket);
             if let Socket::Tcp(socket) = socket {
@@ -228,15 +228,15 @@ impl Session {
 /// Answers calls that were sent again because the answer took its time.
 fn answer_again(socket: &Socket) {
     let Socket::Udp(socket) = socket else { return };
-    let mut buffer = [0; hello::LENGTH + 1];
+    let mut buffer = [0; handshake::LENGTH + 1];
     if socket.set_nonblocking(true).is_err() {
         return;
     }
     // A flood must not keep it here.
     for _ in 0..CALLS {
         let Ok(length) = socket.recv(&mut buffer) else { break };
-        if hello::read_call(&buffer[..length]).is_some() {
-            drop(socket.send(&hello::answer()));
+        if handshake::read_call(&buffer[..length]).is_some() {
+            drop(socket.send(&handshake::answer()));
         }
     }
     drop(socket.set_nonblocking(false));

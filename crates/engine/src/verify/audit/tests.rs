@@ -2,7 +2,7 @@ use super::*;
 use crate::request::{Direction, Io};
 use crate::verify::journal::{Header, Journal};
 use crate::verify::stamp::seal;
-use iotax_model::findings::{Fault, Findings, JournalState};
+use iotax_model::verify_errors::{Fault, Findings, JournalState};
 use iotax_model::workload::Verify;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -11,7 +11,7 @@
 //!
 //! A journal begins with a header, and so does each batch of records that is synced. It is closed by two ends.
 
-use iotax_model::findings::JOURNAL_MAGIC;
+use iotax_model::verify_errors::JOURNAL_MAGIC;
 
 use crate::verify::stamp::SECTOR;
 

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use iotax_model::findings::JOURNAL_BATCH;
+use iotax_model::verify_errors::JOURNAL_BATCH;
 
 use self::format::{Content, Frame, LENGTH};
 pub(super) use self::format::{Header, Record};

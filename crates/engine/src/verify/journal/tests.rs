@@ -1,7 +1,7 @@
 use super::format::MARKER;
 use super::*;
 use crate::request::Direction;
-use iotax_model::findings::{JournalDamage, JournalState};
+use iotax_model::verify_errors::{JournalDamage, JournalState};
 use iotax_model::units::Bytes;
 use proptest::prelude::*;
 use std::fs;

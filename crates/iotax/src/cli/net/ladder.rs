@@ -18,7 +18,7 @@ use crate::cli::output::Output;
 use crate::cli::say::{self, print_line, say};
 use crate::cli::session::Session;
 use crate::cli::{Failure, OrExit, usage};
-use crate::conduct;
+use crate::runner;
 
 /// Flags of `iotax net ladder`.
 #[derive(Debug, ClapArgs)]
@@ -133,7 +133,7 @@ impl Args {
             let network = NetworkSpec { nic, ..NetworkSpec::new(via) };
             let mut missing = network::check(&network).map_err(anyhow::Error::from);
             if via.needs_guest() && missing.is_ok() {
-                missing = conduct::guests_possible_on(&self.guest.options(), &network);
+                missing = runner::guests_possible_on(&self.guest.options(), &network);
             }
             match missing {
                 Ok(()) => possible.push(rung),

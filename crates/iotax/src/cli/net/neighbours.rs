@@ -8,7 +8,7 @@ use std::time::Instant;
 use iotax_engine::EngineError;
 use iotax_engine::net::{End, Interval, Prepared, Progress, Report, Test};
 use iotax_model::record::CpuTime;
-use iotax_results::judge::crowd::jain;
+use iotax_results::analysis::fairness::jain;
 use serde_json::{Value, json};
 
 use super::json::{SCHEMA, Side, document};

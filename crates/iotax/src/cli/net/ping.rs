@@ -12,12 +12,12 @@ use iotax_model::units::{Bytes, Nanos, human};
 use iotax_model::wire::{Event, Job};
 use iotax_model::workload::WorkloadKeys;
 use iotax_results::exchange::json::trips::{MARK, document};
-use iotax_results::report::page::{Trips, trips};
+use iotax_results::report::document::{Trips, trips};
 
 use super::super::Failure;
 use super::super::output::Output;
 use super::super::say::say;
-use super::super::screen::Form;
+use super::super::terminal::Form;
 use super::auth::Auth;
 use super::run::time;
 

@@ -8,9 +8,9 @@ mod parseable;
 use std::collections::HashMap;
 
 use super::lines::lines;
-use super::pieces::{decimal, not_understood, whole_nanos};
+use super::parse_util::{decimal, not_understood, whole_nanos};
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// atop's results in a text: one for each device that had I/O.
 pub(super) fn read(text: &str) -> Option<Found> {

@@ -8,7 +8,7 @@ use super::columns::{may_be_rest, placed, words};
 use super::lines::Lines;
 use super::quantity::{nanos_in, number, number_and_unit};
 use super::{Entry, Found, Line};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// A test: its name here, what it is in iotax's terms.
 type Test = (&'static str, &'static [(&'static str, &'static str)]);

@@ -7,9 +7,9 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::{Rw, SyncMode};
 
 use super::lines::Lines;
-use super::pieces::{decimal, half_a_digit, not_understood, whole_nanos};
+use super::parse_util::{decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// dd's results in a text. Several of the same command are repetitions.
 pub(super) fn read(text: &str) -> Option<Found> {

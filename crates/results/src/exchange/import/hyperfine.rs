@@ -1,9 +1,9 @@
 //! What hyperfine exports as JSON: each run of a command is a repetition, its time the latency of one operation.
 
-use super::pieces::{agree, not_understood, whole_nanos};
-use super::tree::{self, Value};
+use super::parse_util::{agree, not_understood, whole_nanos};
+use super::json_tree::{self, Value};
 use super::{Entry, Found, is_long};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// hyperfine's results in a text.
 pub(super) fn read(text: &str) -> Option<Found> {
@@ -11,7 +11,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         return None;
     }
     let mut found = Found { tool: "hyperfine", ..Found::default() };
-    tree::objects(text, &mut |line, object| {
+    json_tree::objects(text, &mut |line, object| {
         for result in object.get("results").items() {
             // Another tool's results have no command and no times.
             let times = result.get("times");

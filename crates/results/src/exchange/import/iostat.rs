@@ -8,7 +8,7 @@ mod reports;
 use std::collections::BTreeMap;
 
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 use reports::{Columns, Report};
 
 /// iostat's results in a text: one for each device that had I/O.
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
         if session.reports.len() <= since_boot {
             if let Some(report) = session.reports.first() {
                 let reason = "the only report is the one since boot, which is of no measurement (iostat -y leaves it out)";
-                found.miss(super::pieces::not_understood(report.line, "iostat", reason));
+                found.miss(super::parse_util::not_understood(report.line, "iostat", reason));
             }
             continue;
         }
@@ -59,7 +59,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
         // It was idle in the others (iostat -z), or its lines are lost.
         if reported < all {
             let reason = "it is not in every report: nothing tells whether it was idle in the others (iostat without -z tells)";
-            found.miss(super::pieces::not_understood(reports[first].line, device, reason));
+            found.miss(super::parse_util::not_understood(reports[first].line, device, reason));
             continue;
         }
         let means: BTreeMap<&str, f64> =
@@ -71,7 +71,7 @@ fn entries(reports: &[Report], first: usize, found: &mut Found) {
         }
         entry.line = reports[first].line;
         entry.duration_ns =
-            known.then(|| super::pieces::whole_nanos(lengths.iter().sum::<f64>() * 1e9)).flatten();
+            known.then(|| super::parse_util::whole_nanos(lengths.iter().sum::<f64>() * 1e9)).flatten();
         found.keep(entry);
     }
 }

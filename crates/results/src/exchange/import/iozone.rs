@@ -6,7 +6,7 @@ use super::columns::{may_be_rest, placed, words};
 use super::lines::lines;
 use super::quantity::number;
 use super::{Entry, Found, Line};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// A test: its column's name here, the title of its part of the spreadsheet report, what it is in iotax's terms.
 type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);

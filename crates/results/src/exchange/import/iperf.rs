@@ -1,6 +1,6 @@
 //! The rows that iperf2 and iperf3 have in common: `[  5]   0.00-2.00   sec  4.91 GBytes  21.0 Gbits/sec`.
 
-use super::pieces::{decimal, half_a_digit};
+use super::parse_util::{decimal, half_a_digit};
 
 /// Transfer and rate of one stream, or of all of them, over some time.
 #[derive(Debug)]

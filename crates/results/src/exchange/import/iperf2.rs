@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use super::iperf::{Row, bracket, connected};
 use super::lines::lines;
-use super::pieces::{not_understood, whole_nanos};
+use super::parse_util::{not_understood, whole_nanos};
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// How a test's head begins: at the end that sends, and at the other.
 const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];

@@ -7,10 +7,10 @@ mod text;
 
 use iotax_model::units::Bytes;
 
-use super::pieces::{agree, not_understood, whole_nanos};
-use super::tree::{self, Value};
+use super::parse_util::{agree, not_understood, whole_nanos};
+use super::json_tree::{self, Value};
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// What is said of a rate that is not the receiver's.
 const SENDERS: &str = "the rate is the sender's: what was lost is in it";
@@ -20,7 +20,7 @@ pub(super) fn read(text: &str) -> Option<Found> {
     let mut found = Found { tool: "iperf3", ..Found::default() };
     // Events of --json-stream come in order: the start is that of the next end.
     let mut start = None;
-    tree::objects(text, &mut |line, object| {
+    json_tree::objects(text, &mut |line, object| {
         let (event, data) = (object.get("event"), object.get("data"));
         if event.is("start") {
             start = Some(Start::of(data));

@@ -17,18 +17,18 @@ mod iperf;
 mod iperf2;
 mod iperf3;
 mod lines;
-mod pieces;
+mod parse_util;
 mod ping;
 mod quantity;
 mod run;
-mod tree;
+mod json_tree;
 mod unixbench;
 mod vdbench;
 
 use iotax_model::record::{Figure, Stated, Tallies};
 use iotax_model::workload::WorkloadKeys;
 
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 pub use clean::{clean, decode};
 pub use run::{Imported, runs};

@@ -7,9 +7,9 @@ use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
 
 use super::lines::lines;
-use super::pieces::{agree, decimal, half_a_digit, not_understood, whole_nanos};
+use super::parse_util::{agree, decimal, half_a_digit, not_understood, whole_nanos};
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// Nanoseconds in the unit of all times here.
 const MS: f64 = 1e6;

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use iotax_model::units::Bytes;
 
 use super::lines::lines;
-use super::pieces::{decimal, half_a_digit, not_understood};
+use super::parse_util::{decimal, half_a_digit, not_understood};
 use super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// UnixBench's results in a text. Each run, of one copy or of several at the same time, has its own workloads.
 pub(super) fn read(text: &str) -> Option<Found> {

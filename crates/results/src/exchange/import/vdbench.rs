@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::lines::lines;
 use super::quantity::number;
 use super::{Entry, Found, Line};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// MB/sec, rate and size of an I/O agree so far; they are rounded.
 const AGREE: f64 = 0.02;

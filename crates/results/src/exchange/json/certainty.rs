@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{number, object};
-use crate::judge::percentile::{name, needed};
-use crate::judge::{Drift, Effects, Percentile};
+use crate::analysis::percentile::{name, needed};
+use crate::analysis::{Drift, Effects, Percentile};
 use crate::stats::paired::Interval;
 use crate::stats::series::Series;
 

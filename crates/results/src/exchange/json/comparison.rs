@@ -6,7 +6,7 @@ use super::{any, filled, number, object};
 use crate::compare::{
     Account, Cell, Compared, Difference, GateResult, Missing, Side, TargetPair, WorkloadPair,
 };
-use crate::report::words;
+use crate::report::sentences;
 use crate::stats::paired::Interval;
 
 /// The value of `schema`; its number rises as that of `iotax/1` does.
@@ -33,7 +33,7 @@ pub fn document(a: &Side<'_>, b: &Side<'_>, compared: &Compared) -> Value {
         ("missing", Some(compared.missing.iter().filter(is_asked).map(missing).collect())),
         ("cells", Some(compared.shown().map(|cell| told(compared, cell)).collect())),
         ("gates", filled(compared.gates.iter().map(|result| gate(compared, result)).collect())),
-        ("conclusions", any(&words::compared::conclusions(compared))),
+        ("conclusions", any(&sentences::compared::conclusions(compared))),
     ])
 }
 

@@ -17,11 +17,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::compare::account::{Kinds, metrics};
-use crate::judge::crowd::fairness;
-use crate::judge::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
-use crate::judge::{Comparison, Grade, Judgement, Metric, Standing};
+use crate::analysis::fairness::fairness;
+use crate::analysis::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
+use crate::analysis::{Comparison, Grade, Judgement, Metric, Standing};
 use crate::mark::Mark;
-use crate::report::words::conclusions;
+use crate::report::sentences::conclusions;
 use crate::stats::paired::Interval;
 use crate::stats::series::series;
 use crate::store::Run;

@@ -5,9 +5,9 @@ use iotax_model::record::{BlockStats, BlockTally, Measurement, Share, Tallies, T
 use serde_json::Value;
 
 use super::{filled, number, object};
-use crate::judge::figures::bottom_of;
-use crate::judge::inside::quantile;
-use crate::judge::percentile::percentile;
+use crate::analysis::figures::bottom_of;
+use crate::analysis::latency_breakdown::quantile;
+use crate::analysis::percentile::percentile;
 use crate::store::Run;
 
 fn per_second(count: u64, duration_ns: u64) -> Option<Value> {

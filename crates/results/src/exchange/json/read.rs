@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::SCHEMA;
 use crate::compare::account::{Account, Figures, subjects, unusable};
-use crate::judge::{Grade, Metric};
+use crate::analysis::{Grade, Metric};
 
 /// Why a document cannot be compared.
 #[derive(Debug, thiserror::Error)]

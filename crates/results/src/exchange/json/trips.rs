@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{filled, number, object};
 use crate::mark::Mark;
-use crate::report::page::Trips;
-use crate::report::page::trips::QUANTILES;
+use crate::report::document::Trips;
+use crate::report::document::trips::QUANTILES;
 
 /// The value of `schema`; its number rises as that of `iotax/1` does.
 pub const SCHEMA: &str = "iotax-ping/1";

@@ -6,8 +6,8 @@ use iotax_model::{Histogram, Workload};
 
 use super::chart::{Across, Axis, Chart, Panel, Plot, Unit};
 use super::colours;
-use crate::judge::Summary;
-use crate::judge::percentile::{Value, name, needed};
+use crate::analysis::Summary;
+use crate::analysis::percentile::{Value, name, needed};
 use crate::report::figure::grouped;
 use crate::store::Run;
 

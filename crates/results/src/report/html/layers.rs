@@ -11,7 +11,7 @@ use super::chart::{Axis, Chart, Label, Plot, Unit};
 use super::taxes::tax_in_words;
 use super::verdict::verdict;
 use super::{colour, place};
-use crate::judge::{Edge, Judgement, Metric, Tax};
+use crate::analysis::{Edge, Judgement, Metric, Tax};
 use crate::report::figure::{or_unknown, signed_time, step_in_words, tax, title};
 use crate::stats::paired::Interval;
 use crate::store::Run;

@@ -28,12 +28,12 @@ use chart::{Cell, Place};
 
 use super::figure::counted;
 use super::marks::{LOST, is_lost};
-use super::page::checks;
+use super::document::checks;
 use super::remarks::{engine, notes, remarks};
-use super::words::margin;
-use super::{plan_toml, words};
-use crate::judge::Judgement;
-use crate::judge::grade::Grade;
+use super::sentences::margin;
+use super::{plan_toml, sentences};
+use crate::analysis::Judgement;
+use crate::analysis::grade::Grade;
 use crate::mark::Mark;
 use crate::store::Run;
 use crate::suite::Test;
@@ -181,7 +181,7 @@ fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
 }
 
 fn meaning(run: &Run, judgement: &Judgement) -> Markup {
-    let sentences = words::conclusions(run, judgement);
+    let sentences = sentences::conclusions(run, judgement);
     html! {
         @if run.measurements.is_empty() {
             section.means {

@@ -4,8 +4,8 @@ use iotax_model::units::human;
 use maud::{Markup, html};
 
 use super::colour;
-use crate::judge::flow::{Level, Passed};
-use crate::judge::{Flow, Judgement};
+use crate::analysis::amplification::{Level, Passed};
+use crate::analysis::{Flow, Judgement};
 use crate::report::figure::or_unknown;
 use crate::report::passed::{DIRECTIONS, remarkable};
 use crate::store::Run;

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit};
 use super::{colour, colours, surface, taxes};
-use crate::judge::Judgement;
+use crate::analysis::Judgement;
 use crate::report::course::{self, Map};
 use crate::report::figure::or_unknown;
 use crate::store::Run;

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::verdict::verdict;
 use super::{colour, network};
-use crate::judge::percentile::percentile;
-use crate::judge::{Comparison, Judgement, Metric, Summary, Tax};
+use crate::analysis::percentile::percentile;
+use crate::analysis::{Comparison, Judgement, Metric, Summary, Tax};
 use crate::report::figure::{UNKNOWN, megabytes, or_unknown, tax, title_in};
 use crate::report::marks::{failures, marks};
 use crate::store::Run;

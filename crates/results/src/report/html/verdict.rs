@@ -2,9 +2,9 @@
 
 use maud::{Markup, html};
 
-use crate::judge::Comparison;
+use crate::analysis::Comparison;
 use crate::report::figure::counted;
-use crate::report::words::margin;
+use crate::report::sentences::margin;
 use crate::stats::verdict::Verdict;
 use crate::store::Run;
 

@@ -6,9 +6,9 @@ use maud::{Markup, html};
 
 use super::bars::{Stack, stacks};
 use super::chart::{Chart, Place};
-use crate::judge::inside::View;
-use crate::judge::roles::Role;
-use crate::judge::{CpuByRole, Inside, Judgement, Metric};
+use crate::analysis::latency_breakdown::View;
+use crate::analysis::cpu_breakdown::Role;
+use crate::analysis::{CpuByRole, Inside, Judgement, Metric};
 use crate::report::figure::or_unknown;
 
 /// Both pictures side by side, and beneath them their figures; nothing if no guest was seen from within and no role told apart.

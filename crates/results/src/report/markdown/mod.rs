@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::page::{Field, Grid, Page, Part};
+use super::document::{Field, Grid, Page, Part};
 
 /// The page: headings of the third level, tables as pipe tables, sentences as lists.
 #[must_use]

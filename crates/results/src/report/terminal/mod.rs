@@ -5,7 +5,7 @@ mod table;
 use std::fmt::{self, Write as _};
 use std::ops::Deref;
 
-use super::page::{Page, Part};
+use super::document::{Page, Part};
 
 /// Narrower than this, sentences are not broken further.
 const NARROWEST: usize = 40;

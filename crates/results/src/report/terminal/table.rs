@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{Cell, CellAlignment, Color, Table, presets};
 
-use crate::report::page::{Field, Grid};
+use crate::report::document::{Field, Grid};
 use crate::stats::verdict::Verdict;
 
 /// The narrowest that names are broken to.

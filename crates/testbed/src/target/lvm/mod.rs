@@ -5,7 +5,7 @@
 //! on it are compared on the same place of the same disk.
 
 mod place;
-mod room;
+mod capacity;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use iotax_model::wire::Identity;
 
 use crate::build_error::BuildError;
 use crate::device::{self, Permission, Pin};
-use crate::ledger::{Effect, Entry, Ledger};
+use crate::undo::{Effect, Entry, Ledger};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
 use place::{Place, Sharing};
-use room::{Allocation, EXTENT};
-pub use room::{check, possible};
+use capacity::{Allocation, EXTENT};
+pub use capacity::{check, possible};
 
 /// What a target is given: a volume, or the bytes of the device beneath one.
 #[derive(Debug, Clone)]
@@ -232,7 +232,7 @@ fn new_group(
 
 /// A group of the user's. That it has room was checked with the plan.
 fn users_group(name: &str) -> Result<Standing, BuildError> {
-    let found = room::users_group(name)?;
+    let found = capacity::users_group(name)?;
     let group = Group::Users(found.uuid);
     let (name, extent) = (name.to_owned(), found.extent);
     Ok(Standing { group, name, extent, pin: None, shared: None, volumes: 0 })

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use inbox::Inbox;
 use outbox::Outbox;
 
-use super::super::hello;
+use super::super::handshake;
 use super::counters::Way;
 use super::pace::Pace;
 use super::sequence::Sequence;
@@ -159,7 +159,7 @@ fn stamp(now: u64) -> [u8; 8] {
 /// or opened it: that is sent again where the answer takes its time.
 #[inline]
 fn read_header(datagram: &[u8], wide: bool, sequence: &Sequence) -> Option<(u64, u64)> {
-    if datagram.len() == hello::LENGTH && hello::read_call(datagram).is_some() {
+    if datagram.len() == handshake::LENGTH && handshake::read_call(datagram).is_some() {
         return None;
     }
     let header = datagram.get(..header_bytes(wide))?;
@@ -188,7 +188,7 @@ mod tests {
         write_header(&mut datagram, stamp(3_000_005_000), 0x0102_0304, false);
         assert_eq!(datagram, [0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4]);
         assert_eq!(read_header(&datagram[..11], false, &Sequence::new()), None, "too short");
-        let call = hello::call(&[b'a'; super::super::super::control::COOKIE]);
+        let call = handshake::call(&[b'a'; super::super::super::control::COOKIE]);
         assert_eq!(read_header(&call, true, &Sequence::new()), None, "it opens a stream");
     }
 }

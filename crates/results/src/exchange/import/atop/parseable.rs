@@ -3,7 +3,7 @@
 
 use super::super::Found;
 use super::super::lines::lines;
-use super::super::pieces::not_understood;
+use super::super::parse_util::not_understood;
 use super::Devices;
 
 /// Fields of a line of the oldest version that has all of these.

@@ -8,7 +8,7 @@ use iotax_model::record::{Tallies, Tally};
 use iotax_model::workload::{KEYS, Key};
 
 use super::super::{Entry, Line};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// The directions in fio's order.
 pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];

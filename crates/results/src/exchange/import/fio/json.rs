@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use super::super::Line;
-use super::super::tree::{Tree, Value, newlines};
+use super::super::json_tree::{Tree, Value, newlines};
 use super::Read;
 use super::job::{DIRECTIONS, Direction, Job, Options};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::super::lines::Lines;
-use super::super::pieces::{decimal, not_understood};
-use super::super::tree::{self, Value};
+use super::super::parse_util::{decimal, not_understood};
+use super::super::json_tree::{self, Value};
 use super::super::{Found, MOST_ROWS};
 
 /// What one call of iostat wrote.
@@ -253,7 +253,7 @@ fn time_of_day(line: &str) -> Option<u32> {
 pub(super) fn of_json(text: &str, found: &mut Found) -> Vec<Session> {
     let mut rows = 0;
     let mut sessions = Vec::new();
-    tree::objects(text, &mut |line, object| {
+    json_tree::objects(text, &mut |line, object| {
         for host in object.at(&["sysstat", "hosts"]).items() {
             let report = |statistics: Value<'_>| Report {
                 line,

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use super::super::lines::lines;
-use super::super::pieces::{agree, not_understood, whole_nanos};
+use super::super::parse_util::{agree, not_understood, whole_nanos};
 use super::super::{Entry, Found};
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// A line.
 struct Row<'a> {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use super::super::iperf::{Row, bracket, connected};
 use super::super::lines::lines;
-use super::super::pieces::{not_understood, whole_nanos};
+use super::super::parse_util::{not_understood, whole_nanos};
 use super::super::{Entry, Found};
 use super::SENDERS;
-use crate::judge::Metric;
+use crate::analysis::Metric;
 
 /// One of these is in every line that counts.
 const WORDS: [&str; 6] =

@@ -1,0 +1,164 @@
+//! What a test's system calls are made through: it times and counts them.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::workers::{Finish, Seat};
+use crate::io_errors::Faults;
+use crate::latencies::Latencies;
+use crate::intervals::{Ledger, Turn};
+use crate::shared::{Common, Pulse};
+use crate::request::Io;
+use crate::window::Window;
+
+/// So many failures in a row, and no success, make a worker pause after each: an error is often quicker than any I/O.
+const FAILURES_BEFORE_PAUSE: u32 = 64;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The window is over, or too much failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Over;
+
+/// Times and counts the system calls of one worker.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    ledger: Ledger,
+    faults: Faults,
+    common: Arc<Common>,
+    pulse: Arc<Pulse>,
+    failures_in_a_row: u32,
+    /// When the first call began, though it be none that counts.
+    began_at: Option<u64>,
+    /// When the last call returned.
+    now: u64,
+    is_stopped: bool,
+}
+
+impl Meter {
+    pub(super) fn new(seat: Seat, window: Window, room: Latencies) -> Self {
+        let Seat { number, common, pulse, spare, reports, .. } = seat;
+        let ledger = Ledger::new(number, room, window, spare, reports);
+        Self {
+            ledger,
+            faults: Faults::default(),
+            common,
+            pulse,
+            failures_in_a_row: 0,
+            began_at: None,
+            now: clock::now(),
+            is_stopped: false,
+        }
+    }
+
+    /// Makes one system call that reads, writes or flushes, and counts it as `io`. Whether it did all that was asked; otherwise
+    /// it counts as failed.
+    #[inline]
+    pub(crate) fn io(&mut self, io: Io, call: impl FnOnce() -> io::Result<usize>) -> ControlFlow<Over, bool> {
+        let (result, took) = self.time(call)?;
+        let is_whole = result.as_ref().is_ok_and(|moved| *moved == io.length as usize);
+        if is_whole {
+            self.ledger.latencies.add(io, took, took);
+            self.failures_in_a_row = 0;
+        } else {
+            self.failed(moved_or_errno(result), io.direction.word(), io.offset)?;
+        }
+        ControlFlow::Continue(is_whole)
+    }
+
+    /// Makes one operation on a file as such, with which `bytes` go, and counts it. What it gave, if it did not fail.
+    #[inline]
+    pub(crate) fn operation<T>(
+        &mut self,
+        bytes: u64,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> ControlFlow<Over, Option<T>> {
+        let (result, took) = self.time(call)?;
+        match result {
+            Ok(given) => {
+                self.ledger.latencies.add_meta(bytes, took);
+                self.failures_in_a_row = 0;
+                ControlFlow::Continue(Some(given))
+            }
+            Err(error) => {
+                self.failed(moved_or_errno(Err(error)), "meta", 0)?;
+                ControlFlow::Continue(None)
+            }
+        }
+    }
+
+    /// Makes a call that is no I/O itself, such as lseek(2), and does not count it. If it fails, that counts as a failure of such
+    /// an I/O, and the work is over.
+    #[inline]
+    pub(crate) fn aside<T>(&mut self, io: Io, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, T> {
+        let (result, _) = self.time(call)?;
+        match result {
+            Ok(given) => ControlFlow::Continue(given),
+            Err(error) => {
+                self.failed(moved_or_errno(Err(error)), io.direction.word(), io.offset)?;
+                self.is_stopped = true;
+                ControlFlow::Break(Over)
+            }
+        }
+    }
+
+    /// Makes a system call: what it gave, and how long it took. What returns after the window's end counts nowhere.
+    #[inline]
+    fn time<T>(&mut self, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, (io::Result<T>, u64)> {
+        let begun = clock::now();
+        self.began_at.get_or_insert(begun);
+        self.pulse.enters(begun);
+        let result = call();
+        self.now = clock::now();
+        self.pulse.leaves();
+        if self.now >= self.ledger.boundary && self.ledger.turn(self.now, None) == Turn::Over {
+            return ControlFlow::Break(Over);
+        }
+        if self.common.is_stopped() {
+            self.is_stopped = true;
+            return ControlFlow::Break(Over);
+        }
+        ControlFlow::Continue((result, self.now.saturating_sub(begun)))
+    }
+
+    /// Counts a call that failed, by the kernel's errno below zero or the bytes that it moved.
+    #[cold]
+    fn failed(&mut self, result: i32, direction: &'static str, offset: u64) -> ControlFlow<Over> {
+        self.faults.add(result, direction, offset, self.now);
+        self.common.failed();
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
+            std::thread::sleep(PAUSE);
+        }
+        if self.common.is_stopped() {
+            self.is_stopped = true;
+            return ControlFlow::Break(Over);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// What the worker leaves behind, its work being done or over.
+    pub(super) fn finish(mut self, ended: ControlFlow<Over>) -> Finish {
+        let before_the_end = ended.is_continue() || self.is_stopped;
+        if before_the_end {
+            self.ledger.close(self.now, None);
+        }
+        Finish {
+            began_at: self.began_at,
+            ended_at: before_the_end.then_some(self.now),
+            ramp_ios: self.ledger.ramp_ios,
+            faults: self.faults,
+            ..Finish::default()
+        }
+    }
+}
+
+/// What the kernel would have answered.
+fn moved_or_errno(result: io::Result<usize>) -> i32 {
+    match result {
+        Ok(moved) => i32::try_from(moved).unwrap_or(i32::MAX),
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+    }
+}

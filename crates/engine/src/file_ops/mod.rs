@@ -1,0 +1,213 @@
+//! Tests: work that is more than plain I/O, as the classic programs do it.
+//!
+//! A test is a [`Routine`], one for each worker (numjobs). It is prepared before the window, uncounted; then its
+//! [`Routine::work`] runs once from beginning to end, and makes every system call that counts through the [`Meter`], which
+//! ends it with `?` when the window is over. So a test ends when its work is done or at `runtime`, whichever is first. What
+//! it left in the directory that it was given is flushed and removed after the window, by the harness.
+//!
+//! To add one: a file here, and a line in [`prepare`]. All of a test that asks files for their attributes would be
+//!
+//! ```ignore
+//! struct Stat(Vec<PathBuf>);
+//!
+//! /// Makes the files, uncounted.
+//! pub(super) fn prepare(place: &mut Place) -> Result<Box<dyn Routine>, EngineError> {
+//!     let directory = place.directory()?;
+//!     let files = (0..1000).map(|n| directory.join(format!("{}-{n}", place.number)));
+//!     let made = files.map(|path| File::create_new(&path).map(|_| path).map_err(trouble("making a file")));
+//!     Ok(Box::new(Stat(made.collect::<Result<_, _>>()?)))
+//! }
+//!
+//! impl Routine for Stat {
+//!     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over> {
+//!         for path in &self.0 {
+//!             meter.operation(0, || path.metadata())?;
+//!         }
+//!         ControlFlow::Continue(())
+//!     }
+//! }
+//! ```
+//!
+//! An I/O is a system call here: what a buffer of the program's own saves is to be seen in their number.
+
+mod archive;
+mod bytes;
+mod files;
+mod meter;
+mod newc;
+mod output;
+mod place;
+mod record;
+mod records;
+mod seeks;
+mod stdio;
+mod tree;
+mod trees;
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use iotax_model::record::Outcome;
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::Test;
+
+use self::meter::{Meter, Over};
+use self::place::Place;
+use crate::clock;
+use crate::workers::{Crew, Finish, Report, Seat};
+use crate::error::EngineError;
+use crate::latencies::Latencies;
+use crate::open::{self, Target};
+use crate::prepare::read_ahead;
+use crate::run::flush;
+use crate::watch;
+use crate::window::Window;
+
+/// What one worker does in a test.
+pub(crate) trait Routine {
+    /// Does all of it, every system call that counts through the meter.
+    fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
+}
+
+/// Gets a worker ready, in its own thread and uncounted.
+type Prepare = fn(&mut Place) -> Result<Box<dyn Routine>, EngineError>;
+
+/// How a worker gets ready for a test.
+fn prepare(test: Test) -> Result<Prepare, EngineError> {
+    Ok(match test {
+        Test::Putc => bytes::putc,
+        Test::Getc => bytes::getc,
+        Test::Rewrite => records::rewrite,
+        Test::Seeks => seeks::seeks,
+        Test::WriteNew => records::write_new,
+        Test::StdioWrite => stdio::write,
+        Test::StdioRead => stdio::read,
+        Test::Copy => records::copy,
+        Test::Create | Test::Open | Test::Stat | Test::Rename | Test::Delete => files::prepare,
+        Test::Pack => archive::pack,
+        Test::Unpack => archive::unpack,
+        Test::Walk => trees::walk,
+        Test::RemoveTree => trees::remove,
+        Test::Foreign => return Err(EngineError::NoTest(test)),
+    })
+}
+
+/// Carries a test out, as [`crate::measure`] does.
+pub(crate) fn run(
+    job: &Job,
+    test: Test,
+    path: &Path,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    let prepare = prepare(test)?;
+    let workload = &job.workload;
+    let ground = Ground::of(job, test, path)?;
+    clock::calibrate();
+    let room = Latencies::new(workload);
+    let mut crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
+        let place = ground.place(job, number)?;
+        let room = room.empty_alike();
+        Ok(Box::new(move |seat| work(seat, place, room, prepare)))
+    })?;
+    events(Event::Ready);
+    let mut outcome = match watch::carry_out(&mut crew, job, Window::new(job, clock::now()), &room, events) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            crew.dismiss(job.interval);
+            return Err(error);
+        }
+    };
+    events(Event::Over);
+    if crew.is_unharmed(&outcome) && (workload.writes() || test.is_on_files()) {
+        flush(|| ground.sync(), &mut outcome);
+    }
+    // Who is stuck in the kernel may hold what would have to go.
+    if crew.at_work == 0
+        && let Err(error) = ground.clear()
+    {
+        outcome.notes.push(format!("what the test made was not removed: {error}"));
+    }
+    Ok(outcome)
+}
+
+/// What a worker's thread does.
+fn work(seat: Seat, mut place: Place, room: Latencies, prepare: Prepare) -> Result<Finish, EngineError> {
+    let mut routine = prepare(&mut place)?;
+    // Nobody listens if another worker failed to set up; then the start channel is closed too.
+    let _ = seat.reports.send(Report::Ready);
+    let Ok(window) = seat.start.recv() else { return Ok(Finish::default()) };
+    let mut meter = Meter::new(seat, window, room);
+    let ended = routine.work(&mut meter);
+    Ok(meter.finish(ended))
+}
+
+/// What a test works on: the target's area, or a directory.
+enum Ground<'a> {
+    Area(Target),
+    Directory(&'a Path),
+}
+
+impl<'a> Ground<'a> {
+    fn of(job: &'a Job, test: Test, path: &Path) -> Result<Self, EngineError> {
+        if !test.needs_directory() {
+            let target = open::for_job(job, path)?;
+            if job.workload.pre_read {
+                read_ahead(&target, &job.workload, job.size)?;
+            }
+            return Ok(Self::Area(target));
+        }
+        let directory = Path::new(job.directory.as_deref().ok_or(EngineError::NoDirectory(test))?);
+        let looked = |error| EngineError::System { doing: format!("reading {}", directory.display()), error };
+        // All that is in it is removed in the end.
+        match fs::read_dir(directory).map_err(looked)?.next() {
+            None => Ok(Self::Directory(directory)),
+            Some(_) => Err(EngineError::NotEmpty(directory.display().to_string())),
+        }
+    }
+
+    /// A worker's place on it.
+    fn place(&self, job: &Job, number: u32) -> Result<Place, EngineError> {
+        let (file, directory) = match self {
+            Self::Area(target) => {
+                let file = target.reopen().map_err(|error| EngineError::System {
+                    doing: format!("opening the target for worker {number}"),
+                    error,
+                })?;
+                (Some(file), None)
+            }
+            Self::Directory(directory) => (None, Some(directory.to_path_buf())),
+        };
+        Ok(Place {
+            workload: job.workload.clone(),
+            size: job.size.0,
+            seed: job.seed,
+            number,
+            file,
+            directory,
+        })
+    }
+
+    /// Has the machine make safe what was written.
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Area(target) => target.file.sync_data(),
+            Self::Directory(directory) => Ok(rustix::fs::syncfs(File::open(directory)?)?),
+        }
+    }
+
+    /// Removes what the workers left.
+    fn clear(&self) -> io::Result<()> {
+        let Self::Directory(directory) = self else { return Ok(()) };
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            } else {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}

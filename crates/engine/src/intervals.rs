@@ -1,0 +1,145 @@
+//! A worker's counts, kept apart by warm-up and interval.
+
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+use crate::workers::{Interval, Report};
+use crate::latencies::Latencies;
+use crate::window::Window;
+
+/// Whether there is more to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    GoOn,
+    Over,
+}
+
+/// Keeps one worker's counts apart by warm-up and interval.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    worker: u32,
+    window: Window,
+    /// The current interval; `None` in the warm-up.
+    interval: Option<u64>,
+    /// When the current interval, or the warm-up, ends.
+    pub(crate) boundary: u64,
+    pub(crate) latencies: Latencies,
+    pub(crate) ramp_ios: u64,
+    spare: Receiver<Latencies>,
+    reports: Sender<Report>,
+}
+
+impl Ledger {
+    pub(crate) fn new(
+        worker: u32,
+        latencies: Latencies,
+        window: Window,
+        spare: Receiver<Latencies>,
+        reports: Sender<Report>,
+    ) -> Self {
+        let boundary = window.begin;
+        Self { worker, window, interval: None, boundary, latencies, ramp_ios: 0, spare, reports }
+    }
+
+    /// Closes what has ended by `now`, a time at or after the boundary, before what was just reaped is counted.
+    #[cold]
+    pub(crate) fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> Turn {
+        let next = self.window.interval_at(now);
+        if let Some(number) = self.interval {
+            let empty = match self.spare.try_recv() {
+                Ok(spare) => spare,
+                // The collector is behind: rather some more memory than a wait.
+                Err(TryRecvError::Empty) => self.latencies.empty_alike(),
+                Err(TryRecvError::Disconnected) => return Turn::Over,
+            };
+            if !self.report(number, next, empty, oldest_ns) {
+                return Turn::Over;
+            }
+        } else {
+            self.ramp_ios = self.latencies.ios();
+            self.latencies.clear();
+        }
+        self.interval = Some(next);
+        self.boundary = self.window.end_of(next);
+        if next >= self.window.intervals() { Turn::Over } else { Turn::GoOn }
+    }
+
+    /// Closes the interval that is under way, because no more I/O comes.
+    pub(crate) fn close(&mut self, now: u64, oldest_ns: Option<u64>) {
+        match self.interval {
+            None => {
+                self.ramp_ios = self.latencies.ios();
+                let empty = self.latencies.empty_alike();
+                self.latencies.clear();
+                self.report(0, self.window.intervals(), empty, oldest_ns);
+            }
+            Some(number) if now < self.window.end => {
+                let empty = self.latencies.empty_alike();
+                self.report(number, self.window.intervals(), empty, oldest_ns);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Hands an interval over. Whether anybody takes it.
+    fn report(&mut self, number: u64, next: u64, empty: Latencies, oldest_ns: Option<u64>) -> bool {
+        let latencies = std::mem::replace(&mut self.latencies, empty);
+        let interval = Interval { worker: self.worker, number, next, latencies, oldest_ns };
+        self.reports.send(Report::Interval(interval)).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Direction, Io};
+    use iotax_model::units::{Bytes, Nanos};
+    use iotax_model::wire::Job;
+    use iotax_model::workload::WorkloadKeys;
+    use std::sync::mpsc;
+
+    #[test]
+    fn the_warm_up_and_each_interval_are_counted_apart() {
+        let keys =
+            WorkloadKeys { runtime: Some(Nanos(300)), ramp_time: Some(Nanos(50)), ..WorkloadKeys::default() };
+        let workload = keys.complete(&WorkloadKeys::default());
+        let (size, interval) = (Bytes(1 << 20), Nanos(100));
+        let job = Job {
+            path: None,
+            workload,
+            size,
+            seed: 1,
+            interval,
+            writable: false,
+            shared: false,
+            identity: None,
+            directory: None,
+            peer: None,
+        };
+        let latencies = Latencies::new(&job.workload);
+        let (reports, reported) = mpsc::channel();
+        let (_spare, spares) = mpsc::channel();
+        let mut ledger = Ledger::new(4, latencies, Window::new(&job, 1000), spares, reports);
+        let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
+        let count = |ledger: &mut Ledger, ios: u64| {
+            (0..ios).for_each(|_| ledger.latencies.add(io, 7, 7));
+        };
+        assert_eq!(ledger.boundary, 1050);
+        count(&mut ledger, 3);
+        assert_eq!((ledger.turn(1060, None), ledger.boundary), (Turn::GoOn, 1150));
+        count(&mut ledger, 5);
+        // An I/O took so long that an interval passed without any.
+        assert_eq!((ledger.turn(1270, Some(9)), ledger.boundary), (Turn::GoOn, 1350));
+        count(&mut ledger, 2);
+        assert_eq!(ledger.turn(1350, None), Turn::Over);
+        assert_eq!(ledger.ramp_ios, 3);
+        drop(ledger);
+        let intervals: Vec<_> = reported
+            .iter()
+            .map(|report| match report {
+                Report::Interval(of) => (of.worker, of.number, of.next, of.latencies.ios(), of.oldest_ns),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(intervals, [(4, 0, 2, 5, Some(9)), (4, 2, 3, 2, None)]);
+    }
+}

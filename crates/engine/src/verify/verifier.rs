@@ -1,0 +1,137 @@
+//! Follows one worker's I/Os: stamps and records what it writes, checks what it reads.
+
+use std::sync::Arc;
+
+use iotax_model::verify_errors::Findings;
+
+use super::Proof;
+use super::judge::{Expected, judge};
+use super::stamp::seal;
+use super::table::{Known, Table};
+use crate::pattern::Pattern;
+use crate::request::{Direction, Io};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    proof: Arc<Proof>,
+    /// By slot, `per_slot` each. Of a write: its generation, then nothing. Of a read: the states of its blocks when it began.
+    noted: Vec<u64>,
+    per_slot: usize,
+    /// An I/O that waits for its blocks.
+    held: Option<Io>,
+    findings: Findings,
+}
+
+/// What a worker is to do next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// This; nothing if all is done.
+    Io(Option<Io>),
+    /// The next I/O is to write a block that another write has: ask again.
+    Wait,
+}
+
+impl Witness {
+    /// For a worker of `slots` slots whose longest I/O has `longest` bytes.
+    pub(crate) fn new(proof: Arc<Proof>, slots: usize, longest: usize) -> Self {
+        let per_slot = proof.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));
+        Self { proof, noted: vec![0; slots * per_slot], per_slot, held: None, findings: Findings::default() }
+    }
+
+    /// The next I/O of the pattern for a slot. It may begin.
+    pub(crate) fn next(&mut self, slot: usize, pattern: &mut Pattern) -> Next {
+        let Some(io) = self.held.take().or_else(|| pattern.next()) else { return Next::Io(None) };
+        if self.admits(slot, &io) {
+            Next::Io(Some(io))
+        } else {
+            self.held = Some(io);
+            Next::Wait
+        }
+    }
+
+    fn admits(&mut self, slot: usize, io: &Io) -> bool {
+        let Some(table) = &self.proof.table else { return true };
+        let noted = &mut self.noted[slot * self.per_slot..][..self.per_slot];
+        match io.direction {
+            Direction::Write | Direction::Trim => {
+                let Some(generation) = table.claim(io) else { return false };
+                noted[0] = generation;
+            }
+            Direction::Read => {
+                noted.iter_mut().zip(table.look(io)).for_each(|(noted, state)| *noted = state);
+            }
+            Direction::Sync | Direction::DataSync => {
+                if let Some(journal) = &self.proof.journal {
+                    noted[0] = journal.records();
+                }
+            }
+        }
+        true
+    }
+
+    /// Stamps a write that was admitted.
+    pub(crate) fn seal(&self, slot: usize, io: &Io, buffer: &mut [u8]) {
+        let generation = self.noted[slot * self.per_slot];
+        seal(buffer, io, self.proof.mark(generation), self.proof.verify);
+    }
+
+    /// Takes note of how an I/O ended: `result` is the kernel's.
+    pub(crate) fn done(&mut self, slot: usize, io: &Io, result: i32, buffer: &[u8]) {
+        let success = result.cast_unsigned() == io.length;
+        let noted = self.noted[slot * self.per_slot];
+        match (io.direction, &self.proof.table) {
+            (Direction::Read, _) if success => self.check(slot, io, &buffer[..io.length as usize]),
+            (Direction::Write, Some(table)) if success => {
+                if let Some(journal) = &self.proof.journal {
+                    // Before the next write of the block can begin: the journal has the writes of a block in order.
+                    journal.write(io, noted);
+                    if self.proof.safe {
+                        journal.flush(journal.records());
+                    }
+                }
+                table.release(io, Some(noted));
+            }
+            // What was trimmed may read as anything.
+            (Direction::Write | Direction::Trim, Some(table)) => {
+                if let (Some(journal), true) = (&self.proof.journal, self.proof.safe) {
+                    journal.distrust_flushes();
+                }
+                table.release(io, None);
+            }
+            (Direction::Sync | Direction::DataSync, _) if success => {
+                if let Some(journal) = &self.proof.journal {
+                    journal.flush(noted);
+                }
+            }
+            (Direction::Sync | Direction::DataSync, _) => {
+                if let Some(journal) = &self.proof.journal {
+                    journal.distrust_flushes();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks what was read: against the table where this measurement has written, else on its own. A block that was written
+    /// meanwhile is passed over: the read may have met either content, or parts of both.
+    fn check(&mut self, slot: usize, io: &Io, buffer: &[u8]) {
+        let Some(table) = &self.proof.table else {
+            return self.findings.add(judge(buffer, io.offset, Expected::Anything), io.offset);
+        };
+        let block = table.block_length();
+        let noted = &self.noted[slot * self.per_slot..];
+        let places = (io.offset..).step_by(block).zip(buffer.chunks(block));
+        for (((offset, content), then), now) in places.zip(noted).zip(table.look(io)) {
+            if let (Known::Holds(generation), true) = (Table::known(now), *then == now) {
+                let expected = Expected::This(self.proof.mark(generation));
+                self.findings.add(judge(content, offset, expected), offset);
+            }
+        }
+    }
+
+    /// What the checks found.
+    pub(crate) fn finish(self) -> Findings {
+        self.findings
+    }
+}

@@ -1,0 +1,240 @@
+//! The workers of a measurement: threads that do some work each, and what they and their watcher say to each other.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use iotax_model::verify_errors::Findings;
+use iotax_model::record::{Outcome, Pacing};
+use iotax_model::units::Nanos;
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::backend::Note;
+use crate::clock;
+use crate::error::EngineError;
+use crate::io_errors::Faults;
+use crate::latencies::Latencies;
+use crate::shared::{Common, Pulse};
+use crate::window::Window;
+
+/// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
+pub(crate) const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
+
+/// A worker's place in the crew: who it is and how it talks.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) number: u32,
+    pub(crate) common: Arc<Common>,
+    pub(crate) pulse: Arc<Pulse>,
+    /// The window, once all workers are ready. Closed: there is nothing to do after all.
+    pub(crate) start: Receiver<Window>,
+    /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
+    pub(crate) spare: Receiver<Latencies>,
+    pub(crate) reports: Sender<Report>,
+}
+
+/// What one worker does, in a thread of its own: it says [`Report::Ready`], waits for the window, and works.
+pub(crate) type Work = Box<dyn FnOnce(Seat) -> Result<Finish, EngineError> + Send>;
+
+/// What a worker says.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all reports are intervals: a box would only cost")]
+pub(crate) enum Report {
+    /// Everything is set up.
+    Ready,
+    /// All I/O of an interval is in.
+    Interval(Interval),
+    /// The last word.
+    Finished(Result<Finish, EngineError>),
+}
+
+/// What one worker did in one interval.
+#[derive(Debug)]
+pub(crate) struct Interval {
+    pub(crate) worker: u32,
+    pub(crate) number: u64,
+    /// The interval that has begun meanwhile; there is no I/O in those between.
+    pub(crate) next: u64,
+    pub(crate) latencies: Latencies,
+    /// How long the oldest I/O in flight had been there.
+    pub(crate) oldest_ns: Option<u64>,
+}
+
+/// What a worker leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct Finish {
+    /// When it began its first I/O.
+    pub(crate) began_at: Option<u64>,
+    /// When its last I/O was seen to be complete, if it came to an end before the window's.
+    pub(crate) ended_at: Option<u64>,
+    /// I/Os completed before the window.
+    pub(crate) ramp_ios: u64,
+    pub(crate) pacing: Option<Pacing>,
+    pub(crate) faults: Faults,
+    pub(crate) findings: Option<Findings>,
+    pub(crate) note: Option<Note>,
+}
+
+/// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
+/// take this one with it. Each says that it has finished, and what it leaves behind is its own.
+pub(crate) struct Crew {
+    pub(crate) common: Arc<Common>,
+    pulses: Vec<Arc<Pulse>>,
+    reports: Receiver<Report>,
+    starts: Vec<Sender<Window>>,
+    spares: Vec<Sender<Latencies>>,
+    /// Workers that have not finished.
+    pub(crate) at_work: usize,
+}
+
+impl Crew {
+    /// Starts `workers` of them and waits until all are set up. `work` gives what each does, by its number from 0; `room` is like
+    /// what each counts into. After `max_errors` failures all stop.
+    pub(crate) fn muster(
+        workers: u32,
+        max_errors: Option<u64>,
+        room: &Latencies,
+        mut work: impl FnMut(u32) -> Result<Work, EngineError>,
+    ) -> Result<Self, EngineError> {
+        raise_file_limit(workers);
+        let (sender, reports) = mpsc::channel();
+        let mut crew = Self {
+            common: Arc::new(Common::new(max_errors)),
+            pulses: Vec::new(),
+            reports,
+            starts: Vec::new(),
+            spares: Vec::new(),
+            at_work: 0,
+        };
+        let mut mustered = Ok(());
+        for number in 0..workers {
+            mustered = work(number).and_then(|work| crew.enlist(number, work, room, sender.clone()));
+            if mustered.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        let mut ready = 0;
+        while mustered.is_ok() && ready < crew.starts.len() {
+            match crew.next_report(Duration::MAX) {
+                Some(Report::Finished(result)) => mustered = result.map(drop),
+                Some(_) => ready += 1,
+                None => {}
+            }
+        }
+        if let Err(error) = mustered {
+            crew.dismiss(Nanos(0));
+            return Err(error);
+        }
+        Ok(crew)
+    }
+
+    fn enlist(
+        &mut self,
+        number: u32,
+        work: Work,
+        room: &Latencies,
+        reports: Sender<Report>,
+    ) -> Result<(), EngineError> {
+        let (start, started) = mpsc::channel();
+        let (spare, spares) = mpsc::channel();
+        // One in the worker's hands and one on the way suffice while the collector keeps up.
+        let _ = spare.send(room.empty_alike());
+        let pulse = Pulse::new();
+        let seat = Seat {
+            number,
+            common: Arc::clone(&self.common),
+            pulse: Arc::clone(&pulse),
+            start: started,
+            spare: spares,
+            reports: reports.clone(),
+        };
+        std::thread::Builder::new()
+            .name(format!("worker-{number}"))
+            .spawn(move || {
+                let result = catch_unwind(AssertUnwindSafe(|| work(seat)))
+                    .unwrap_or(Err(EngineError::Panicked(number)));
+                // The watcher may have given up on this worker.
+                let _ = reports.send(Report::Finished(result));
+            })
+            .map_err(|error| EngineError::System {
+                doing: format!("starting a thread for worker {number}"),
+                error,
+            })?;
+        self.pulses.push(pulse);
+        self.starts.push(start);
+        self.spares.push(spare);
+        self.at_work += 1;
+        Ok(())
+    }
+
+    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
+    pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
+        self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
+    }
+
+    pub(crate) fn start(&self, window: Window) {
+        for start in &self.starts {
+            // A worker that is gone has said why.
+            let _ = start.send(window);
+        }
+    }
+
+    /// The next report, if one comes within `wait`.
+    pub(crate) fn next_report(&mut self, wait: Duration) -> Option<Report> {
+        let report = match self.reports.recv_timeout(wait) {
+            Ok(report) => report,
+            Err(RecvTimeoutError::Timeout) => return None,
+            // All have finished: only time is left to pass.
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(wait);
+                return None;
+            }
+        };
+        if matches!(report, Report::Finished(_)) {
+            self.at_work -= 1;
+        }
+        Some(report)
+    }
+
+    /// When the call began that a worker has been in for longest.
+    pub(crate) fn waiting_since(&self) -> Option<u64> {
+        self.pulses.iter().filter_map(|pulse| pulse.since()).min()
+    }
+
+    /// Returns a worker's histograms to it, emptied.
+    pub(crate) fn give_back(&self, worker: u32, mut latencies: Latencies) {
+        latencies.clear();
+        // It may have finished.
+        let _ = self.spares[worker as usize].send(latencies);
+    }
+
+    /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
+    pub(crate) fn dismiss(mut self, interval: Nanos) {
+        self.common.stop();
+        self.starts.clear();
+        self.spares.clear();
+        let give_up = clock::now() + interval.0 + DRAIN.0;
+        while self.at_work > 0 {
+            let left = give_up.saturating_sub(clock::now());
+            if left == 0 {
+                return;
+            }
+            self.next_report(Duration::from_nanos(left));
+        }
+    }
+}
+
+/// Lets the process have the files that the workers need, as far as it may: the usual limit of 1024 is meant for programs
+/// that use select(2). If that is not enough, opening fails and says so.
+fn raise_file_limit(workers: u32) {
+    // A target and a ring for each, and something for everyone else; and other jobs may be there already.
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
+    let needed = open + u64::from(workers) * 2 + 64;
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < needed) {
+        limit.current = Some(limit.maximum.map_or(needed, |maximum| maximum.min(needed)));
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}

@@ -1,0 +1,62 @@
+//! Shows what will be done, and asks whether to begin.
+
+use std::io::{self, BufRead};
+use std::sync::atomic::Ordering;
+
+use iotax_model::plan::Plan;
+use iotax_model::target::Accel;
+use iotax_model::units::human;
+use iotax_testbed::interrupt::Interrupt;
+
+use super::estimate;
+use super::say::{self, say};
+use crate::runner::Guests;
+
+/// Shows the plan with its price in time and space.
+pub(super) fn show_plan(plan: &Plan, seed: u64, done: usize, space: u64, guests: Option<&Guests>) {
+    let time = estimate::time(plan, done, guests.map(Guests::accel));
+    let dirs: Vec<String> = plan.directories().iter().map(|dir| dir.display().to_string()).collect();
+    let space = match dirs.as_slice() {
+        [] => String::new(),
+        dirs => format!(", {} in {}", human::bytes(space), dirs.join(" and ")),
+    };
+    let done = match done {
+        0 => String::new(),
+        done => format!("; {done} measurements are there already"),
+    };
+    say!(
+        "{} targets x {} workloads x {} rounds, {time}{space}{done}. Seed {seed}.",
+        plan.targets.len(),
+        plan.workloads.len(),
+        estimate::rounds(plan),
+    );
+    if let Some(design) = estimate::design(plan) {
+        say!("{design}");
+    }
+    for target in &plan.targets {
+        say!("  {:<20} {}", target.name, target.description());
+    }
+    if let Some(guests) = guests {
+        let emulated =
+            if guests.accel() == Accel::Tcg { " Guests' figures are labelled emulated." } else { "" };
+        say!("{}.{emulated}", guests.accel_reason());
+    }
+}
+
+/// Asks on the terminal. Ctrl-C is a no.
+pub(super) fn confirmed(stop: &Interrupt) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    say::question("Begin? [Y/n] ");
+    let stdin = io::stdin();
+    while !stop.load(Ordering::Relaxed) {
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&LOOK_AGAIN));
+        if matches!(ready, Ok(1..)) {
+            let mut answer = String::new();
+            let read = stdin.lock().read_line(&mut answer);
+            return matches!(read, Ok(n) if n > 0)
+                && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes");
+        }
+    }
+    false
+}

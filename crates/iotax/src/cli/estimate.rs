@@ -1,0 +1,60 @@
+//! How many rounds and how much time a plan takes, said before it is begun.
+
+use iotax_model::plan::Plan;
+use iotax_model::target::Accel;
+use iotax_model::units::human;
+
+use crate::runner;
+
+/// `5`, or `5 to 30` where rounds are added.
+pub(super) fn rounds(plan: &Plan) -> String {
+    range(plan, u64::from)
+}
+
+/// Measurements of all rounds.
+pub(super) fn measurements(plan: &Plan) -> String {
+    range(plan, |rounds| u64::from(rounds) * plan.cells() as u64)
+}
+
+fn range(plan: &Plan, of: impl Fn(u32) -> u64) -> String {
+    let least = of(plan.repeat);
+    if plan.until_decided.is_some() {
+        format!("{least} to {}", of(plan.most_rounds()))
+    } else {
+        least.to_string()
+    }
+}
+
+/// `about 12 min 05 s`; where rounds are added and the rest is not begun yet, also how long at most.
+pub(super) fn time(plan: &Plan, done: usize, accel: Option<Accel>) -> String {
+    let least = human::duration(runner::estimate_seconds(plan, plan.repeat, done, accel));
+    match most_seconds(plan, done, accel) {
+        Some(most) if done == 0 => format!("about {least} to {}", human::duration(most)),
+        Some(most) => format!("at most about {}", human::duration(most)),
+        None => format!("about {least}"),
+    }
+}
+
+/// Seconds that a plan that adds rounds takes at most, roughly; absent for any other.
+pub(super) fn most_seconds(plan: &Plan, done: usize, accel: Option<Accel>) -> Option<f64> {
+    let until = plan.until_decided.as_ref()?;
+    let all = runner::estimate_seconds(plan, until.max_rounds, done, accel);
+    // Setting up comes before the time that is limited.
+    let set_up = runner::estimate_seconds(plan, 0, 0, accel);
+    Some(until.max_time.map_or(all, |limit| all.min(set_up + limit.as_secs_f64())))
+}
+
+/// When one looks, and what counts as the same; absent where the number of rounds is fixed and the margin the usual one.
+pub(super) fn design(plan: &Plan) -> Option<String> {
+    let looks: Vec<String> = plan.looks().iter().map(ToString::to_string).collect();
+    match (&plan.until_decided, looks.split_last()) {
+        (Some(_), Some((last, before))) => Some(format!(
+            "Rounds are added until every comparison is decided: looks after {} and {last} rounds, fixed in advance. Within {} is \
+             the same.",
+            before.join(", "),
+            plan.margin
+        )),
+        _ => (plan.margin != iotax_model::plan::Margin::default())
+            .then(|| format!("Within {} is the same.", plan.margin)),
+    }
+}

@@ -1,0 +1,492 @@
+//! Carries out a plan: sets up, fills, measures round by round, stores each measurement, undoes.
+//!
+//! It never makes load itself: every measurement is made by an agent.
+
+mod cell;
+mod start_barrier;
+mod decide;
+mod guests;
+mod network;
+mod remote_agent;
+mod phases;
+mod progress;
+mod recover;
+mod storage;
+mod target;
+mod common_window;
+mod watch;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use iotax_model::verify_errors::Recovery;
+use iotax_model::plan::Plan;
+use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
+use iotax_model::schedule::{self, Cell};
+use iotax_model::target::{Accel, TargetSpec};
+use iotax_model::warning::Warning;
+use iotax_results::store::{RunState, Store};
+use iotax_testbed::device::Permission;
+use iotax_testbed::host_info;
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::undo::Ledger;
+use iotax_testbed::agent_client::{Link, LinkError};
+use iotax_testbed::target::Builder;
+
+use decide::{Agenda, Stretch};
+pub(crate) use guests::{
+    GuestOptions, Guests, check_all as check_guests, possible as guests_possible,
+    possible_on as guests_possible_on,
+};
+use network::Way;
+pub(crate) use remote_agent::{Outposts, RemoteOptions};
+use phases::Phases;
+pub(crate) use progress::{Progress, Step};
+use target::Target;
+
+/// How long a local agent may take to answer for the first time.
+const AGENT_START: Duration = Duration::from_secs(10);
+
+/// What is to be carried out.
+pub(crate) struct Order<'a> {
+    pub(crate) run: i64,
+    pub(crate) plan: &'a Plan,
+    pub(crate) seed: u64,
+    /// Cells that an earlier part of the run measured: target, workload, round.
+    pub(crate) done: HashSet<(String, String, u32)>,
+    /// What boots guests; absent if the plan has none.
+    pub(crate) guests: Option<&'a Guests>,
+    /// Whether created files stay.
+    pub(crate) keep: bool,
+    /// Which devices may be overwritten.
+    pub(crate) permission: &'a Permission,
+    /// What the targets stood on when an earlier part of the run measured them.
+    pub(crate) before: &'a [TargetRecord],
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Every cell was measured.
+    Complete,
+    /// So many cells are missing because their measurement failed.
+    Missing(usize),
+    /// The user stopped it.
+    Interrupted,
+}
+
+/// Raised within a run when the user stops it; everything above undoes and passes it on.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(crate) struct Interrupted;
+
+/// Eight random hex digits that tell this run's files and processes from every other's.
+pub(crate) fn fresh_tag() -> anyhow::Result<String> {
+    Ok(format!("{:08x}", fresh_seed()? & 0xffff_ffff))
+}
+
+/// A random seed from the kernel.
+pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("no random numbers")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Carries out an order. `tag` names what this run makes; every effect goes into `undo`, which the caller replays.
+/// `outposts` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
+/// run could not be set up.
+pub(crate) fn carry_out(
+    order: &Order<'_>,
+    outposts: Outposts,
+    tag: &str,
+    ledger: &mut Ledger,
+    store: &mut Store,
+    progress: &mut dyn Progress,
+    stop: &Interrupt,
+) -> anyhow::Result<Ended> {
+    storage::same_directories(order.plan, order.before)?;
+    store.set_state(order.run, RunState::Running)?;
+    let result = local_agent(stop).and_then(|local| {
+        let mut phases = Phases::default();
+        phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
+        phases.begin(phases::PROVISION);
+        let mut conductor = Conductor::new(order, tag, local, outposts, phases);
+        let result = conductor
+            .set_up(ledger, store, progress, stop)
+            .and_then(|()| conductor.all_rounds(ledger, store, progress, stop));
+        store.add_phases(order.run, &conductor.end(ledger))?;
+        result
+    });
+    let ended = match result {
+        // Whatever failed while the user stopped the run failed for that.
+        Err(_) if stop.load(Ordering::Relaxed) => Ok(Ended::Interrupted),
+        other => other,
+    };
+    store.set_state(
+        order.run,
+        match ended {
+            Ok(Ended::Complete) => RunState::Complete,
+            Ok(Ended::Interrupted) => RunState::Interrupted,
+            Ok(Ended::Missing(_)) | Err(_) => RunState::Failed,
+        },
+    )?;
+    ended
+}
+
+/// A run that is under way.
+struct Conductor<'a> {
+    order: &'a Order<'a>,
+    /// Names what this run makes.
+    tag: &'a str,
+    /// The agent on this host: measures host targets and drops the host's caches.
+    local: Link,
+    /// Agents on other machines whose targets do not stand yet.
+    outposts: Outposts,
+    /// What the plan's targets, and after them its neighbours, consist of: one, or one for each guest.
+    groups: Vec<Vec<Target>>,
+    /// What the run goes on without, by its place among the groups.
+    lost: HashSet<usize>,
+    /// What was recorded of targets that stood.
+    records: HashMap<usize, TargetRecord>,
+    phases: Phases,
+}
+
+impl<'a> Conductor<'a> {
+    fn new(order: &'a Order<'a>, tag: &'a str, local: Link, outposts: Outposts, phases: Phases) -> Self {
+        let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
+        Self { order, tag, local, outposts, groups, lost, records, phases }
+    }
+}
+
+impl Conductor<'_> {
+    fn set_up(
+        &mut self,
+        ledger: &mut Ledger,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let order = self.order;
+        progress.phase("measuring the engine's own cost");
+        let floor = self.local.floor().map_err(interrupted)?;
+        let environment = Environment { floor_ns_per_io: Some(floor), ..environment(order.guests) };
+        store.set_environment(order.run, &environment)?;
+        for record in storage::not_recorded(order.plan, order.before)? {
+            store.put_target(order.run, &record)?;
+        }
+
+        progress.phase("creating files");
+        let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
+        for spec in order.plan.everything() {
+            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, ledger, stop));
+            let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
+            for warning in group.iter().flat_map(|target| &target.built.warnings) {
+                progress.note(&format!("{}: {}", spec.name, warning.evidence));
+                let warning = Warning { target: Some(spec.name.clone()), ..warning.clone() };
+                store.put_warning(order.run, &warning)?;
+            }
+            self.groups.push(group);
+        }
+        let neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
+        for target in neighbours.filter(|target| !target.is_guest() && target.outpost.is_none()) {
+            // The run's agent measures meanwhile.
+            if target.agent.is_none() {
+                target.agent = Some(local_agent(stop)?);
+            }
+        }
+
+        if let Some(guests) = order.guests {
+            self.phases.begin(phases::BOOT);
+            progress.phase("booting guests");
+            for (group, error) in guests.boot(&mut self.groups, ledger, progress, stop) {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Interrupted.into());
+                }
+                self.lose(group, &format!("{error:#}"), store, progress)?;
+            }
+        }
+        for record in self.groups.iter().filter_map(|group| group.first()).map(Target::record) {
+            storage::same_disks(order.before, &record?)?;
+        }
+        self.phases.begin(phases::FILL);
+        for group in 0..self.groups.len() {
+            let filled = self.fill_group(group, progress);
+            self.or_lose(group, filled, store, progress, stop)?;
+        }
+        for group in 0..order.plan.targets.len() {
+            if self.lost.contains(&group) {
+                continue;
+            }
+            let inspected = self.groups[group][0].inspected(&mut self.local).and_then(|record| {
+                store.put_target(order.run, &record)?;
+                self.records.insert(group, record);
+                Ok(())
+            });
+            self.or_lose(group, inspected, store, progress, stop)?;
+        }
+        if order.keep {
+            self.groups.iter_mut().flatten().try_for_each(|target| target.keep(ledger))?;
+        }
+        Ok(())
+    }
+
+    fn build(
+        &mut self,
+        spec: TargetSpec,
+        builder: &mut Builder,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Target> {
+        let mut outpost = self.outposts.take(&spec.name);
+        if spec.network.is_some() {
+            // Tells its ways from each other too.
+            let tag = fresh_tag()?;
+            let laid = Way::lay(&spec, outpost, &tag, ledger, stop).and_then(|way| {
+                let agent = way.near_agent(stop)?;
+                Ok((way, agent))
+            });
+            let (way, agent) = laid.with_context(|| format!("target {:?}", spec.name))?;
+            return Ok(Target::network(spec, way, agent));
+        }
+        let built = match &mut outpost {
+            Some(outpost) => outpost.build(self.order.plan.size()),
+            None => builder.build(&spec, ledger).map_err(Into::into),
+        };
+        let built = built.with_context(|| format!("target {:?}", spec.name))?;
+        Ok(Target::new(spec, built, outpost))
+    }
+
+    /// Fills what a target consists of.
+    fn fill_group(&mut self, group: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        let members = if self.lost.contains(&group) { 0 } else { self.groups[group].len() };
+        (0..members).try_for_each(|member| self.fill(group, member, progress))
+    }
+
+    /// Fills a target, each with other data: alike, those beneath which duplicates are found would share one copy.
+    fn fill(&mut self, group: usize, member: usize, progress: &mut dyn Progress) -> anyhow::Result<()> {
+        let before: usize = self.groups[..group].iter().map(Vec::len).sum();
+        let seed = self.order.seed.wrapping_add((before + member) as u64);
+        self.groups[group][member].fill(&mut self.local, &self.order.plan.content(), seed, progress)
+    }
+
+    /// Measures every cell that is still to be measured.
+    fn all_rounds(
+        &mut self,
+        ledger: &mut Ledger,
+        store: &mut Store,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Ended> {
+        let plan = self.order.plan;
+        let mut agenda = Agenda::new(plan, &store.load(self.order.run)?);
+        let mut missing = 0;
+        while let Some(stretch) = agenda.next(progress) {
+            let mut number = stretch.before;
+            for round in stretch.rounds.clone() {
+                let whole = schedule::round_order(plan, self.order.seed, round);
+                for (place, cell) in (1..).zip(whole).filter(|(_, cell)| stretch.cells.contains(cell)) {
+                    number += 1;
+                    if self.is_done(cell, round) {
+                        continue;
+                    }
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Interrupted.into());
+                    }
+                    progress.cell(step(plan, &stretch, cell, round, number));
+                    // The place in the whole round, so that it does not depend on what is left out.
+                    let order = u32::try_from((round as usize - 1) * plan.cells() + place)?;
+                    let place = cell::Place { cell, round, order };
+                    match self.measure_alive(place, ledger, progress, stop) {
+                        Ok(measurement) => {
+                            store.put_measurement(self.order.run, &measurement)?;
+                            agenda.measured(cell, &measurement);
+                        }
+                        Err(_) if stop.load(Ordering::Relaxed) => return Err(Interrupted.into()),
+                        Err(error) => {
+                            missing += 1;
+                            agenda.failed(cell, round);
+                            self.failed(cell, round, &error, ledger, store, progress, stop)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(if missing == 0 { Ended::Complete } else { Ended::Missing(missing) })
+    }
+
+    /// Whether an earlier part of the run measured a cell in a round.
+    fn is_done(&self, cell: Cell, round: u32) -> bool {
+        let plan = self.order.plan;
+        let (target, workload) = (&plan.targets[cell.target].name, &plan.workloads[cell.workload].name);
+        self.order.done.contains(&(target.clone(), workload.clone(), round))
+    }
+
+    /// Measures a cell, unless its target was lost.
+    fn measure_if_there(
+        &mut self,
+        place: cell::Place,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<Measurement> {
+        // Why is said once, of the target.
+        anyhow::ensure!(!self.lost.contains(&place.cell.target), "the target was lost");
+        self.measure(place, ledger, progress)
+    }
+
+    /// Measures a cell; once more in a guest that is started again because its disk did not answer.
+    fn measure_alive(
+        &mut self,
+        place: cell::Place,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Measurement> {
+        let measurement = self.measure_if_there(place, ledger, progress)?;
+        if !self.hangs(place.cell, &measurement) {
+            return Ok(measurement);
+        }
+        self.revive(place.cell, ledger, progress, stop)?;
+        let mut again = self.measure_if_there(place, ledger, progress)?;
+        if self.hangs(place.cell, &again) {
+            self.revive(place.cell, ledger, progress, stop)?;
+        }
+        let remark =
+            "the guest's disk had not answered, so the guest was started again; this is the second attempt";
+        again.outcome.notes.push(remark.into());
+        Ok(again)
+    }
+
+    /// The place of a target's neighbour among the groups.
+    fn neighbour_of(&self, target: usize) -> Option<usize> {
+        let plan = self.order.plan;
+        let name = plan.targets[target].neighbour.as_ref()?;
+        let place = plan.neighbours.iter().position(|neighbour| neighbour.target.name == *name)?;
+        Some(plan.targets.len() + place)
+    }
+
+    /// Makes links anew that a failure broke, to targets on other machines. What an agent made went with it.
+    fn reach(
+        &mut self,
+        group: usize,
+        ledger: &mut Ledger,
+        progress: &mut dyn Progress,
+    ) -> anyhow::Result<()> {
+        for member in 0..self.groups[group].len() {
+            let target = &mut self.groups[group][member];
+            target.way.as_mut().map_or(Ok(()), |way| way.reach(ledger))?;
+            let outpost = target.outpost.as_mut();
+            if outpost.map(|outpost| outpost.reach(ledger)).transpose()? == Some(true) {
+                self.fill(group, member, progress)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the guests and the agents, here and on other machines. Where the time went.
+    fn end(mut self, ledger: &mut Ledger) -> Vec<Phase> {
+        self.phases.begin(phases::FINISH);
+        self.outposts.dismiss(ledger);
+        let outposts = self.groups.iter_mut().flatten().filter_map(Target::outpost);
+        outposts.for_each(|outpost| outpost.dismiss(ledger));
+        drop((self.groups, self.local));
+        self.phases.finish()
+    }
+}
+
+/// What is told when a measurement begins.
+fn step<'a>(plan: &'a Plan, stretch: &Stretch, cell: Cell, round: u32, number: usize) -> Step<'a> {
+    Step {
+        round,
+        rounds: *stretch.rounds.end(),
+        cell: number,
+        cells: stretch.after(),
+        at_most: stretch.at_most,
+        open: stretch.open,
+        target: &plan.targets[cell.target].name,
+        workload: &plan.workloads[cell.workload].name,
+    }
+}
+
+/// What a target consists of, and its neighbour: nothing if it has none.
+fn pair(
+    groups: &mut [Vec<Target>],
+    target: usize,
+    neighbour: Option<usize>,
+) -> (&mut [Target], &mut [Target]) {
+    let Some(neighbour) = neighbour else { return (&mut groups[target], &mut []) };
+    // Neighbours come after all targets.
+    let (targets, neighbours) = groups.split_at_mut(neighbour);
+    (&mut targets[target], &mut neighbours[0])
+}
+
+/// Starts the agent on this host.
+fn local_agent(stop: &Interrupt) -> anyhow::Result<Link> {
+    let mut link = Link::spawn_local(own_program(), stop)?;
+    link.hello(AGENT_START).map_err(interrupted)?;
+    Ok(link)
+}
+
+/// Has an agent compare a target with the journal of its acknowledged writes.
+pub(crate) fn audit(target: &Path, journal: &Path, stop: &Interrupt) -> anyhow::Result<Recovery> {
+    local_agent(stop)?.audit(target, journal).map_err(interrupted)
+}
+
+/// A link's interruption becomes the run's.
+fn interrupted(error: LinkError) -> anyhow::Error {
+    match error {
+        LinkError::Interrupted => Interrupted.into(),
+        other => other.into(),
+    }
+}
+
+/// The file that this process runs, which is the agent's and the guest's init too: by the kernel's link, which leads to
+/// the same file even if another build has taken its name meanwhile.
+fn own_program() -> &'static Path {
+    Path::new("/proc/self/exe")
+}
+
+/// This machine, and what boots guests on it. The engine's floor is not known yet.
+pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
+    Environment {
+        tool: Some(crate::version().to_owned()),
+        qemu: guests.map(|guests| guests.qemu_version().to_owned()),
+        accel: guests.map(|guests| guests.accel().word().to_owned()),
+        accel_reason: guests.map(|guests| guests.accel_reason().to_owned()),
+        ..host_info::environment(Path::new("/"))
+    }
+}
+
+/// Seconds that carrying out the rest of so many rounds of a plan takes, roughly.
+pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
+    /// Between measurements: caches dropped, guest resumed and paused, data stored.
+    const BETWEEN: f64 = 0.1;
+    /// Bytes per second at which targets are filled, on the low side.
+    const FILL: f64 = 400e6;
+    let per_round: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
+    let cells = plan.cells() * rounds as usize;
+    let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
+    let built = plan
+        .everything()
+        .filter(|t| t.path.is_none() && t.network.is_none())
+        .flat_map(target::instances)
+        .count();
+    let fill = built as f64 * plan.size().0 as f64 / FILL;
+    let guests = plan.everything().filter_map(|t| t.guest.as_ref()).map(|guest| guest.count).sum::<u32>();
+    let guests = f64::from(guests);
+    let boot = match accel {
+        Some(Accel::Tcg) => 2.0 + 1.5 * guests,
+        Some(_) => 1.0 + 0.5 * guests,
+        None => 0.0,
+    };
+    left * per_round * plan.targets.len() as f64 * f64::from(rounds) + fill + boot
+}
+
+/// Milliseconds since 1970-01-01 UTC.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,309 @@
+//! Targets on other machines: the agents there, and what these know.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use iotax_model::plan::Plan;
+use iotax_model::record::TargetRecord;
+use iotax_model::target::{Layer, LayerKind, Remote, TargetSpec};
+use iotax_model::units::{Bytes, human};
+use iotax_model::wire::{AgentHello, Description};
+use iotax_testbed::interrupt::Interrupt;
+use iotax_testbed::undo::{Effect, Entry, Ledger};
+use iotax_testbed::agent_client::{Link, LinkError};
+use iotax_testbed::remote::{self, Agent, Host, Program, RemoteError, Visit};
+use iotax_testbed::target::{Built, preflight};
+
+use super::{Interrupted, fresh_seed, interrupted, own_program};
+
+/// A busy machine may be slow to start a program.
+const AGENT_START: Duration = Duration::from_secs(30);
+/// For removing what was made and the agent's place.
+const FAREWELL: Duration = Duration::from_secs(30);
+/// As many pings tell the link's round trip.
+const PINGS: usize = 11;
+
+/// What the user says about other machines.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RemoteOptions {
+    /// The agent's program stays there.
+    pub(crate) leave_agent: bool,
+    /// ssh may ask on the terminal, before the run begins.
+    pub(crate) ask: bool,
+}
+
+/// The agents on other machines before the run begins, by the names of their targets.
+#[derive(Default)]
+pub(crate) struct Outposts(HashMap<String, Outpost>);
+
+impl Outposts {
+    /// Starts an agent for each target that is on another machine and has it look at the path: what cannot be measured is
+    /// refused now.
+    pub(crate) fn prepare(
+        plan: &Plan,
+        options: RemoteOptions,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        let mut outposts = Self::default();
+        let prepared = outposts.enter(plan, options, ledger, stop);
+        if prepared.is_err() {
+            outposts.dismiss(ledger);
+        }
+        prepared.map(|()| outposts)
+    }
+
+    fn enter(
+        &mut self,
+        plan: &Plan,
+        options: RemoteOptions,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<()> {
+        let far = |spec: &TargetSpec| spec.network.as_ref()?.far();
+        let remotes: Vec<(&TargetSpec, Remote)> =
+            plan.everything().filter_map(|spec| Some((spec, spec.remote().or_else(|| far(spec))?))).collect();
+        if remotes.is_empty() {
+            return Ok(());
+        }
+        let program = Program::read(own_program()).context("cannot read the program that is to be copied")?;
+        let program = Arc::new(program);
+        for (spec, remote) in &remotes {
+            let host = Host { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
+            let outpost = Outpost::enter(remote, host, &program, options, ledger, stop)?;
+            let outpost = self.0.entry(spec.name.clone()).or_insert(outpost);
+            if spec.network.is_some() {
+                continue;
+            }
+            // New files on one machine may share a filesystem.
+            let alike = remotes
+                .iter()
+                .filter(|(_, other)| (&other.destination, other.port) == (&remote.destination, remote.port));
+            let space = plan.space();
+            let size = space.area.0.saturating_mul(alike.count() as u64).saturating_add(space.files.0);
+            let size = Bytes(size);
+            outpost.look(size)?;
+            let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+            preflight::check_found(&shown, outpost.description.length, plan, &plan.work_on(spec))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self, name: &str) -> Option<Outpost> {
+        self.0.remove(name)
+    }
+
+    /// Ends the agents; see [`Outpost::dismiss`].
+    pub(crate) fn dismiss(&mut self, ledger: &mut Ledger) {
+        self.0.values_mut().for_each(|outpost| outpost.dismiss(ledger));
+    }
+}
+
+/// The agent on the other machine of one target.
+pub(super) struct Outpost {
+    remote: Remote,
+    host: Host,
+    program: Arc<Program>,
+    options: RemoteOptions,
+    stop: Interrupt,
+    link: Link,
+    /// As it is on the undo ledger; absent once it is gone.
+    standing: Option<(Agent, Entry)>,
+    hello: AgentHello,
+    round_trip: Duration,
+    /// As it was looked at last.
+    description: Description,
+    /// Whether the agent made the file and removes it when it ends.
+    made: bool,
+    /// Whether the link is to be made anew before the next measurement.
+    lost: bool,
+}
+
+impl Outpost {
+    fn enter(
+        remote: &Remote,
+        host: Host,
+        program: &Arc<Program>,
+        options: RemoteOptions,
+        ledger: &mut Ledger,
+        stop: &Interrupt,
+    ) -> anyhow::Result<Self> {
+        let (mut link, standing) = connect(&host, &remote.path, program, options, ledger, stop)?;
+        let hello = link.hello(AGENT_START).map_err(interrupted)?;
+        let round_trip = round_trip(&mut link).map_err(interrupted)?;
+        Ok(Self {
+            remote: remote.clone(),
+            host,
+            program: Arc::clone(program),
+            options,
+            stop: Arc::clone(stop),
+            link,
+            standing: Some(standing),
+            hello,
+            round_trip,
+            description: Description::default(),
+            made: false,
+            lost: false,
+        })
+    }
+
+    /// Where it is reached over the network.
+    pub(super) fn address(&self) -> anyhow::Result<String> {
+        Ok(remote::address(&self.host)?)
+    }
+
+    pub(super) fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// Has the agent look at the path. A new file there would take so much.
+    fn look(&mut self, size: Bytes) -> anyhow::Result<()> {
+        let described = self.link.describe(&self.remote.path, size);
+        self.description = described.map_err(|error| self.with_remedy(error))?;
+        Ok(())
+    }
+
+    fn with_remedy(&self, error: LinkError) -> anyhow::Error {
+        let denied =
+            matches!(&error, LinkError::Failed { message, .. } if message.contains("ermission denied"));
+        let error = interrupted(error);
+        if denied && !self.host.sudo {
+            return error.context("the user there may not; log in as another, or have the agent run under sudo (--sudo, sudo = true)");
+        }
+        error
+    }
+
+    /// What is to be measured: what exists, or a file that the agent makes.
+    pub(super) fn build(&mut self, size: Bytes) -> anyhow::Result<Built> {
+        let length = self.description.length;
+        if length.is_none() {
+            self.link.create(&self.remote.path, size).map_err(|error| self.with_remedy(error))?;
+            self.made = true;
+            self.look(size)?;
+        }
+        let found = Built::found(self.remote.path.clone(), length.unwrap_or(size));
+        Ok(Built { writable: self.made, ..found })
+    }
+
+    /// Lets the file stay that the agent made.
+    pub(super) fn keep(&mut self) -> anyhow::Result<()> {
+        if std::mem::take(&mut self.made) {
+            self.link.keep(&self.remote.path).map_err(interrupted)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_given_up(&self) -> bool {
+        self.lost
+    }
+
+    /// Has the link made anew before the next measurement: it may be broken.
+    pub(super) fn give_up(&mut self) {
+        self.lost = true;
+    }
+
+    /// Makes a link anew that was given up. Whether the file was made anew with it, so that it must be filled.
+    pub(super) fn reach(&mut self, ledger: &mut Ledger) -> anyhow::Result<bool> {
+        if !self.lost {
+            return Ok(false);
+        }
+        // What the old agent made must be gone first. Nobody may be there any more to be asked.
+        let options = RemoteOptions { ask: false, ..self.options };
+        self.dismiss(ledger);
+        if let Some((agent, entry)) = &self.standing {
+            remote::leave(agent, options.ask)?;
+            ledger.forget(*entry)?;
+            self.standing = None;
+        }
+        let (link, standing) =
+            connect(&self.host, &self.remote.path, &self.program, options, ledger, &self.stop)?;
+        (self.link, self.standing) = (link, Some(standing));
+        self.link.hello(AGENT_START).map_err(interrupted)?;
+        if self.made {
+            let size = self.description.length.context("a file that was made has a length")?;
+            self.link.create(&self.remote.path, size).map_err(interrupted)?;
+        }
+        self.lost = false;
+        Ok(self.made)
+    }
+
+    /// Ends the agent, which removes what it made, and takes it off the record if it did. What it could not remove stays on
+    /// record.
+    pub(super) fn dismiss(&mut self, ledger: &mut Ledger) {
+        if self.link.end(FAREWELL).is_some_and(|status| status.success())
+            && let Some((_, entry)) = &self.standing
+            && ledger.forget(*entry).is_ok()
+        {
+            self.standing = None;
+        }
+    }
+
+    /// The stack that it stands on, as its machine shows it, and that machine.
+    pub(super) fn record(&self, name: &str) -> TargetRecord {
+        let machine = &self.description.environment;
+        let cpus = machine.cpus.map(|cpus| if cpus == 1 { "1 CPU".into() } else { format!("{cpus} CPUs") });
+        let told = [machine.os.clone(), cpus, machine.cpu_model.clone()].into_iter().flatten();
+        let beneath = machine.hypervisor.iter().map(|name| format!("a guest of {name}"));
+        let ssh = format!("over ssh, round trip {}", human::time(self.round_trip.as_nanos() as f64));
+        let detail: Vec<String> = told.chain(beneath).chain([ssh]).collect();
+        let mut layers = self.description.layers.clone();
+        layers.push(Layer::new(LayerKind::Machine, &self.remote.destination, detail.join(", ")));
+        TargetRecord {
+            name: name.to_owned(),
+            layers,
+            emulated: false,
+            command_line: None,
+            guest_kernel: Some(self.hello.kernel.clone()),
+            guest_clocksource: self.hello.clocksource.clone(),
+            interfaces: Vec::new(),
+            boot_ns: None,
+            allocation: None,
+            found: None,
+            lost: None,
+        }
+    }
+}
+
+/// Starts an agent, on record.
+fn connect(
+    host: &Host,
+    target: &Path,
+    program: &Program,
+    options: RemoteOptions,
+    ledger: &mut Ledger,
+    stop: &Interrupt,
+) -> anyhow::Result<(Link, (Agent, Entry))> {
+    let tag = format!("iotax-{:016x}", fresh_seed()?);
+    let target = &target.to_string_lossy();
+    let visit = Visit { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
+    let mut standing: Option<(Agent, Entry)> = None;
+    let mut record = |agent: Agent| {
+        let entry = ledger.will(Effect::Agent(Box::new(agent.clone())))?;
+        // What is known of it now takes the place of what was known before.
+        if let Some((_, before)) = standing.replace((agent, entry)) {
+            ledger.forget(before)?;
+        }
+        Ok(())
+    };
+    let link = remote::enter(&visit, stop, &mut record).map_err(|error| match error {
+        RemoteError::Interrupted => Interrupted.into(),
+        other => anyhow::Error::from(other),
+    })?;
+    let standing = standing.context("an agent was started that is not on record")?;
+    Ok((link, standing))
+}
+
+/// How long a message there and back takes: the median.
+fn round_trip(link: &mut Link) -> Result<Duration, LinkError> {
+    let mut times = Vec::with_capacity(PINGS);
+    for _ in 0..PINGS {
+        let began = Instant::now();
+        link.ping()?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[PINGS / 2])
+}

@@ -1,0 +1,297 @@
+//! What the QEMU of this machine can do, asked of itself before a guest is built that it would refuse.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+use iotax_model::target::{Aio, GuestSpec, MachineType, NetPath, NetworkSpec, Nic};
+use serde_json::{Value, json};
+
+use super::qmp::{self, Qmp, QmpError};
+use super::{GuestError, nic, disk, find_qemu, qemu_version};
+use crate::lock::ProcessLock;
+use crate::refusal::Refusal;
+
+/// Keys of a device that are not properties of its own.
+const COMMON: [&str; 3] = ["driver", "id", "bus"];
+
+/// A QEMU that runs no guest and answers questions.
+pub struct Able {
+    version: String,
+    machines: BTreeSet<String>,
+    /// The properties of each driver that was asked for; absent: there is no such driver.
+    drivers: BTreeMap<String, Option<BTreeSet<String>>>,
+    /// Why it has no io_uring; absent: it has, or was not asked for.
+    no_io_uring: Option<String>,
+    /// Why it has no network stack of its own; absent: it has, or was not asked for.
+    no_slirp: Option<String>,
+}
+
+/// A guest to be: itself, and its network if it has that in place of a disk.
+pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
+
+/// The devices of a guest that are more than its machine.
+fn devices((spec, network): Wanted) -> Vec<Value> {
+    match network {
+        None => disk::devices(spec),
+        Some(network) => vec![nic::device(spec, network.nic, 1)],
+    }
+}
+
+/// Ends the process with the questions.
+struct Asked(Child);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        // It holds nothing, and may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Able {
+    /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
+    /// line. It holds the run's lock as its stderr, which nobody reads.
+    pub fn ask<'a>(
+        wanted: impl IntoIterator<Item = Wanted<'a>>,
+        marker: &str,
+        lock: &ProcessLock,
+    ) -> Result<Self, GuestError> {
+        let program = find_qemu()?;
+        let io = |source| GuestError::Io { path: program.clone(), source };
+        let (ours, theirs) = UnixStream::pair().map_err(io)?;
+        let output = theirs.try_clone().map_err(io)?;
+        let asked = Command::new(&program)
+            .args(["-name", marker])
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-machine", "none", "-qmp", "stdio"])
+            .stdin(OwnedFd::from(theirs))
+            .stdout(OwnedFd::from(output))
+            .stderr(lock.stdio().map_err(io)?)
+            .process_group(0)
+            .spawn()
+            .map(Asked)
+            .map_err(io)?;
+        let refused = |source| match source {
+            QmpError::Interrupted => GuestError::Interrupted,
+            error => GuestError::Qmp { error, last_words: String::new() },
+        };
+        let mut qmp = Qmp::start(ours, qmp::DEADLINE, asked.0.id(), lock.stop()).map_err(refused)?;
+        let machines =
+            names(&qmp.execute("query-machines", &json!({})).map_err(refused)?, &["name", "alias"]);
+        let (drivers, version) = (BTreeMap::new(), qemu_version()?);
+        let mut able = Self { version, machines, drivers, no_io_uring: None, no_slirp: None };
+        for (spec, network) in wanted {
+            for device in devices((spec, network)) {
+                let driver = device["driver"].as_str().unwrap_or_default();
+                if !able.drivers.contains_key(driver) {
+                    let properties = properties(&mut qmp, driver).map_err(refused)?;
+                    able.drivers.insert(driver.to_owned(), properties);
+                }
+            }
+            if let Some(network) = network {
+                if network.via == NetPath::User && able.no_slirp.is_none() {
+                    able.no_slirp = no_slirp(&mut qmp).map_err(refused)?;
+                }
+            } else if spec.aio == Aio::IoUring && able.no_io_uring.is_none() {
+                able.no_io_uring = no_io_uring(&mut qmp).map_err(refused)?;
+            }
+        }
+        Ok(able)
+    }
+
+    /// QEMU's version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Refuses a guest that this QEMU cannot be, with the reason. The guest must be one of those that were asked for.
+    pub fn check(&self, (spec, network): Wanted) -> Result<(), Refusal> {
+        let (version, machine) = (&self.version, spec.machine_type().word());
+        let refuse = |reason: String| Err(Refusal::environment(format!("QEMU {version} {reason}")));
+        if !self.machines.contains(machine) {
+            return refuse(format!("has no machine {machine:?}; leave machine out or take another QEMU"));
+        }
+        if let Some(network) = network {
+            self.check_network(spec, network)?;
+        } else if let (Aio::IoUring, Some(reason)) = (spec.aio, &self.no_io_uring) {
+            return refuse(format!("cannot use aio = \"io_uring\" here ({reason}); use aio = \"threads\""));
+        }
+        let wants = network.map_or_else(
+            || format!("bus = {:?}", spec.bus.word()),
+            |network| format!("nic = {:?}", network.nic.word()),
+        );
+        for device in devices((spec, network)) {
+            let driver = device["driver"].as_str().unwrap_or_default();
+            let Some(properties) = self.drivers.get(driver).and_then(Option::as_ref) else {
+                return refuse(format!("has no device {driver:?}, which {wants} needs"));
+            };
+            let keys = device.as_object().into_iter().flat_map(serde_json::Map::keys);
+            let unknown =
+                keys.map(String::as_str).find(|key| !COMMON.contains(key) && !properties.contains(*key));
+            if let Some(key) = unknown {
+                let threads = spec.iothreads();
+                return refuse(match key {
+                    "iothread-vq-mapping" => format!(
+                        "gives the disk of bus = {:?} one thread, not {threads}; QEMU 9.0 gives virtio-blk several, 10.0 \
+                         virtio-scsi too",
+                        spec.bus.word()
+                    ),
+                    _ => format!("knows no property {key:?} of {driver}; a newer one does"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_network(&self, spec: &GuestSpec, network: &NetworkSpec) -> Result<(), Refusal> {
+        if spec.machine_type() == MachineType::Microvm && network.nic != Nic::VirtioNet {
+            return Err(Refusal::input(format!(
+                "machine = \"microvm\" has no PCI, which nic = {:?} needs; it takes virtio-net",
+                network.nic.word()
+            )));
+        }
+        match &self.no_slirp {
+            Some(reason) if network.via == NetPath::User => Err(Refusal::environment(format!(
+                "QEMU {} has no network stack of its own ({reason}); use via = \"passt\" or \"bridge\"",
+                self.version
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why QEMU's own network stack cannot be had, if it cannot: it is a library that some leave out.
+fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
+    match qmp.execute("netdev_add", &json!({ "type": "user", "id": "tried" })) {
+        Ok(_) => qmp.execute("netdev_del", &json!({ "id": "tried" })).map(|_| None),
+        Err(QmpError::Refused { description, .. }) => Ok(Some(description)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The properties of a driver; absent if there is no such driver.
+fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, QmpError> {
+    match qmp.execute("device-list-properties", &json!({ "typename": driver })) {
+        Ok(answer) => Ok(Some(names(&answer, &["name"]))),
+        Err(QmpError::Refused { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Why io_uring cannot be used, if it cannot: not built in, or the kernel does not allow it. QEMU tries it on its own program.
+fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
+    let file = json!({
+        "driver": "file",
+        "node-name": "tried",
+        "filename": "/proc/self/exe",
+        "read-only": true,
+        "aio": Aio::IoUring.word(),
+    });
+    match qmp.execute("blockdev-add", &file) {
+        Ok(_) => qmp.execute("blockdev-del", &json!({ "node-name": "tried" })).map(|_| None),
+        Err(QmpError::Refused { description, .. }) => Ok(Some(description)),
+        Err(error) => Err(error),
+    }
+}
+
+/// What stands under these keys in a list of objects.
+fn names(list: &Value, keys: &[&str]) -> BTreeSet<String> {
+    let entries = list.as_array().into_iter().flatten();
+    let values = entries.flat_map(|entry| keys.iter().filter_map(|key| entry.get(key)?.as_str()));
+    values.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::exit::Exit;
+    use iotax_model::target::{Bus, MachineType};
+
+    #[test]
+    fn what_another_qemu_lacks_is_refused_with_its_version() {
+        let properties = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+        let able = Able {
+            version: "8.2.2".into(),
+            machines: ["q35".into()].into(),
+            drivers: [
+                (
+                    "virtio-blk-pci".into(),
+                    properties(&["drive", "serial", "write-cache", "iothread", "num-queues"]),
+                ),
+                ("virtio-scsi-pci".into(), properties(&["iothread"])),
+                ("nvme".into(), None),
+            ]
+            .into(),
+            no_io_uring: Some("Unable to use linux io_uring: Operation not permitted".into()),
+            no_slirp: Some("Parameter 'type' does not accept value 'user'".into()),
+        };
+        let threads = || GuestSpec { aio: Aio::Threads, ..GuestSpec::default() };
+        assert!(able.check((&threads(), None)).is_ok());
+        for (spec, words) in [
+            (
+                GuestSpec::default(),
+                "QEMU 8.2.2 cannot use aio = \"io_uring\" here (Unable to use linux io_uring",
+            ),
+            (GuestSpec { machine: Some(MachineType::Microvm), ..threads() }, "has no machine \"microvm\""),
+            (GuestSpec { bus: Bus::Nvme, ..threads() }, "has no device \"nvme\", which bus = \"nvme\" needs"),
+            (
+                GuestSpec { iothread: Some(2), queues: Some(2), ..threads() },
+                "gives the disk of bus = \"virtio-blk\" one thread, not 2; QEMU 9.0",
+            ),
+            (
+                GuestSpec { bus: Bus::VirtioScsi, queues: Some(2), ..threads() },
+                "\"num_queues\" of virtio-scsi-pci",
+            ),
+        ] {
+            let refusal = able.check((&spec, None)).expect_err(words);
+            assert_eq!(refusal.exit, Exit::Environment);
+            assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_another_qemu_lacks_is_refused() {
+        let able = Able {
+            version: "10.1.0".into(),
+            machines: ["q35".into(), "microvm".into()].into(),
+            drivers: [("e1000".into(), None)].into(),
+            no_io_uring: Some("not asked of a guest without a disk".into()),
+            no_slirp: Some("Parameter 'type' does not accept value 'user'".into()),
+        };
+        let microvm = GuestSpec { machine: Some(MachineType::Microvm), ..GuestSpec::default() };
+        let e1000 = |via| NetworkSpec { nic: Nic::E1000, ..NetworkSpec::new(via) };
+        for (spec, network, words) in [
+            (microvm, e1000(NetPath::Bridge), "has no PCI, which nic = \"e1000\" needs"),
+            (GuestSpec::default(), e1000(NetPath::User), "does not accept value 'user'"),
+            (GuestSpec::default(), e1000(NetPath::Bridge), "no device \"e1000\", which nic = \"e1000\""),
+        ] {
+            let refusal = able.check((&spec, Some(&network))).expect_err(words).to_string();
+            assert!(refusal.contains(words), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn the_qemu_of_this_machine_answers() {
+        iotax_testkit::require!(guests);
+        let buses = Bus::WORDS.iter().map(|bus| bus.parse().expect("known"));
+        let specs: Vec<GuestSpec> = buses.map(|bus| GuestSpec { bus, ..GuestSpec::default() }).collect();
+        let user = NetworkSpec::new(NetPath::User);
+        let temp = tempfile::tempdir().expect("a directory");
+        let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
+        let able = Able::ask(
+            specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
+            "iotax-test-able",
+            &lock,
+        )
+        .expect("answered");
+        assert!(able.machines.contains("q35") && able.version().contains('.'), "{:?}", able.machines);
+        assert!(able.check((&GuestSpec { aio: Aio::Threads, ..specs[0].clone() }, None)).is_ok());
+        let card = able.drivers["virtio-net-pci"].as_ref().expect("every QEMU has it");
+        assert!(card.contains("mq") && card.contains("vectors"), "{card:?}");
+        let blk = able.drivers["virtio-blk-pci"].as_ref().expect("every QEMU has it");
+        assert!(blk.contains("drive") && blk.contains("num-queues"), "{blk:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! Which processes use a device or a directory, by /proc.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
+
+use crate::host_info::text;
+
+/// Processes that have one of these block devices (by their numbers, as `rdev` has them) or files (by device and inode) open
+/// for writing, whatever it is called there.
+pub(crate) fn writers(devices: &[u64], files: &[(u64, u64)]) -> Vec<String> {
+    if devices.is_empty() && files.is_empty() {
+        return Vec::new();
+    }
+    users(|task| {
+        entries(&task.join("fd")).iter().any(|descriptor| {
+            is_one(descriptor, devices, files) && is_for_writing(task, descriptor).unwrap_or(true)
+        })
+    })
+}
+
+fn is_one(descriptor: &Path, devices: &[u64], files: &[(u64, u64)]) -> bool {
+    // Without asking a network's filesystem, which could take for ever.
+    let wanted = StatxFlags::TYPE | StatxFlags::INO;
+    let Ok(found) = statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, wanted) else { return false };
+    match FileType::from_raw_mode(found.stx_mode.into()) {
+        FileType::BlockDevice => devices.contains(&makedev(found.stx_rdev_major, found.stx_rdev_minor)),
+        _ => files.contains(&(makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino)),
+    }
+}
+
+/// One thread of each mount namespace that is not this one's, by their directories in /proc below a root.
+pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
+    let proc = root.join("proc");
+    let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();
+    let Some(own) = namespace(&proc.join("self")) else { return Vec::new() };
+    let mut seen = BTreeSet::from([own]);
+    let mut all: Vec<PathBuf> = processes(&proc).iter().flat_map(|(_, process)| tasks(process)).collect();
+    all.retain(|task| namespace(task).is_some_and(|namespace| seen.insert(namespace)));
+    all
+}
+
+/// Processes that stand in a directory or have something below it open.
+pub(crate) fn below(directory: &Path) -> Vec<String> {
+    users(|task| {
+        let places = ["cwd", "root", "exe"].map(|name| task.join(name));
+        let mut links = places.into_iter().chain(entries(&task.join("fd")));
+        links.any(|link| fs::read_link(link).is_ok_and(|path| path.starts_with(directory)))
+    })
+}
+
+/// Processes that have a file open.
+pub(crate) fn of_file(path: &Path) -> Vec<String> {
+    users(|task| {
+        let descriptors = entries(&task.join("fd"));
+        descriptors.iter().any(|link| fs::read_link(link).is_ok_and(|open| open == path))
+    })
+}
+
+/// Processes of which a thread does this, such as `qemu-system-x86 (process 1234)`. Those that may not be looked at are passed
+/// over.
+fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
+    let others =
+        processes(Path::new("/proc")).into_iter().filter(|(number, _)| *number != std::process::id());
+    let using = others.filter(|(_, process)| tasks(process).iter().any(|task| uses(task)));
+    using.map(|(_, process)| title(&process)).collect()
+}
+
+fn processes(proc: &Path) -> Vec<(u32, PathBuf)> {
+    let number = |process: &Path| process.file_name()?.to_str()?.parse().ok();
+    entries(proc).into_iter().filter_map(|process| Some((number(&process)?, process))).collect()
+}
+
+/// The threads of a process, by their directories in /proc. Each may have descriptors, a root and mounts that the process's own
+/// directory does not show; once its first thread has ended, that shows none at all.
+fn tasks(process: &Path) -> Vec<PathBuf> {
+    entries(&process.join(TASKS))
+}
+
+const TASKS: &str = "task";
+
+/// The process with this directory in /proc, or of the thread with this one.
+pub(crate) fn title(process: &Path) -> String {
+    let process = match process.parent() {
+        Some(tasks) if tasks.ends_with(TASKS) => tasks.parent().unwrap_or(process),
+        _ => process,
+    };
+    let name = text(&process.join("comm")).unwrap_or_else(|| "?".to_owned());
+    let number = process.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name} (process {number})")
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}
+
+/// By the flags of open(2), which fdinfo shows in octal; `None` if it does not show them.
+fn is_for_writing(task: &Path, descriptor: &Path) -> Option<bool> {
+    let info = fs::read_to_string(task.join("fdinfo").join(descriptor.file_name()?)).ok()?;
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+    Some(u32::from_str_radix(flags.trim(), 8).ok()? & 3 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufRead;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_in_a_directory_is_named() {
+        let temp = tempfile::tempdir().expect("temp dir");
+        let directory = temp.path().canonicalize().expect("there");
+        assert_eq!(below(&directory), Vec::<String>::new());
+        let mut child = Command::new("sh")
+            .args(["-c", "echo; read line"])
+            .current_dir(&directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("started");
+        assert_eq!(below(&directory), [format!("sh (process {})", child.id())]);
+        drop(child.stdin.take());
+        child.wait().expect("ended");
+    }
+}
