@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use iotax_model::record::{Sample, Tallies};
 use iotax_model::units::Nanos;
 
-use crate::workers::Interval;
 use crate::latencies::Latencies;
 use crate::window::Window;
+use crate::workers::Interval;
 
 /// How long after its end an interval waits for workers that have not spoken: a worker that waits in one system call
 /// for one I/O cannot.

@@ -27,7 +27,7 @@ pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Resu
         match Prepared::new(part, target) {
             Ok(ready) => prepared.push(ready),
             Err(error) => {
-                prepared.into_iter().for_each(Prepared::dismiss);
+                prepared.into_iter().for_each(Prepared::shutdown);
                 return Err(error);
             }
         }
@@ -40,7 +40,7 @@ pub(crate) fn run(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Resu
     let mut outcomes = match results.into_iter().collect::<Result<Vec<Outcome>, EngineError>>() {
         Ok(outcomes) => outcomes,
         Err(error) => {
-            prepared.into_iter().for_each(Prepared::dismiss);
+            prepared.into_iter().for_each(Prepared::shutdown);
             return Err(error);
         }
     };

@@ -2,20 +2,20 @@
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use crate::workers::{Interval, Report};
 use crate::latencies::Latencies;
 use crate::window::Window;
+use crate::workers::{Interval, Report};
 
 /// Whether there is more to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum IntervalState {
     GoOn,
     Over,
 }
 
 /// Keeps one worker's counts apart by warm-up and interval.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct IntervalRecorder {
     worker: u32,
     window: Window,
     /// The current interval; `None` in the warm-up.
@@ -28,7 +28,7 @@ pub(crate) struct Ledger {
     reports: Sender<Report>,
 }
 
-impl Ledger {
+impl IntervalRecorder {
     pub(crate) fn new(
         worker: u32,
         latencies: Latencies,
@@ -42,17 +42,17 @@ impl Ledger {
 
     /// Closes what has ended by `now`, a time at or after the boundary, before what was just reaped is counted.
     #[cold]
-    pub(crate) fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> Turn {
+    pub(crate) fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> IntervalState {
         let next = self.window.interval_at(now);
         if let Some(number) = self.interval {
             let empty = match self.spare.try_recv() {
                 Ok(spare) => spare,
                 // The collector is behind: rather some more memory than a wait.
                 Err(TryRecvError::Empty) => self.latencies.empty_alike(),
-                Err(TryRecvError::Disconnected) => return Turn::Over,
+                Err(TryRecvError::Disconnected) => return IntervalState::Over,
             };
             if !self.report(number, next, empty, oldest_ns) {
-                return Turn::Over;
+                return IntervalState::Over;
             }
         } else {
             self.ramp_ios = self.latencies.ios();
@@ -60,7 +60,7 @@ impl Ledger {
         }
         self.interval = Some(next);
         self.boundary = self.window.end_of(next);
-        if next >= self.window.intervals() { Turn::Over } else { Turn::GoOn }
+        if next >= self.window.intervals() { IntervalState::Over } else { IntervalState::GoOn }
     }
 
     /// Closes the interval that is under way, because no more I/O comes.
@@ -118,21 +118,21 @@ mod tests {
         let latencies = Latencies::new(&job.workload);
         let (reports, reported) = mpsc::channel();
         let (_spare, spares) = mpsc::channel();
-        let mut ledger = Ledger::new(4, latencies, Window::new(&job, 1000), spares, reports);
+        let mut recorder = IntervalRecorder::new(4, latencies, Window::new(&job, 1000), spares, reports);
         let io = Io { direction: Direction::Read, offset: 0, length: 4096 };
-        let count = |ledger: &mut Ledger, ios: u64| {
-            (0..ios).for_each(|_| ledger.latencies.add(io, 7, 7));
+        let count = |recorder: &mut IntervalRecorder, ios: u64| {
+            (0..ios).for_each(|_| recorder.latencies.add(io, 7, 7));
         };
-        assert_eq!(ledger.boundary, 1050);
-        count(&mut ledger, 3);
-        assert_eq!((ledger.turn(1060, None), ledger.boundary), (Turn::GoOn, 1150));
-        count(&mut ledger, 5);
+        assert_eq!(recorder.boundary, 1050);
+        count(&mut recorder, 3);
+        assert_eq!((recorder.turn(1060, None), recorder.boundary), (IntervalState::GoOn, 1150));
+        count(&mut recorder, 5);
         // An I/O took so long that an interval passed without any.
-        assert_eq!((ledger.turn(1270, Some(9)), ledger.boundary), (Turn::GoOn, 1350));
-        count(&mut ledger, 2);
-        assert_eq!(ledger.turn(1350, None), Turn::Over);
-        assert_eq!(ledger.ramp_ios, 3);
-        drop(ledger);
+        assert_eq!((recorder.turn(1270, Some(9)), recorder.boundary), (IntervalState::GoOn, 1350));
+        count(&mut recorder, 2);
+        assert_eq!(recorder.turn(1350, None), IntervalState::Over);
+        assert_eq!(recorder.ramp_ios, 3);
+        drop(recorder);
         let intervals: Vec<_> = reported
             .iter()
             .map(|report| match report {

@@ -28,9 +28,9 @@ struct Failures {
 
 /// The failed I/Os of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Faults(Vec<Failures>);
+pub(crate) struct IoErrors(Vec<Failures>);
 
-impl Faults {
+impl IoErrors {
     /// Counts an I/O of a direction, by its word, that ended at `at` with `result`: an errno below zero, or too few bytes.
     #[cold]
     pub(crate) fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
@@ -154,11 +154,11 @@ mod tests {
 
     #[test]
     fn workers_failures_add_up_by_kind_with_the_first_and_last_offset_of_all() {
-        let mut one = Faults::default();
+        let mut one = IoErrors::default();
         one.add(-libc::EIO, "read", 4096, 20);
         one.add(-libc::EIO, "read", 0, 30);
         one.add(-libc::EIO, "write", 512, 40);
-        let mut two = Faults::default();
+        let mut two = IoErrors::default();
         two.add(-libc::EIO, "read", 8192, 10);
         two.add(904, "read", 12288, 11);
         two.add(0, "read", 16384, 11);
@@ -171,7 +171,7 @@ mod tests {
             last_offset: Some(last_offset),
         };
         assert_eq!(
-            Faults::merge(vec![one, two]),
+            IoErrors::merge(vec![one, two]),
             [
                 row("EIO", "read", 3, 8192, 0),
                 row("EIO", "write", 1, 512, 512),

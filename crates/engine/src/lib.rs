@@ -9,21 +9,20 @@
 //! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
 
 mod backend;
-mod concurrent;
 mod buffers;
+mod concurrent;
 
 mod clock;
 mod collector;
-mod workers;
 mod error;
-mod io_errors;
-mod overhead;
+mod file_ops;
 mod identity;
-mod latencies;
 mod intervals;
-mod shared;
+mod io_errors;
+mod latencies;
 pub mod net;
 mod open;
+mod overhead;
 mod pace;
 mod page_cache;
 mod pattern;
@@ -33,19 +32,20 @@ mod queue;
 mod random;
 mod request;
 mod run;
+mod shared;
 #[cfg(test)]
 mod simulated;
-mod file_ops;
 mod verify;
 mod watch;
 mod window;
 mod worker;
+mod workers;
 
 use std::path::Path;
 
-use iotax_model::verify_errors::Recovery;
 use iotax_model::record::{CacheDrop, Outcome};
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::{Area, Event, Job};
 use iotax_model::workload::{Content, Workload};
 

@@ -9,11 +9,11 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::backend::{Options, Setup};
 use crate::clock;
-use crate::workers::{Report, Seat};
-use crate::shared::Pulse;
 use crate::pattern::Pattern;
+use crate::shared::Heartbeat;
 use crate::window::Window;
 use crate::worker::{self, Task};
+use crate::workers::{Report, WorkerContext};
 
 /// CPU nanoseconds per I/O of a worker on the null backend; see [`crate::floor()`].
 pub(crate) fn floor() -> u64 {
@@ -43,10 +43,10 @@ pub(crate) fn floor() -> u64 {
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();
     let task = Task {
-        seat: Seat {
+        context: WorkerContext {
             number: 0,
             common: Arc::default(),
-            pulse: Pulse::new(),
+            heartbeat: Heartbeat::new(),
             start: started,
             spare: spares,
             reports,

@@ -9,7 +9,6 @@ use iotax_model::workload::IoEngine;
 
 use crate::backend::{self, Choice, Options, Setup};
 use crate::clock;
-use crate::workers::{Crew, Work};
 use crate::error::EngineError;
 use crate::io_errors::errno_name;
 use crate::latencies::Latencies;
@@ -23,6 +22,7 @@ use crate::verify::Proof;
 use crate::watch;
 use crate::window::Window;
 use crate::worker::{self, Task};
+use crate::workers::{Work, Workers};
 
 /// A job that is set up on its target: its workers wait for the start.
 pub(crate) struct Prepared<'a> {
@@ -31,7 +31,7 @@ pub(crate) struct Prepared<'a> {
     ioengine: IoEngine,
     note: Option<String>,
     proof: Option<Arc<Proof>>,
-    crew: Crew,
+    workers: Workers,
     room: Latencies,
     cached: Option<Cached>,
 }
@@ -47,12 +47,12 @@ impl<'a> Prepared<'a> {
         }
         let proof = Proof::new(job, target)?.map(Arc::new);
         let room = Latencies::new(workload);
-        let crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
+        let workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
             work(job, target, ioengine, proof.as_ref(), number)
         })?;
         let bypasses_the_cache = workload.direct && ioengine != IoEngine::Null;
         let cached = if bypasses_the_cache { Cached::look(job, target) } else { None };
-        Ok(Self { job, target, ioengine, note, proof, crew, room, cached })
+        Ok(Self { job, target, ioengine, note, proof, workers, room, cached })
     }
 
     /// Makes the load. What was written is not flushed yet, nor verified.
@@ -61,7 +61,7 @@ impl<'a> Prepared<'a> {
         window: Window,
         events: &mut dyn FnMut(Event),
     ) -> Result<Outcome, EngineError> {
-        let mut outcome = watch::carry_out(&mut self.crew, self.job, window, &self.room, events)?;
+        let mut outcome = watch::carry_out(&mut self.workers, self.job, window, &self.room, events)?;
         outcome.ioengine = Some(self.ioengine);
         outcome.notes.extend(self.note.take());
         Ok(outcome)
@@ -69,9 +69,9 @@ impl<'a> Prepared<'a> {
 
     /// Has the target make safe what it took, and verifies it if that was asked for.
     pub(crate) fn conclude(self, outcome: &mut Outcome) {
-        let Self { job, target, ioengine, proof, crew, cached, .. } = self;
+        let Self { job, target, ioengine, proof, workers, cached, .. } = self;
         outcome.page_cache = cached.and_then(|before| before.and_now(target));
-        if job.workload.rw.writes() && ioengine != IoEngine::Null && crew.is_unharmed(outcome) {
+        if job.workload.rw.writes() && ioengine != IoEngine::Null && workers.is_unharmed(outcome) {
             flush(|| target.file.sync_data(), outcome);
         }
         if let Some(proof) = proof {
@@ -85,8 +85,8 @@ impl<'a> Prepared<'a> {
     }
 
     /// Sends the workers home.
-    pub(crate) fn dismiss(self) {
-        self.crew.dismiss(self.job.interval);
+    pub(crate) fn shutdown(self) {
+        self.workers.shutdown(self.job.interval);
     }
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
             Ok(outcome)
         }
         Err(error) => {
-            prepared.dismiss();
+            prepared.shutdown();
             Err(error)
         }
     }
@@ -129,7 +129,9 @@ fn work(
     };
     let pattern = Pattern::new(&workload, job.size, number, job.seed);
     let (seed, proof) = (job.seed, proof.cloned());
-    Ok(Box::new(move |seat| worker::run(ioengine, Task { seat, workload, setup, pattern, seed, proof })))
+    Ok(Box::new(move |context| {
+        worker::run(ioengine, Task { context, workload, setup, pattern, seed, proof })
+    }))
 }
 
 /// Has the target make safe what it took. The time is that of one flush: how much it had put off is for others to see.

@@ -46,11 +46,11 @@ impl Common {
 /// itself: the worker writes it around each call.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     since: AtomicU64,
 }
 
-impl Pulse {
+impl Heartbeat {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }

@@ -12,14 +12,14 @@ use iotax_model::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 use crate::backend::{Backend, Completion, Options, Setup};
 use crate::buffers::{Buffers, Slot};
 use crate::clock;
-use crate::workers::{Finish, Report, Seat};
 use crate::error::EngineError;
 use crate::latencies::Latencies;
-use crate::shared::Pulse;
 use crate::pattern::Pattern;
 use crate::request::Io;
+use crate::shared::Heartbeat;
 use crate::window::Window;
 use crate::worker::{self, Task};
+use crate::workers::{Finish, Report, WorkerContext};
 
 const SERVICE_NS: u64 = 50_000;
 const STALL_NS: u64 = 1_500_000_000;
@@ -94,10 +94,10 @@ fn load(workload: &Workload) -> (Finish, Tally, Vec<(u64, u64)>, Window) {
     let (start, started) = mpsc::channel();
     let (_spare, spares) = mpsc::channel();
     let task = Task {
-        seat: Seat {
+        context: WorkerContext {
             number: 0,
             common: Arc::default(),
-            pulse: Pulse::new(),
+            heartbeat: Heartbeat::new(),
             start: started,
             spare: spares,
             reports,

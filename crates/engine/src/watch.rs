@@ -1,4 +1,4 @@
-//! Watches a crew at work: makes samples of what it reports, and the outcome.
+//! Watches a workers at work: makes samples of what it reports, and the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use iotax_model::wire::{Event, Job};
 use crate::backend::Note;
 use crate::clock;
 use crate::collector::{Collector, GRACE};
-use crate::workers::{Crew, DRAIN, Finish, Report};
 use crate::error::EngineError;
-use crate::io_errors::Faults;
+use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
 use crate::window::Window;
+use crate::workers::{DRAIN, Finish, Report, Workers};
 
-/// Has a crew that is set up make the load of a job.
+/// Has a workers that is set up make the load of a job.
 pub(crate) fn carry_out(
-    crew: &mut Crew,
+    workers: &mut Workers,
     job: &Job,
     window: Window,
     room: &Latencies,
     events: &mut dyn FnMut(Event),
 ) -> Result<Outcome, EngineError> {
     let check = clock::Check::begin();
-    crew.start(window);
-    let mut outcome = watch(crew, job, window, room, events)?;
+    workers.start(window);
+    let mut outcome = watch(workers, job, window, room, events)?;
     outcome.notes.extend(check.end());
     Ok(outcome)
 }
@@ -69,7 +69,7 @@ impl CpuMarks {
 
 /// Follows the workers until all are done, or beyond hope.
 fn watch(
-    crew: &mut Crew,
+    workers: &mut Workers,
     job: &Job,
     mut window: Window,
     room: &Latencies,
@@ -82,13 +82,13 @@ fn watch(
     let mut stalled = false;
     loop {
         let now = clock::now();
-        let gone = crew.at_work == 0;
+        let gone = workers.at_work == 0;
         // Before the window is over they are gone because there was no more to do, or because they were stopped.
         if gone && now < window.end {
             window = window.cut(finishes.iter().filter_map(|finish| finish.ended_at).max().unwrap_or(now));
             collector.cut(window.end);
             if window.end <= window.begin {
-                let errors = Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect());
+                let errors = IoErrors::merge(finishes.into_iter().map(|finish| finish.faults).collect());
                 return Err(EngineError::NothingMeasured { ramp_time: job.workload.ramp_time, errors });
             }
         }
@@ -96,16 +96,16 @@ fn watch(
             events(Event::Measuring);
         }
         let all_done = gone || now >= give_up;
-        while let Some(sample) = collector.next_sample(now, all_done, crew.waiting_since()) {
+        while let Some(sample) = collector.next_sample(now, all_done, workers.waiting_since()) {
             stalled |= job.workload.stall_timeout.is_some_and(|most| sample.oldest_ns >= Some(most.0));
             events(Event::Sample(Box::new(sample)));
         }
         if all_done {
             break;
         }
-        if stalled && !crew.common.is_stopped() {
+        if stalled && !workers.common.is_stopped() {
             // Those that are not stuck themselves hand over what they have.
-            crew.common.stop();
+            workers.common.stop();
             window = window.cut(now);
             collector.cut(now);
             // One that sleeps looks up at the end of its interval.
@@ -113,20 +113,20 @@ fn watch(
         }
         let marks = [window.begin, window.end, collector.deadline(), give_up];
         let wait = marks.into_iter().filter(|mark| *mark > now).min().unwrap_or(now) - now;
-        match crew.next_report(Duration::from_nanos(wait)) {
+        match workers.next_report(Duration::from_nanos(wait)) {
             Some(Report::Interval(interval)) => {
                 collector.add(&interval);
-                crew.give_back(interval.worker, interval.latencies);
+                workers.give_back(interval.worker, interval.latencies);
             }
             Some(Report::Finished(result)) => finishes.push(result?),
             Some(Report::Ready) | None => {}
         }
     }
     let (tallies, stuck) = collector.finish();
-    let left_behind = (crew.at_work > 0).then(|| {
+    let left_behind = (workers.at_work > 0).then(|| {
         format!(
             "{} worker(s) still waited {} after the end for I/O that was in flight then; it is not counted",
-            crew.at_work,
+            workers.at_work,
             Nanos(give_up - window.end)
         )
     });
@@ -140,7 +140,7 @@ fn watch(
         notes: notes(&finishes).into_iter().chain(stuck).chain(left_behind).collect(),
         ioengine: None,
         pacing: finishes.iter().filter_map(|finish| finish.pacing).reduce(Pacing::merge),
-        stop: match (stalled, crew.common.has_failed()) {
+        stop: match (stalled, workers.common.has_failed()) {
             (true, _) => Some(Stop::Stalled),
             (false, true) => Some(Stop::Errors),
             (false, false) => None,
@@ -151,7 +151,7 @@ fn watch(
                 all
             },
         ),
-        errors: Faults::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
+        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
         inside: None,
         flush_ns: None,
         page_cache: None,

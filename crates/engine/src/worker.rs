@@ -8,19 +8,19 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring};
 use crate::clock;
-use crate::workers::{Finish, Report, Seat};
 use crate::error::EngineError;
-use crate::io_errors::Faults;
+use crate::intervals::{IntervalRecorder, IntervalState};
+use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
-use crate::intervals::{Ledger, Turn};
-use crate::shared::Common;
 use crate::pace::Pace;
 use crate::pattern::Pattern;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
-use crate::verify::{Next, Proof, Witness};
+use crate::shared::Common;
+use crate::verify::{Next, Proof, Verifier};
 use crate::window::Window;
+use crate::workers::{Finish, Report, WorkerContext};
 
 /// So many failures in a row, and no success, make a worker pause: an error is often quicker than any I/O.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
@@ -50,7 +50,7 @@ const CLAIMED_NS: u64 = 50_000;
 /// What one worker is to do.
 #[derive(Debug)]
 pub(crate) struct Task {
-    pub(crate) seat: Seat,
+    pub(crate) context: WorkerContext,
     pub(crate) workload: Workload,
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
@@ -92,28 +92,28 @@ pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
 
 /// See [`work`]. Without `VERIFY` no I/O pays for the question whether it is to be verified.
 fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineError> {
-    let Task { seat, workload, setup, mut pattern, seed, proof } = task;
-    let Seat { number, common, pulse, start, spare, reports } = seat;
+    let Task { context, workload, setup, mut pattern, seed, proof } = task;
+    let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
     let depth = setup.depth as usize;
     let mut payload = workload.rw.writes().then(|| {
         let random = SplitMix64::new(seed, Purpose::Payload, number.into());
         Payload::new(&workload.content(), depth, workload.rw.reads(), random)
     });
-    let mut witness = proof.filter(|_| VERIFY).map(|proof| Witness::new(proof, depth, setup.slot_bytes));
+    let mut verifier = proof.filter(|_| VERIFY).map(|proof| Verifier::new(proof, depth, setup.slot_bytes));
     let (mut backend, mut free) = B::open(setup)?;
     let none = Io { direction: Direction::Read, offset: 0, length: 0 };
     let mut flights = vec![Flight { io: none, submitted_at: 0, intended_at: 0 }; depth];
     let mut queued: Vec<usize> = Vec::with_capacity(depth);
     let mut done: Vec<Completion> = Vec::with_capacity(depth);
-    let mut faults = Faults::default();
+    let mut faults = IoErrors::default();
     let mut failures_in_a_row = 0_u32;
     let stamp_each = workload.stamps == Stamps::Io;
 
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = reports.send(Report::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
-    let mut ledger = Ledger::new(number, Latencies::new(&workload), window, spare, reports);
-    if !await_start(window, &common, &mut ledger) {
+    let mut recorder = IntervalRecorder::new(number, Latencies::new(&workload), window, spare, reports);
+    if !await_start(window, &common, &mut recorder) {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
     }
     let mut pace = Pace::new(&workload, number, seed, window);
@@ -131,7 +131,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
 
     loop {
         // When to look again even if no I/O is done.
-        let mut wake = ledger.boundary;
+        let mut wake = recorder.boundary;
         let mut begins = false;
         while let Some(mut slot) = free.pop() {
             let due = pace.as_ref().map_or(0, Pace::due);
@@ -140,8 +140,8 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
                 free.push(slot);
                 break;
             }
-            let next = match &mut witness {
-                Some(witness) if VERIFY => match witness.next(slot.index(), &mut pattern) {
+            let next = match &mut verifier {
+                Some(verifier) if VERIFY => match verifier.next(slot.index(), &mut pattern) {
                     Next::Io(io) => io,
                     Next::Wait => {
                         wake = wake.min(now + CLAIMED_NS);
@@ -167,8 +167,8 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
                 let sectors = io.length.next_multiple_of(SECTOR);
                 let buffer = &mut backend.buffer(&mut slot)[..sectors as usize];
                 payload.refresh(index, &io, buffer);
-                if VERIFY && let Some(witness) = &witness {
-                    witness.seal(index, &io, buffer);
+                if VERIFY && let Some(verifier) = &verifier {
+                    verifier.seal(index, &io, buffer);
                 }
             }
             if stamp_each {
@@ -178,7 +178,7 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             queued.push(slot.index());
             backend.queue(slot, io);
             if outlasts && queued.len() == UNPLUGGED {
-                pulse.enters(stamp(&mut queued, &mut flights, stamp_each));
+                heartbeat.enters(stamp(&mut queued, &mut flights, stamp_each));
                 backend.begin().map_err(submit_error)?;
             } else if queued.len() == AT_ONCE {
                 break;
@@ -195,10 +195,10 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             // What a cache answers is there when the call returns: then there is nothing to wait for.
             let is_answered_within = !outlasts && !queued.is_empty();
             let entered = stamp(&mut queued, &mut flights, stamp_each);
-            pulse.enters(entered);
+            heartbeat.enters(entered);
             let wait = if is_answered_within { 0 } else { patience(entered, wake) };
             backend.submit(wait).map_err(submit_error)?;
-            pulse.leaves();
+            heartbeat.leaves();
             if let (true, Some(pace)) = (free.is_empty(), &mut pace) {
                 pace.was_full(clock::now());
             }
@@ -211,18 +211,18 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
             }
         }
         now = clock::now();
-        if now >= ledger.boundary && ledger.turn(now, oldest(&flights, &done)) == Turn::Over {
+        if now >= recorder.boundary && recorder.turn(now, oldest(&flights, &done)) == IntervalState::Over {
             break;
         }
         for Completion { mut slot, result } in done.drain(..) {
             let Flight { io, submitted_at, intended_at } = flights[slot.index()];
             flights[slot.index()].submitted_at = 0;
             let seen_at = if stamp_each { clock::now() } else { now };
-            if VERIFY && let Some(witness) = &mut witness {
-                witness.done(slot.index(), &io, result, backend.buffer(&mut slot));
+            if VERIFY && let Some(verifier) = &mut verifier {
+                verifier.done(slot.index(), &io, result, backend.buffer(&mut slot));
             }
             if result.cast_unsigned() == io.length {
-                ledger.latencies.add(
+                recorder.latencies.add(
                     io,
                     seen_at.saturating_sub(submitted_at),
                     seen_at.saturating_sub(intended_at),
@@ -247,18 +247,18 @@ fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineErro
         }
     }
     if ended_at.is_some() {
-        ledger.close(now, oldest(&flights, &done));
+        recorder.close(now, oldest(&flights, &done));
     }
     let note = backend.note();
-    drain(&mut backend, &flights, depth - free.len(), done, &mut witness)?;
+    drain(&mut backend, &flights, depth - free.len(), done, &mut verifier)?;
     let pacing = pace.and_then(|pace| pace.finish(now, exhausted));
     Ok(Finish {
         began_at,
         ended_at,
-        ramp_ios: ledger.ramp_ios,
+        ramp_ios: recorder.ramp_ios,
         pacing,
         faults,
-        findings: witness.map(Witness::finish),
+        findings: verifier.map(Verifier::finish),
         note,
     })
 }
@@ -302,16 +302,19 @@ const fn patience(now: u64, wake: u64) -> u64 {
 
 /// Sleeps until a job's load is to begin, and says of each interval before it that nothing was done. False if all were told to stop
 /// meanwhile.
-fn await_start(window: Window, common: &Common, ledger: &mut Ledger) -> bool {
+fn await_start(window: Window, common: &Common, recorder: &mut IntervalRecorder) -> bool {
     while !common.is_stopped() {
         let now = clock::now();
-        if now >= ledger.boundary && window.start > window.begin && ledger.turn(now, None) == Turn::Over {
+        if now >= recorder.boundary
+            && window.start > window.begin
+            && recorder.turn(now, None) == IntervalState::Over
+        {
             return false;
         }
         if now >= window.start {
             return true;
         }
-        let wake = window.start.min(ledger.boundary.max(now + 1));
+        let wake = window.start.min(recorder.boundary.max(now + 1));
         std::thread::sleep(Duration::from_nanos((wake - now).min(LOOK_UP_NS)));
     }
     false
@@ -344,14 +347,14 @@ fn drain(
     flights: &[Flight],
     mut outstanding: usize,
     mut done: Vec<Completion>,
-    witness: &mut Option<Witness>,
+    verifier: &mut Option<Verifier>,
 ) -> Result<(), EngineError> {
     loop {
         outstanding -= done.len();
         for Completion { mut slot, result } in done.drain(..) {
-            if let Some(witness) = witness {
+            if let Some(verifier) = verifier {
                 let io = flights[slot.index()].io;
-                witness.done(slot.index(), &io, result, backend.buffer(&mut slot));
+                verifier.done(slot.index(), &io, result, backend.buffer(&mut slot));
             }
         }
         if outstanding == 0 {

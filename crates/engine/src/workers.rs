@@ -5,28 +5,28 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use iotax_model::verify_errors::Findings;
 use iotax_model::record::{Outcome, Pacing};
 use iotax_model::units::Nanos;
+use iotax_model::verify_errors::Findings;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::backend::Note;
 use crate::clock;
 use crate::error::EngineError;
-use crate::io_errors::Faults;
+use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
-use crate::shared::{Common, Pulse};
+use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 
 /// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
 pub(crate) const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
-/// A worker's place in the crew: who it is and how it talks.
+/// A worker's place in the workers: who it is and how it talks.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct WorkerContext {
     pub(crate) number: u32,
     pub(crate) common: Arc<Common>,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     /// The window, once all workers are ready. Closed: there is nothing to do after all.
     pub(crate) start: Receiver<Window>,
     /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
@@ -35,7 +35,7 @@ pub(crate) struct Seat {
 }
 
 /// What one worker does, in a thread of its own: it says [`Report::Ready`], waits for the window, and works.
-pub(crate) type Work = Box<dyn FnOnce(Seat) -> Result<Finish, EngineError> + Send>;
+pub(crate) type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + Send>;
 
 /// What a worker says.
 #[derive(Debug)]
@@ -71,16 +71,16 @@ pub(crate) struct Finish {
     /// I/Os completed before the window.
     pub(crate) ramp_ios: u64,
     pub(crate) pacing: Option<Pacing>,
-    pub(crate) faults: Faults,
+    pub(crate) faults: IoErrors,
     pub(crate) findings: Option<Findings>,
     pub(crate) note: Option<Note>,
 }
 
 /// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
 /// take this one with it. Each says that it has finished, and what it leaves behind is its own.
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     pub(crate) common: Arc<Common>,
-    pulses: Vec<Arc<Pulse>>,
+    heartbeats: Vec<Arc<Heartbeat>>,
     reports: Receiver<Report>,
     starts: Vec<Sender<Window>>,
     spares: Vec<Sender<Latencies>>,
@@ -88,46 +88,46 @@ pub(crate) struct Crew {
     pub(crate) at_work: usize,
 }
 
-impl Crew {
-    /// Starts `workers` of them and waits until all are set up. `work` gives what each does, by its number from 0; `room` is like
+impl Workers {
+    /// Starts `count` of them and waits until all are set up. `work` gives what each does, by its number from 0; `room` is like
     /// what each counts into. After `max_errors` failures all stop.
-    pub(crate) fn muster(
-        workers: u32,
+    pub(crate) fn spawn(
+        count: u32,
         max_errors: Option<u64>,
         room: &Latencies,
         mut work: impl FnMut(u32) -> Result<Work, EngineError>,
     ) -> Result<Self, EngineError> {
-        raise_file_limit(workers);
+        raise_file_limit(count);
         let (sender, reports) = mpsc::channel();
-        let mut crew = Self {
+        let mut workers = Self {
             common: Arc::new(Common::new(max_errors)),
-            pulses: Vec::new(),
+            heartbeats: Vec::new(),
             reports,
             starts: Vec::new(),
             spares: Vec::new(),
             at_work: 0,
         };
-        let mut mustered = Ok(());
-        for number in 0..workers {
-            mustered = work(number).and_then(|work| crew.enlist(number, work, room, sender.clone()));
-            if mustered.is_err() {
+        let mut spawned = Ok(());
+        for number in 0..count {
+            spawned = work(number).and_then(|work| workers.enlist(number, work, room, sender.clone()));
+            if spawned.is_err() {
                 break;
             }
         }
         drop(sender);
         let mut ready = 0;
-        while mustered.is_ok() && ready < crew.starts.len() {
-            match crew.next_report(Duration::MAX) {
-                Some(Report::Finished(result)) => mustered = result.map(drop),
+        while spawned.is_ok() && ready < workers.starts.len() {
+            match workers.next_report(Duration::MAX) {
+                Some(Report::Finished(result)) => spawned = result.map(drop),
                 Some(_) => ready += 1,
                 None => {}
             }
         }
-        if let Err(error) = mustered {
-            crew.dismiss(Nanos(0));
+        if let Err(error) = spawned {
+            workers.shutdown(Nanos(0));
             return Err(error);
         }
-        Ok(crew)
+        Ok(workers)
     }
 
     fn enlist(
@@ -141,11 +141,11 @@ impl Crew {
         let (spare, spares) = mpsc::channel();
         // One in the worker's hands and one on the way suffice while the collector keeps up.
         let _ = spare.send(room.empty_alike());
-        let pulse = Pulse::new();
-        let seat = Seat {
+        let heartbeat = Heartbeat::new();
+        let context = WorkerContext {
             number,
             common: Arc::clone(&self.common),
-            pulse: Arc::clone(&pulse),
+            heartbeat: Arc::clone(&heartbeat),
             start: started,
             spare: spares,
             reports: reports.clone(),
@@ -153,7 +153,7 @@ impl Crew {
         std::thread::Builder::new()
             .name(format!("worker-{number}"))
             .spawn(move || {
-                let result = catch_unwind(AssertUnwindSafe(|| work(seat)))
+                let result = catch_unwind(AssertUnwindSafe(|| work(context)))
                     .unwrap_or(Err(EngineError::Panicked(number)));
                 // The watcher may have given up on this worker.
                 let _ = reports.send(Report::Finished(result));
@@ -162,7 +162,7 @@ impl Crew {
                 doing: format!("starting a thread for worker {number}"),
                 error,
             })?;
-        self.pulses.push(pulse);
+        self.heartbeats.push(heartbeat);
         self.starts.push(start);
         self.spares.push(spare);
         self.at_work += 1;
@@ -200,7 +200,7 @@ impl Crew {
 
     /// When the call began that a worker has been in for longest.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
-        self.pulses.iter().filter_map(|pulse| pulse.since()).min()
+        self.heartbeats.iter().filter_map(|heartbeat| heartbeat.since()).min()
     }
 
     /// Returns a worker's histograms to it, emptied.
@@ -211,7 +211,7 @@ impl Crew {
     }
 
     /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
-    pub(crate) fn dismiss(mut self, interval: Nanos) {
+    pub(crate) fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();
         self.spares.clear();

@@ -5,9 +5,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use iotax_engine::{EngineError, audit, fill, measure};
-use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::record::Outcome;
 use iotax_model::units::{Bytes, Nanos};
+use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::wire::{Area, Event, Job};
 use iotax_model::workload::{IoEngine, Rw, SyncMode, Verify, Workload, WorkloadKeys};
 use tempfile::NamedTempFile;

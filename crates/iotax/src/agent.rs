@@ -35,7 +35,7 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Serves the conductor on stdin and stdout until it says goodbye or goes away, and removes what it made meanwhile. The undo
-/// ledger of that is kept in `ledger_dir`.
+/// undo log of that is kept in `ledger_dir`.
 pub(crate) fn main(ledger_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
     let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(ledger_dir))) };

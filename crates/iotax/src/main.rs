@@ -5,8 +5,8 @@
 
 mod agent;
 mod cli;
-mod runner;
 mod init;
+mod runner;
 mod say;
 
 use std::process::ExitCode;

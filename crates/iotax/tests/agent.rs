@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{self, Area, Event, Job, PROTOCOL, Request};
 use iotax_model::workload::{Content, Rw, WorkloadKeys};
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::agent_client::{Link, LinkError};
 
 fn area(path: Option<&str>) -> Area {
     Area { path: path.map(str::to_owned), offset: Bytes(0), size: Bytes(4096), shared: false, identity: None }
@@ -18,8 +18,8 @@ fn area(path: Option<&str>) -> Area {
 const EXE: &str = env!("CARGO_BIN_EXE_iotax");
 const LONG: Duration = Duration::from_secs(30);
 
-fn link() -> Link {
-    Link::spawn_local(Path::new(EXE), &Interrupt::default()).expect("started")
+fn link() -> AgentClient {
+    AgentClient::spawn_local(Path::new(EXE), &Interrupt::default()).expect("started")
 }
 
 fn agent() -> Child {
@@ -60,7 +60,7 @@ fn what_cannot_be_done_is_told_with_its_reason_and_the_agent_lives() {
     let mut link = link();
     let error = link.fill(&area(None), &Content::default(), 1, LONG, &mut |_| {}).expect_err("no disk here");
     assert!(
-        matches!(&error, LinkError::Failed { .. }) && error.to_string().contains("names no path"),
+        matches!(&error, AgentError::Failed { .. }) && error.to_string().contains("names no path"),
         "{error}"
     );
     let error =

@@ -3,9 +3,8 @@
 //! Nothing here opens a file, reads a clock or starts a process: parsing works on text that the caller
 //! read, [`wire`] on byte streams that the caller opened. Workload keys are fio's, guest keys are QEMU's.
 
-pub mod guest_abi;
 pub mod exit;
-pub mod verify_errors;
+pub mod guest_abi;
 pub mod histogram;
 pub mod jobs;
 pub mod net;
@@ -15,6 +14,7 @@ pub mod schedule;
 pub mod suite;
 pub mod target;
 pub mod units;
+pub mod verify_errors;
 pub mod visible;
 pub mod warning;
 pub mod wire;

@@ -2,10 +2,10 @@
 //!
 //! What is not known is absent. Times are nanoseconds.
 
+mod imported_metrics;
 mod net_stats;
 mod pace;
 mod process;
-mod imported_metrics;
 mod storage;
 mod tally;
 
@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use imported_metrics::{Figure, Source, Stated};
 pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes};
 pub use pace::CpuPace;
 pub use process::ProcessCounts;
-pub use imported_metrics::{Figure, Source, Stated};
 pub use storage::{Allocation, Found, Mapper, PageCache};
 pub use tally::{Tallies, Tally};
 
-use crate::verify_errors::Findings;
 use crate::target::Layer;
+use crate::verify_errors::Findings;
 use crate::words::words;
 use crate::workload::IoEngine;
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::verify_errors::Recovery;
 use crate::net::Peer;
 use crate::record::{CacheDrop, Environment, Interface, Outcome, Sample};
 use crate::target::Layer;
 use crate::units::{Bytes, Nanos};
+use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
 /// Both ends must speak the same.

@@ -8,9 +8,9 @@
 //! [`suite`] sets the workloads of a suite side by side;
 //! [`exchange`] and [`report`] say the outcome to programs and to people.
 
+pub mod analysis;
 pub mod compare;
 pub mod exchange;
-pub mod analysis;
 pub mod mark;
 pub mod report;
 pub mod stats;

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iotax_model::verify_errors::Recovery;
 use iotax_model::record::{CacheDrop, Interface, Outcome};
 use iotax_model::units::Bytes;
+use iotax_model::verify_errors::Recovery;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
 use iotax_model::workload::Content;
 
@@ -43,7 +43,7 @@ const REAPED: Duration = Duration::from_secs(5);
 
 /// A conversation that went wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
+pub enum AgentError {
     /// A local agent could not be started.
     #[error("{}: the agent could not be started: {source}", exe.display())]
     Spawn {
@@ -143,7 +143,7 @@ fn after_colon(detail: &str) -> String {
 pub type LastWords = Box<dyn FnMut() -> String + Send>;
 
 /// A conversation with one agent. Dropping it ends a local agent.
-pub struct Link {
+pub struct AgentClient {
     peer: String,
     writer: Option<Box<dyn Write + Send>>,
     events: Receiver<Result<Event, WireError>>,
@@ -180,15 +180,15 @@ fn pre_read(job: &Job) -> Duration {
     Duration::from_secs(bytes.sum::<u64>() / SLOWEST)
 }
 
-impl Link {
+impl AgentClient {
     /// Starts `exe agent` and speaks to it over its stdin and stdout. It ends when this link does.
-    pub fn spawn_local(exe: &Path, interrupt: &Interrupt) -> Result<Self, LinkError> {
+    pub fn spawn_local(exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         Self::spawn_in(None, exe, interrupt)
     }
 
     /// The same in a network namespace, if one is named.
-    pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, LinkError> {
-        let spawn = |source| LinkError::Spawn { exe: exe.to_owned(), source };
+    pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
+        let spawn = |source| AgentError::Spawn { exe: exe.to_owned(), source };
         let process = local::start(namespace, exe).map_err(spawn)?;
         let peer = namespace.map_or("the local agent".into(), |name| format!("the agent in {name}"));
         Ok(Self::through(process, peer, interrupt))
@@ -253,7 +253,7 @@ impl Link {
     }
 
     /// Asks who answers and refuses another protocol.
-    pub fn hello(&mut self, deadline: Duration) -> Result<AgentHello, LinkError> {
+    pub fn hello(&mut self, deadline: Duration) -> Result<AgentHello, AgentError> {
         self.hello_while(&mut || true, deadline)
     }
 
@@ -262,7 +262,7 @@ impl Link {
         &mut self,
         lives: &mut dyn FnMut() -> bool,
         deadline: Duration,
-    ) -> Result<AgentHello, LinkError> {
+    ) -> Result<AgentHello, AgentError> {
         let request = Request::Hello { protocol: PROTOCOL };
         let hello = self.follow_while("hello", &request, deadline, lives, |event| match event {
             Event::Hello(hello) => Heard::Answer(hello),
@@ -272,11 +272,11 @@ impl Link {
             return Ok(hello);
         }
         self.over = true;
-        Err(LinkError::Version { peer: self.peer.clone(), version: hello.version, theirs: hello.protocol })
+        Err(AgentError::Version { peer: self.peer.clone(), version: hello.version, theirs: hello.protocol })
     }
 
     /// Whether the agent answers at all.
-    pub fn ping(&mut self) -> Result<(), LinkError> {
+    pub fn ping(&mut self) -> Result<(), AgentError> {
         self.follow("ping", &Request::Ping, PROMPT, |event| match event {
             Event::Pong => Heard::Answer(()),
             other => Heard::foreign(&other),
@@ -284,7 +284,7 @@ impl Link {
     }
 
     /// What is at a path where the agent runs, or why nothing there can be measured. A new file there would take `size`.
-    pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, LinkError> {
+    pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, AgentError> {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {
             Event::Described(description) => Heard::Answer(*description),
@@ -293,7 +293,7 @@ impl Link {
     }
 
     /// Has a file made where the agent runs. It goes when the agent does.
-    pub fn create(&mut self, path: &Path, size: Bytes) -> Result<(), LinkError> {
+    pub fn create(&mut self, path: &Path, size: Bytes) -> Result<(), AgentError> {
         let request = Request::Create { path: path.display().to_string(), size };
         self.follow("create", &request, PROMPT, |event| match event {
             Event::Created => Heard::Answer(()),
@@ -302,7 +302,7 @@ impl Link {
     }
 
     /// Lets a file that was made stay.
-    pub fn keep(&mut self, path: &Path) -> Result<(), LinkError> {
+    pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
             Event::Kept => Heard::Answer(()),
@@ -319,7 +319,7 @@ impl Link {
         seed: u64,
         deadline: Duration,
         progress: &mut dyn FnMut(Bytes),
-    ) -> Result<(), LinkError> {
+    ) -> Result<(), AgentError> {
         let request = Request::Fill { area: area.clone(), content: content.clone(), seed };
         self.follow("fill", &request, deadline, |event| match event {
             Event::Progress { done, .. } => {
@@ -332,7 +332,7 @@ impl Link {
     }
 
     /// Has caches dropped where the agent runs.
-    pub fn drop_caches(&mut self, path: Option<&Path>) -> Result<CacheDrop, LinkError> {
+    pub fn drop_caches(&mut self, path: Option<&Path>) -> Result<CacheDrop, AgentError> {
         self.follow("drop_caches", &Request::DropCaches { path: text(path) }, SYNC, |event| match event {
             Event::CachesDropped(how) => Heard::Answer(how),
             other => Heard::foreign(&other),
@@ -340,7 +340,7 @@ impl Link {
     }
 
     /// Has a measurement set up, to the point where [`Self::go`] starts its load. That must be what is asked next.
-    pub fn prepare(&mut self, job: &Job) -> Result<(), LinkError> {
+    pub fn prepare(&mut self, job: &Job) -> Result<(), AgentError> {
         let deadline = PREPARED + Duration::from(job.workload.set_up_at_most()) + pre_read(job);
         self.follow("prepare", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
             Event::Ready => Heard::Answer(()),
@@ -355,7 +355,7 @@ impl Link {
         job: &Job,
         slack: Duration,
         observe: &mut dyn FnMut(&Event),
-    ) -> Result<Outcome, LinkError> {
+    ) -> Result<Outcome, AgentError> {
         let deadline = Duration::from(job.workload.duration()) + slack;
         self.follow("run", &Request::Go, deadline, |event| match event {
             Event::Measuring | Event::Sample(_) | Event::Over => {
@@ -373,7 +373,7 @@ impl Link {
         job: &Job,
         slack: Duration,
         observe: &mut dyn FnMut(&Event),
-    ) -> Result<Outcome, LinkError> {
+    ) -> Result<Outcome, AgentError> {
         self.prepare(job)?;
         self.go(job, slack, observe)
     }
@@ -391,7 +391,7 @@ impl Link {
     }
 
     /// Has a target compared with the journal of its acknowledged writes, where the agent runs.
-    pub fn audit(&mut self, path: &Path, journal: &Path) -> Result<Recovery, LinkError> {
+    pub fn audit(&mut self, path: &Path, journal: &Path) -> Result<Recovery, AgentError> {
         let text = |path: &Path| path.display().to_string();
         let request = Request::Audit { path: text(path), journal: text(journal) };
         self.follow("audit", &request, AUDIT, |event| match event {
@@ -401,7 +401,7 @@ impl Link {
     }
 
     /// Has the agent be the far end of a network's measurements, on an address of its machine. The port that it listens on.
-    pub fn serve(&mut self, bind: &str, token: Option<&str>) -> Result<u16, LinkError> {
+    pub fn serve(&mut self, bind: &str, token: Option<&str>) -> Result<u16, AgentError> {
         let request = Request::Serve { bind: bind.to_owned(), token: token.map(str::to_owned) };
         self.follow("serve", &request, PROMPT, |event| match event {
             Event::Serving { port } => Heard::Answer(port),
@@ -410,7 +410,7 @@ impl Link {
     }
 
     /// The network interfaces where the agent runs.
-    pub fn interfaces(&mut self) -> Result<Vec<Interface>, LinkError> {
+    pub fn interfaces(&mut self) -> Result<Vec<Interface>, AgentError> {
         self.follow("interfaces", &Request::Interfaces, PROMPT, |event| match event {
             Event::Interfaces(interfaces) => Heard::Answer(interfaces),
             other => Heard::foreign(&other),
@@ -418,7 +418,7 @@ impl Link {
     }
 
     /// CPU nanoseconds per I/O of the engine on the null backend, where the agent runs.
-    pub fn floor(&mut self) -> Result<u64, LinkError> {
+    pub fn floor(&mut self) -> Result<u64, AgentError> {
         self.follow("floor", &Request::Floor, FLOOR, |event| match event {
             Event::Floor { ns_per_io } => Heard::Answer(ns_per_io),
             other => Heard::foreign(&other),
@@ -426,7 +426,7 @@ impl Link {
     }
 
     /// Asks the agent to end and waits until its stream does. Works after an error and an interrupt too.
-    pub fn shutdown(&mut self, deadline: Duration) -> Result<(), LinkError> {
+    pub fn shutdown(&mut self, deadline: Duration) -> Result<(), AgentError> {
         if let Some(mut writer) = self.writer.take() {
             // A peer that is gone already has done what is asked.
             let _ = wire::send(&mut writer, &Request::Shutdown);
@@ -459,7 +459,7 @@ impl Link {
         request: &Request,
         deadline: Duration,
         hear: impl FnMut(Event) -> Heard<T>,
-    ) -> Result<T, LinkError> {
+    ) -> Result<T, AgentError> {
         self.follow_while(name, request, deadline, &mut || false, hear)
     }
 
@@ -471,9 +471,9 @@ impl Link {
         deadline: Duration,
         lives: &mut dyn FnMut() -> bool,
         mut hear: impl FnMut(Event) -> Heard<T>,
-    ) -> Result<T, LinkError> {
+    ) -> Result<T, AgentError> {
         let (false, Some(writer)) = (self.over, self.writer.as_mut()) else {
-            return Err(LinkError::Over { peer: self.peer.clone(), request: name });
+            return Err(AgentError::Over { peer: self.peer.clone(), request: name });
         };
         let sent = wire::send(writer, request);
         // What follows ends the conversation unless the answer comes.
@@ -481,7 +481,7 @@ impl Link {
         if let Err(WireError::Stream(_)) = sent {
             return Err(self.gone(name));
         }
-        sent.map_err(|source| LinkError::Protocol { peer: self.peer.clone(), source })?;
+        sent.map_err(|source| AgentError::Protocol { peer: self.peer.clone(), source })?;
         let end = Instant::now() + deadline;
         self.silent = Duration::ZERO;
         loop {
@@ -491,7 +491,7 @@ impl Link {
             }
             if let Event::Failed { message } = event {
                 self.over = false;
-                return Err(LinkError::Failed { peer: self.peer.clone(), message });
+                return Err(AgentError::Failed { peer: self.peer.clone(), message });
             }
             match hear(event) {
                 Heard::More => {}
@@ -500,7 +500,7 @@ impl Link {
                     return Ok(value);
                 }
                 Heard::Foreign(answer) => {
-                    return Err(LinkError::Unexpected { peer: self.peer.clone(), request: name, answer });
+                    return Err(AgentError::Unexpected { peer: self.peer.clone(), request: name, answer });
                 }
             }
         }
@@ -512,10 +512,10 @@ impl Link {
         end: Instant,
         deadline: Duration,
         lives: &mut dyn FnMut() -> bool,
-    ) -> Result<Event, LinkError> {
+    ) -> Result<Event, AgentError> {
         loop {
             if self.interrupt.load(Ordering::Relaxed) {
-                return Err(LinkError::Interrupted);
+                return Err(AgentError::Interrupted);
             }
             let left = end.saturating_duration_since(Instant::now());
             match self.events.recv_timeout(left.min(POLL)) {
@@ -526,7 +526,7 @@ impl Link {
                 Ok(Err(WireError::Stream(_))) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.gone(name));
                 }
-                Ok(Err(source)) => return Err(LinkError::Protocol { peer: self.peer.clone(), source }),
+                Ok(Err(source)) => return Err(AgentError::Protocol { peer: self.peer.clone(), source }),
                 Err(RecvTimeoutError::Timeout) if left <= POLL => return Err(self.late(name, deadline)),
                 // Counted by looks, not by the clock: while this process was stopped it heard nothing.
                 Err(RecvTimeoutError::Timeout) => {
@@ -539,20 +539,20 @@ impl Link {
         }
     }
 
-    fn hangs(&mut self, request: &'static str) -> LinkError {
-        LinkError::Silent { peer: self.peer.clone(), request, detail: (self.last_words)() }
+    fn hangs(&mut self, request: &'static str) -> AgentError {
+        AgentError::Silent { peer: self.peer.clone(), request, detail: (self.last_words)() }
     }
 
-    fn gone(&mut self, request: &'static str) -> LinkError {
-        LinkError::Gone { peer: self.peer.clone(), request, detail: (self.last_words)() }
+    fn gone(&mut self, request: &'static str) -> AgentError {
+        AgentError::Gone { peer: self.peer.clone(), request, detail: (self.last_words)() }
     }
 
-    fn late(&mut self, request: &'static str, waited: Duration) -> LinkError {
-        LinkError::Deadline { peer: self.peer.clone(), request, waited, detail: (self.last_words)() }
+    fn late(&mut self, request: &'static str, waited: Duration) -> AgentError {
+        AgentError::Deadline { peer: self.peer.clone(), request, waited, detail: (self.last_words)() }
     }
 }
 
-impl Drop for Link {
+impl Drop for AgentClient {
     fn drop(&mut self) {
         // Closes the stream, which ends the agent and the reader's thread.
         self.writer = None;

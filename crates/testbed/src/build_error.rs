@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::guest::image::ImageError;
-use crate::undo::LedgerError;
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
+use crate::undo::UndoLogError;
 
 /// A target that could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -18,9 +18,9 @@ pub enum BuildError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The ledger could not be kept, so nothing was done.
+    /// The undo log could not be kept, so nothing was done.
     #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    UndoLog(#[from] UndoLogError),
     /// qemu-img failed.
     #[error(transparent)]
     Image(#[from] ImageError),

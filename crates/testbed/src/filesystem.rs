@@ -13,9 +13,9 @@ use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
 use crate::device::{self, RecordedDisk, signature};
+use crate::holders;
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
-use crate::holders;
 
 /// How long a device or mount may still be in use by a process that is on its way out.
 const PATIENCE: Duration = Duration::from_secs(10);

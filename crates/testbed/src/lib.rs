@@ -2,16 +2,16 @@
 //!
 //! Readers of /proc and /sys take the root they read from, so that tests run on recorded trees.
 
+pub mod agent_client;
 pub mod build_error;
 pub mod device;
-pub mod host_info;
 mod filesystem;
 pub mod guest;
+mod holders;
+pub mod host_info;
 pub mod interfaces;
 pub mod interrupt;
-pub mod undo;
 pub mod libvirt;
-pub mod agent_client;
 pub mod lock;
 mod losetup;
 pub mod lvm;
@@ -24,4 +24,4 @@ pub mod refusal;
 pub mod remote;
 pub mod stack;
 pub mod target;
-mod holders;
+pub mod undo;

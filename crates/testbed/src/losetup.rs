@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::holders;
 use crate::host_info::boot_id;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
-use crate::holders;
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
 
@@ -92,8 +92,9 @@ impl Attached {
         loop {
             let Some(node) = self.nodes()?.pop() else { return Ok(()) };
             if Instant::now() > deadline {
-                let users =
-                    fs::metadata(&node).map(|found| holders::writers(&[found.rdev()], &[])).unwrap_or_default();
+                let users = fs::metadata(&node)
+                    .map(|found| holders::writers(&[found.rdev()], &[]))
+                    .unwrap_or_default();
                 let users = if users.is_empty() { "somebody".into() } else { users.join(", ") };
                 return Err(io::Error::other(format!("{users} has {node} open")));
             }

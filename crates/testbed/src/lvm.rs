@@ -75,7 +75,7 @@ impl Scope<'_> {
         sections.join(" ")
     }
 
-    /// The arguments of a command that changes something. Run them by [`crate::undo::Ledger::run`].
+    /// The arguments of a command that changes something. Run them by [`crate::undo::Undo log::run`].
     pub fn command(self, command: &str, arguments: &[&str]) -> Vec<String> {
         let mut words = vec![command.to_owned(), "--config".to_owned(), self.config(), "--yes".to_owned()];
         words.extend(arguments.iter().map(|word| (*word).to_owned()));

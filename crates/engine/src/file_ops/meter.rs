@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::workers::{Finish, Seat};
-use crate::io_errors::Faults;
+use crate::intervals::{IntervalRecorder, IntervalState};
+use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
-use crate::intervals::{Ledger, Turn};
-use crate::shared::{Common, Pulse};
 use crate::request::Io;
+use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
+use crate::workers::{Finish, WorkerContext};
 
 /// So many failures in a row, and no success, make a worker pause after each: an error is often quicker than any I/O.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
@@ -25,10 +25,10 @@ pub(crate) struct Over;
 /// Times and counts the system calls of one worker.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    ledger: Ledger,
-    faults: Faults,
+    recorder: IntervalRecorder,
+    faults: IoErrors,
     common: Arc<Common>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     failures_in_a_row: u32,
     /// When the first call began, though it be none that counts.
     began_at: Option<u64>,
@@ -38,14 +38,14 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(seat: Seat, window: Window, room: Latencies) -> Self {
-        let Seat { number, common, pulse, spare, reports, .. } = seat;
-        let ledger = Ledger::new(number, room, window, spare, reports);
+    pub(super) fn new(context: WorkerContext, window: Window, room: Latencies) -> Self {
+        let WorkerContext { number, common, heartbeat, spare, reports, .. } = context;
+        let recorder = IntervalRecorder::new(number, room, window, spare, reports);
         Self {
-            ledger,
-            faults: Faults::default(),
+            recorder,
+            faults: IoErrors::default(),
             common,
-            pulse,
+            heartbeat,
             failures_in_a_row: 0,
             began_at: None,
             now: clock::now(),
@@ -60,7 +60,7 @@ impl Meter {
         let (result, took) = self.time(call)?;
         let is_whole = result.as_ref().is_ok_and(|moved| *moved == io.length as usize);
         if is_whole {
-            self.ledger.latencies.add(io, took, took);
+            self.recorder.latencies.add(io, took, took);
             self.failures_in_a_row = 0;
         } else {
             self.failed(moved_or_errno(result), io.direction.word(), io.offset)?;
@@ -78,7 +78,7 @@ impl Meter {
         let (result, took) = self.time(call)?;
         match result {
             Ok(given) => {
-                self.ledger.latencies.add_meta(bytes, took);
+                self.recorder.latencies.add_meta(bytes, took);
                 self.failures_in_a_row = 0;
                 ControlFlow::Continue(Some(given))
             }
@@ -109,11 +109,11 @@ impl Meter {
     fn time<T>(&mut self, call: impl FnOnce() -> io::Result<T>) -> ControlFlow<Over, (io::Result<T>, u64)> {
         let begun = clock::now();
         self.began_at.get_or_insert(begun);
-        self.pulse.enters(begun);
+        self.heartbeat.enters(begun);
         let result = call();
         self.now = clock::now();
-        self.pulse.leaves();
-        if self.now >= self.ledger.boundary && self.ledger.turn(self.now, None) == Turn::Over {
+        self.heartbeat.leaves();
+        if self.now >= self.recorder.boundary && self.recorder.turn(self.now, None) == IntervalState::Over {
             return ControlFlow::Break(Over);
         }
         if self.common.is_stopped() {
@@ -143,12 +143,12 @@ impl Meter {
     pub(super) fn finish(mut self, ended: ControlFlow<Over>) -> Finish {
         let before_the_end = ended.is_continue() || self.is_stopped;
         if before_the_end {
-            self.ledger.close(self.now, None);
+            self.recorder.close(self.now, None);
         }
         Finish {
             began_at: self.began_at,
             ended_at: before_the_end.then_some(self.now),
-            ramp_ios: self.ledger.ramp_ios,
+            ramp_ios: self.recorder.ramp_ios,
             faults: self.faults,
             ..Finish::default()
         }

@@ -56,7 +56,6 @@ use iotax_model::workload::Test;
 use self::meter::{Meter, Over};
 use self::place::Place;
 use crate::clock;
-use crate::workers::{Crew, Finish, Report, Seat};
 use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::open::{self, Target};
@@ -64,6 +63,7 @@ use crate::prepare::read_ahead;
 use crate::run::flush;
 use crate::watch;
 use crate::window::Window;
+use crate::workers::{Finish, Report, WorkerContext, Workers};
 
 /// What one worker does in a test.
 pub(crate) trait Routine {
@@ -106,25 +106,26 @@ pub(crate) fn run(
     let ground = Ground::of(job, test, path)?;
     clock::calibrate();
     let room = Latencies::new(workload);
-    let mut crew = Crew::muster(workload.numjobs, workload.max_errors, &room, |number| {
+    let mut workers = Workers::spawn(workload.numjobs, workload.max_errors, &room, |number| {
         let place = ground.place(job, number)?;
         let room = room.empty_alike();
-        Ok(Box::new(move |seat| work(seat, place, room, prepare)))
+        Ok(Box::new(move |context| work(context, place, room, prepare)))
     })?;
     events(Event::Ready);
-    let mut outcome = match watch::carry_out(&mut crew, job, Window::new(job, clock::now()), &room, events) {
+    let mut outcome = match watch::carry_out(&mut workers, job, Window::new(job, clock::now()), &room, events)
+    {
         Ok(outcome) => outcome,
         Err(error) => {
-            crew.dismiss(job.interval);
+            workers.shutdown(job.interval);
             return Err(error);
         }
     };
     events(Event::Over);
-    if crew.is_unharmed(&outcome) && (workload.writes() || test.is_on_files()) {
+    if workers.is_unharmed(&outcome) && (workload.writes() || test.is_on_files()) {
         flush(|| ground.sync(), &mut outcome);
     }
     // Who is stuck in the kernel may hold what would have to go.
-    if crew.at_work == 0
+    if workers.at_work == 0
         && let Err(error) = ground.clear()
     {
         outcome.notes.push(format!("what the test made was not removed: {error}"));
@@ -133,12 +134,17 @@ pub(crate) fn run(
 }
 
 /// What a worker's thread does.
-fn work(seat: Seat, mut place: Place, room: Latencies, prepare: Prepare) -> Result<Finish, EngineError> {
+fn work(
+    context: WorkerContext,
+    mut place: Place,
+    room: Latencies,
+    prepare: Prepare,
+) -> Result<Finish, EngineError> {
     let mut routine = prepare(&mut place)?;
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
-    let _ = seat.reports.send(Report::Ready);
-    let Ok(window) = seat.start.recv() else { return Ok(Finish::default()) };
-    let mut meter = Meter::new(seat, window, room);
+    let _ = context.reports.send(Report::Ready);
+    let Ok(window) = context.start.recv() else { return Ok(Finish::default()) };
+    let mut meter = Meter::new(context, window, room);
     let ended = routine.work(&mut meter);
     Ok(meter.finish(ended))
 }

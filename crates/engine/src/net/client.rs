@@ -11,10 +11,10 @@ use super::control::{Control, Cookie, MAX_PARAMETERS, MAX_RESULTS, PATIENCE, Sta
 use super::dial;
 use super::exchange::Results;
 use super::handshake;
-use super::streams;
 use super::parameters::Parameters;
 use super::report::End;
 use super::stream::{Options, Socket, tcp_info};
+use super::streams;
 use crate::error::EngineError;
 
 /// How long a far end may take to stop what it does: it may have to wait for a write.

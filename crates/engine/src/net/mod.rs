@@ -11,12 +11,12 @@ mod dial;
 mod echo;
 mod exchange;
 mod handshake;
-mod streams;
 mod measure;
 mod parameters;
 mod report;
 mod server;
 mod stream;
+mod streams;
 mod test;
 
 use iotax_model::net::Peer;

@@ -9,10 +9,10 @@ use iotax_model::units::Nanos;
 
 use super::client::{Session, with_name};
 use super::control::Trouble;
-use super::streams::Lanes;
 use super::parameters::Parameters;
 use super::report::{End, Interval, Report, Start};
 use super::stream::{Socket, busy_polls};
+use super::streams::Lanes;
 use crate::clock;
 use crate::error::EngineError;
 

@@ -1,7 +1,7 @@
 //! Proves that what the target acknowledged is what it holds.
 //!
 //! Every sector that is written is stamped (`stamp`). A table says which write each block holds as far as the target has
-//! acknowledged (`table`), a witness in each worker keeps it and checks what is read (`verifier`). After the window everything
+//! acknowledged (`table`), a verifier in each worker keeps it and checks what is read (`verifier`). After the window everything
 //! that was acknowledged is read back (`scan`) and judged (`judge`). A journal (`journal`) keeps the table's history where a
 //! power cut does not reach it, and an audit (`audit`) compares the two afterwards.
 
@@ -25,7 +25,7 @@ use self::journal::{Header, Journal};
 use self::judge::{Expected, judge};
 pub(crate) use self::stamp::{Mark, seal};
 use self::table::{Known, Table};
-pub(crate) use self::verifier::{Next, Witness};
+pub(crate) use self::verifier::{Next, Verifier};
 use crate::error::EngineError;
 use crate::open::Target;
 use crate::page_cache::drop_pages;

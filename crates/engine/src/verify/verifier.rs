@@ -13,7 +13,7 @@ use crate::request::{Direction, Io};
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct Verifier {
     proof: Arc<Proof>,
     /// By slot, `per_slot` each. Of a write: its generation, then nothing. Of a read: the states of its blocks when it began.
     noted: Vec<u64>,
@@ -32,7 +32,7 @@ pub(crate) enum Next {
     Wait,
 }
 
-impl Witness {
+impl Verifier {
     /// For a worker of `slots` slots whose longest I/O has `longest` bytes.
     pub(crate) fn new(proof: Arc<Proof>, slots: usize, longest: usize) -> Self {
         let per_slot = proof.table.as_ref().map_or(1, |table| longest.div_ceil(table.block_length()));

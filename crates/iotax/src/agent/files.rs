@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use iotax_model::target::Preallocation;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
-use iotax_testbed::undo::{Entry, Ledger};
 use iotax_testbed::target::{Built, preflight, raw};
+use iotax_testbed::undo::{Entry, UndoLog};
 
 use crate::say::say;
 
-/// What this agent made, in an undo ledger of this machine: should the agent be killed, `iotax clean` here undoes it.
+/// What this agent made, in an undo log of this machine: should the agent be killed, `iotax clean` here undoes it.
 pub(super) struct Files {
-    /// Where ledgers are kept; absent: nobody knows where, and nothing is made.
+    /// Where undo logs are kept; absent: nobody knows where, and nothing is made.
     dir: Option<PathBuf>,
-    ledger: Option<Ledger>,
+    undo_log: Option<UndoLog>,
     made: HashMap<PathBuf, Made>,
 }
 
@@ -30,7 +30,7 @@ struct Made {
 
 impl Files {
     pub(super) fn new(ledger_dir: Option<PathBuf>) -> Self {
-        Self { dir: ledger_dir, ledger: None, made: HashMap::new() }
+        Self { dir: ledger_dir, undo_log: None, made: HashMap::new() }
     }
 
     /// Makes a file where nothing is and as long as the filesystem keeps its reserve.
@@ -38,7 +38,7 @@ impl Files {
         if preflight::look(path, size).map_err(|refusal| refusal.to_string())?.is_some() {
             return Err(format!("{}: something has come to stand there; it is left alone", path.display()));
         }
-        let built = raw::build(path, size, Preallocation::Off, self.ledger()?);
+        let built = raw::build(path, size, Preallocation::Off, self.undo_log()?);
         let Built { entry, identity, held, .. } = built.map_err(|error| error.to_string())?;
         self.made.extend(entry.map(|entry| (path.to_owned(), Made { entry, identity, _held: held })));
         Ok(())
@@ -58,41 +58,41 @@ impl Files {
         let mut names =
             (1_u32..).map(|n| beside.with_file_name(format!("iotax-{}-{n}.d", std::process::id())));
         let path = names.find(|path| !path.exists()).ok_or("no name is free")?;
-        let entry = self.ledger()?.make_tree(&path).map_err(|error| error.to_string())?;
+        let entry = self.undo_log()?.make_tree(&path).map_err(|error| error.to_string())?;
         self.made.insert(path.clone(), Made { entry, identity: None, _held: None });
         Ok(path)
     }
 
     /// Removes it with all that is in it. What cannot be removed now stays on record.
     pub(super) fn remove_directory(&mut self, path: &Path) {
-        if let (Some(made), Some(ledger)) = (self.made.remove(path), &mut self.ledger) {
-            let _ = ledger.undo(made.entry);
+        if let (Some(made), Some(undo_log)) = (self.made.remove(path), &mut self.undo_log) {
+            let _ = undo_log.undo(made.entry);
         }
     }
 
-    fn ledger(&mut self) -> Result<&mut Ledger, String> {
-        let ledger = if let Some(ledger) = self.ledger.take() {
-            ledger
+    fn undo_log(&mut self) -> Result<&mut UndoLog, String> {
+        let undo_log = if let Some(undo_log) = self.undo_log.take() {
+            undo_log
         } else {
-            let dir = self.dir.as_ref().ok_or("no place for an undo ledger is known: set HOME")?;
+            let dir = self.dir.as_ref().ok_or("no place for an undo log is known: set HOME")?;
             let tag = format!("agent-{}", std::process::id());
-            Ledger::create(dir, &tag).map_err(|error| error.to_string())?
+            UndoLog::create(dir, &tag).map_err(|error| error.to_string())?
         };
-        Ok(self.ledger.insert(ledger))
+        Ok(self.undo_log.insert(undo_log))
     }
 
     /// Takes a file off the record, so that it stays.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
-        match (self.made.remove(path), &mut self.ledger) {
-            (Some(made), Some(ledger)) => ledger.forget(made.entry).map_err(|error| error.to_string()),
+        match (self.made.remove(path), &mut self.undo_log) {
+            (Some(made), Some(undo_log)) => undo_log.forget(made.entry).map_err(|error| error.to_string()),
             _ => Err(format!("{}: this agent did not make it", path.display())),
         }
     }
 
     /// Removes what was made and not kept. Whether all of it is gone; what is not is said on stderr.
     pub(super) fn undo(&mut self) -> bool {
-        let Some(mut ledger) = self.ledger.take() else { return true };
-        let (_, failures) = ledger.undo_all();
+        let Some(mut undo_log) = self.undo_log.take() else { return true };
+        let (_, failures) = undo_log.undo_all();
         for failure in &failures {
             say!("iotax agent: not undone: {}: {}", failure.effect, failure.reason);
         }

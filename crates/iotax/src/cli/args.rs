@@ -14,7 +14,7 @@ use crate::runner::GuestOptions;
 
 /// How a new run is begun.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Conduct {
+pub(super) struct SessionArgs {
     /// Ask nothing
     #[arg(long, short)]
     pub(super) yes: bool,
@@ -208,7 +208,7 @@ pub(super) fn directories() -> Result<directories::ProjectDirs, Failure> {
     })
 }
 
-/// Where undo ledgers are kept.
+/// Where undo logs are kept.
 pub(super) fn ledger_dir() -> Result<PathBuf, Failure> {
     let dirs = directories()?;
     Ok(dirs.state_dir().unwrap_or_else(|| dirs.data_dir()).join("undo"))

@@ -7,7 +7,7 @@ use iotax_model::exit::Exit;
 use iotax_model::plan::{Margin, Plan};
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 
-use super::args::Conduct;
+use super::args::SessionArgs;
 use super::flags::WorkloadFlags;
 use super::output::Output;
 use super::session::Session;
@@ -38,13 +38,13 @@ pub(super) struct Args {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
-    conduct: Conduct,
+    session: SessionArgs,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
+    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
     let target = target_args::target(&args.target, args.sudo, args.keep, &permission)?;
-    let mut seed = args.conduct.seed;
+    let mut seed = args.session.seed;
     let workloads = match &args.job {
         None => vec![args.workload.0.complete(&WorkloadKeys::default())],
         Some(_) if args.workload.0 != WorkloadKeys::default() => {
@@ -84,12 +84,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session {
         plan,
         output: &args.output,
-        yes: args.conduct.yes,
+        yes: args.session.yes,
         guests: GuestOptions::default(),
         earlier: None,
         keep: args.keep,
         permission,
-        leave_agent: args.conduct.remote.leave_agent,
+        leave_agent: args.session.remote.leave_agent,
         ask: false,
         report: false,
     }

@@ -6,10 +6,10 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Margin;
+use iotax_results::analysis::Metric;
 use iotax_results::compare::{Account, Compared, Gate, Question, Side, Which, compare};
 use iotax_results::exchange::json::{comparison, read};
 use iotax_results::judge;
-use iotax_results::analysis::Metric;
 use iotax_results::report::document;
 
 use super::output::{Output, load};

@@ -15,7 +15,7 @@ use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::target::lvm;
 
-use super::args::{Conduct, Design, Guest, Length};
+use super::args::{Design, Guest, Length, SessionArgs};
 use super::from_libvirt::{self, Like};
 use super::output::Output;
 use super::say::{self, print_line, say};
@@ -62,7 +62,7 @@ pub(super) struct Args {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
-    conduct: Conduct,
+    session: SessionArgs,
     #[command(flatten)]
     guest: Guest,
 }
@@ -244,7 +244,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         until_decided: None,
         margin: Margin::default(),
         baseline,
-        seed: args.conduct.seed,
+        seed: args.session.seed,
         targets,
         workloads,
         neighbours: Vec::new(),
@@ -262,12 +262,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session {
         plan,
         output: &args.output,
-        yes: args.conduct.yes,
+        yes: args.session.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,
-        permission: args.conduct.overwrite.permission().or_exit(Exit::Environment)?,
-        leave_agent: args.conduct.remote.leave_agent,
+        permission: args.session.overwrite.permission().or_exit(Exit::Environment)?,
+        leave_agent: args.session.remote.leave_agent,
         ask: true,
         report: true,
     }

@@ -1,34 +1,34 @@
 //! The command line: one definition feeds the parser, the help, the completions and the man page.
 
 mod args;
-mod confirm;
 mod bench;
 mod clean;
 mod compare;
+mod confirm;
+mod csv_dir;
 mod destination;
+mod estimate;
 mod export;
 mod flags;
-mod output_formats;
+mod from_libvirt;
 mod import;
 mod input;
 mod jobs;
 mod ladder;
-mod from_libvirt;
 mod list;
 mod net;
 mod output;
-mod target_args;
+mod output_formats;
 mod plan;
-mod estimate;
 mod progress;
 mod replace;
 mod report;
 mod resume;
 mod run;
-mod terminal;
 mod session;
-mod csv_dir;
 mod suite;
+mod target_args;
+mod terminal;
 mod verify;
 
 use std::process::ExitCode;

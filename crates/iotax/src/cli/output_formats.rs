@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use iotax_model::exit::Exit;
 use iotax_model::words::WordError;
-use iotax_results::exchange::export::{Document, FORMATS, Format};
 use iotax_results::analysis::Judgement;
+use iotax_results::exchange::export::{Document, FORMATS, Format};
 use iotax_results::mark::{self, Mark};
 use iotax_results::store::Run;
 

@@ -11,13 +11,13 @@ use iotax_model::units::human;
 use iotax_model::visible;
 use iotax_model::workload::Workload;
 use iotax_testbed::device::Permission;
-use iotax_testbed::undo::Ledger;
 use iotax_testbed::target::preflight::{self, Needs};
+use iotax_testbed::undo::UndoLog;
 use serde_json::{Value, json};
 
 use super::args::{self, Guest, Instead, Overwrite};
-use super::jobs::{self, JobFlags};
 use super::estimate;
+use super::jobs::{self, JobFlags};
 use super::say::{self, print_line, say};
 use super::session::make_absolute;
 use super::{Failure, OrExit, input};
@@ -117,9 +117,9 @@ fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<()
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
     if plan.everything().any(|target| target.guest.is_some()) {
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
-        let mut ledger = Ledger::create(&args::ledger_dir()?, &tag).or_exit(Exit::Environment)?;
-        let checked = runner::check_guests(&guest.options(), &plan, &tag, &mut ledger);
-        ledger.undo_all();
+        let mut undo_log = UndoLog::create(&args::ledger_dir()?, &tag).or_exit(Exit::Environment)?;
+        let checked = runner::check_guests(&guest.options(), &plan, &tag, &mut undo_log);
+        undo_log.undo_all();
         checked.or_exit(Exit::Environment)?;
     }
     say_left_out(&reading.left_out);

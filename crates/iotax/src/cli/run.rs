@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
 
-use super::args::{Conduct, Guest, Instead};
+use super::args::{Guest, Instead, SessionArgs};
 use super::jobs::JobFlags;
 use super::output::Output;
 use super::plan::{read, say_left_out};
@@ -24,26 +24,26 @@ pub(super) struct Args {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
-    conduct: Conduct,
+    session: SessionArgs,
     #[command(flatten)]
     guest: Guest,
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
+    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
     let reading = read(&args.plan, &args.jobs, &args.instead, &permission)?;
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
-    plan.seed = args.conduct.seed.or(plan.seed);
+    plan.seed = args.session.seed.or(plan.seed);
     Session {
         plan,
         output: &args.output,
-        yes: args.conduct.yes,
+        yes: args.session.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,
         permission,
-        leave_agent: args.conduct.remote.leave_agent,
+        leave_agent: args.session.remote.leave_agent,
         ask: true,
         report: false,
     }

@@ -16,9 +16,9 @@ use iotax_results::exchange::json;
 use iotax_results::store::{NewRun, Store};
 use iotax_testbed::device::Permission;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::{self, Ledger, NotUndone};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight::{self, Needs};
+use iotax_testbed::undo::{self, NotUndone, UndoLog};
 
 use super::output::{Output, Outputs};
 use super::progress::Watcher;
@@ -79,11 +79,11 @@ impl Session<'_> {
         let mut store = self.output.store()?;
 
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
-        let mut ledger = Ledger::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
-        ledger.heed(&stop);
-        let measured = self.with_ledger(&needs, &tag, &mut ledger, &mut store, &mut outputs, &stop);
+        let mut undo_log = UndoLog::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
+        undo_log.heed(&stop);
+        let measured = self.with_ledger(&needs, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
         // Before the results are written: their readers may take as long as they like.
-        let (_, failures) = ledger.undo_all();
+        let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
         let result = measured.and_then(|measured| {
             measured.map_or(Ok(Exit::Fine), |measured| self.report(measured, &store, &outputs))
@@ -124,7 +124,7 @@ impl Session<'_> {
         &self,
         needs: &Needs,
         tag: &str,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         store: &mut Store,
         outputs: &mut Outputs,
         stop: &Interrupt,
@@ -136,7 +136,7 @@ impl Session<'_> {
         let guests = plan
             .everything()
             .any(|target| target.guest.is_some())
-            .then(|| Guests::prepare(&self.guests, plan, tag, ledger, stop))
+            .then(|| Guests::prepare(&self.guests, plan, tag, undo_log, stop))
             .transpose()
             .or_exit(Exit::Environment)?;
         if let Some(earlier) = &self.earlier {
@@ -144,7 +144,7 @@ impl Session<'_> {
         }
         let options =
             RemoteOptions { leave_agent: self.leave_agent, ask: !self.yes && io::stdin().is_terminal() };
-        let mut outposts = Outposts::prepare(plan, options, ledger, stop).map_err(|error| {
+        let mut remotes = Outposts::prepare(plan, options, undo_log, stop).map_err(|error| {
             let refusal = error.downcast_ref().map(|refusal: &Refusal| refusal.exit);
             Failure { exit: refusal.unwrap_or(Exit::Environment), error }
         })?;
@@ -157,7 +157,7 @@ impl Session<'_> {
         if self.ask {
             confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
-                outposts.dismiss(ledger);
+                remotes.dismiss(undo_log);
                 say!("Nothing was done.");
                 return Ok(None);
             }
@@ -187,7 +187,7 @@ impl Session<'_> {
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
         let keep = self.keep;
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
-        let ended = runner::carry_out(&order, outposts, tag, ledger, store, &mut watcher, stop);
+        let ended = runner::carry_out(&order, remotes, tag, undo_log, store, &mut watcher, stop);
         watcher.finish();
         Ok(Some(Measured { run, ended }))
     }

@@ -13,11 +13,11 @@ use iotax_model::words::WordError;
 use iotax_model::workload::{Test, Workload};
 use iotax_model::{Suite, TargetSpec};
 
-use super::args::{Conduct, Design, Guest};
+use super::args::{Design, Guest, SessionArgs};
 use super::output::Output;
-use super::target_args;
 use super::say::{self, print_line, say};
 use super::session::Session;
+use super::target_args;
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax suite`.
@@ -71,7 +71,7 @@ pub(super) struct Args {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
-    conduct: Conduct,
+    session: SessionArgs,
     #[command(flatten)]
     guest: Guest,
 }
@@ -87,7 +87,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             "no target: name a directory on the storage in question, such as iotax suite {name} ."
         )));
     }
-    let permission = args.conduct.overwrite.permission().or_exit(Exit::Environment)?;
+    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
     let workloads = workloads(args, suite)?;
     let mut targets = target_args::targets(&args.targets, args.sudo, &permission)?;
     for note in with_filesystems(&mut targets, &workloads)? {
@@ -115,12 +115,12 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     Session {
         plan,
         output: &output,
-        yes: args.conduct.yes,
+        yes: args.session.yes,
         guests: args.guest.options(),
         earlier: None,
         keep: false,
         permission,
-        leave_agent: args.conduct.remote.leave_agent,
+        leave_agent: args.session.remote.leave_agent,
         ask: true,
         report: true,
     }
@@ -168,7 +168,7 @@ fn plan(
         until_decided: None,
         margin: Margin::default(),
         baseline,
-        seed: args.conduct.seed,
+        seed: args.session.seed,
         targets,
         workloads,
         neighbours: Vec::new(),

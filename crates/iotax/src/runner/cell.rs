@@ -9,15 +9,15 @@ use iotax_model::record::{CacheDrop, Measurement};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{DEFAULT_SIZE, Verify, Workload};
-use iotax_testbed::undo::Ledger;
-use iotax_testbed::agent_client::Link;
+use iotax_testbed::agent_client::AgentClient;
+use iotax_testbed::undo::UndoLog;
 
-use super::start_barrier::{self, Player};
-use super::remote_agent::Outpost;
-use super::target::Target;
 use super::common_window;
+use super::remote_agent::RemoteAgent;
+use super::start_barrier::{self, Player};
+use super::target::Target;
 use super::watch::{Host, Watch, Watched};
-use super::{Conductor, Progress, interrupted, pair, phases};
+use super::{Progress, Runner, interrupted, pair, phases};
 
 /// For what an agent does before and after the load: emulated guests are slow to answer.
 const SLACK: Duration = Duration::from_secs(30);
@@ -34,19 +34,19 @@ pub(super) struct Place {
     pub(super) order: u32,
 }
 
-impl Conductor<'_> {
+impl Runner<'_> {
     /// Measures a cell: fresh snapshots, guests resumed, caches dropped, then the work under the monitor's eyes.
     pub(super) fn measure(
         &mut self,
         place: Place,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
         self.phases.begin(phases::PREPARE);
         let plan = self.order.plan;
         let neighbour = self.neighbour_of(place.cell.target);
         for group in [Some(place.cell.target), neighbour].into_iter().flatten() {
-            self.reach(group, ledger, progress)?;
+            self.reach(group, undo_log, progress)?;
         }
         let (targets, noise) = pair(&mut self.groups, place.cell.target, neighbour);
         let neighbour = neighbour.map(|group| &plan.neighbours[group - plan.targets.len()]);
@@ -58,12 +58,12 @@ impl Conductor<'_> {
             workload.ramp_time = Nanos(0);
         }
         for target in targets.iter_mut().chain(noise.iter_mut()) {
-            let made_ready = target.renew_snapshots(ledger).and_then(|()| target.resume());
+            let made_ready = target.renew_snapshots(undo_log).and_then(|()| target.resume());
             made_ready.with_context(|| format!("{} could not be made ready", target.spec.name))?;
         }
         if workload.needs_directory() {
             for target in targets.iter_mut().chain(noise.iter_mut()) {
-                target.make_directory(&format!("{}-{}", self.tag, place.order), ledger)?;
+                target.make_directory(&format!("{}-{}", self.tag, place.order), undo_log)?;
             }
         }
         let (mut host_cache, mut guest_cache) = (None, None);
@@ -81,7 +81,7 @@ impl Conductor<'_> {
         let watched = perform(&score, &mut self.local, targets, noise, progress);
         self.phases.begin(phases::FINISH);
         for target in targets.iter_mut().chain(noise.iter_mut()) {
-            target.remove_directory(ledger);
+            target.remove_directory(undo_log);
         }
         let watched = watched?;
         targets.iter_mut().chain(noise).try_for_each(Target::pause)?;
@@ -134,13 +134,13 @@ struct Score<'a> {
 /// Has the agents do their work, and watches.
 fn perform(
     score: &Score<'_>,
-    local: &mut Link,
+    local: &mut AgentClient,
     targets: &mut [Target],
     noise: &mut [Target],
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Watched> {
     // What this machine does says nothing of a target on another one.
-    let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.outpost.is_none()).collect();
+    let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.remote.is_none()).collect();
     let host = if here.is_empty() { None } else { Some(Host::new(here)?) };
     let interval = interval(score.workload, targets.len());
     let (mut players, mut layers) = (Vec::new(), Vec::new());
@@ -183,10 +183,10 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
 }
 
 /// Drops the caches where the targets are, on this host or another: all at once, else those of each file.
-fn drop_on_host(local: &mut Link, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
+fn drop_on_host(local: &mut AgentClient, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let mut how = None;
     for target in targets {
-        let host = target.outpost.as_mut().map_or(&mut *local, Outpost::link);
+        let host = target.remote.as_mut().map_or(&mut *local, RemoteAgent::link);
         how = Some(host.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
         if how == Some(CacheDrop::PageCache) {
             break;

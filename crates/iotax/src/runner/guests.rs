@@ -11,15 +11,15 @@ use iotax_model::Plan;
 use iotax_model::target::Space;
 use iotax_model::target::{Accel, GuestSpec, NetworkSpec, TargetSpec};
 use iotax_model::wire::AgentHello;
-use iotax_testbed::host_info;
-use iotax_testbed::guest::capabilities::{Able, Wanted};
+use iotax_testbed::guest::capabilities::{Capabilities, Wanted};
 use iotax_testbed::guest::image::Part;
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{
     self, Guest, GuestConfig, GuestError, Inside, Storage, accel, initramfs, memory, mkfs, modules,
 };
+use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::{Effect, Ledger};
+use iotax_testbed::undo::{Effect, UndoLog};
 
 use super::network::Way;
 use super::target::{Machine, Target};
@@ -105,16 +105,16 @@ impl Guests {
         options: &GuestOptions,
         plan: &Plan,
         tag: &str,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let begun = Instant::now();
-        let (able, known) = known(options, plan, tag, ledger)?;
+        let (able, known) = known(options, plan, tag, undo_log)?;
         let kernels: BTreeMap<_, _> =
             known.into_iter().map(|(wanted, kernel)| (boot_key(wanted), (kernel, wanted))).collect();
 
         let run_dir = std::path::absolute(std::env::temp_dir())?.join(format!("iotax-run-{tag}"));
-        ledger.make_tree(&run_dir)?;
+        undo_log.make_tree(&run_dir)?;
         let mut boots = BTreeMap::new();
         for (number, (key, (kernel, (spec, network)))) in kernels.into_iter().enumerate() {
             let initramfs = run_dir.join(format!("initramfs-{number}"));
@@ -123,11 +123,18 @@ impl Guests {
         }
         let probed = boots.values().next().context("no target has a guest")?;
         let marker = format!("iotax-{tag}-probe");
-        ledger.will(Effect::Guest { marker: marker.clone() })?;
+        undo_log.will(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
-        let (accel, accel_reason) =
-            accel::resolve(wanted, &probed.kernel, &probed.initramfs, &run_dir, &marker, ledger.lock(), stop)
-                .map_err(interrupted)?;
+        let (accel, accel_reason) = accel::resolve(
+            wanted,
+            &probed.kernel,
+            &probed.initramfs,
+            &run_dir,
+            &marker,
+            undo_log.lock(),
+            stop,
+        )
+        .map_err(interrupted)?;
         for target in plan.everything() {
             let refused = target.guest.as_ref().map(|spec| accel::parameters(spec, accel, Path::new("/")));
             refused.transpose().with_context(|| format!("target {:?}", target.name))?;
@@ -158,7 +165,7 @@ impl Guests {
     pub(super) fn boot(
         &self,
         groups: &mut [Vec<Target>],
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> Vec<(usize, anyhow::Error)> {
@@ -166,14 +173,14 @@ impl Guests {
         let mut booting = Vec::new();
         for (group, targets) in groups.iter_mut().enumerate() {
             for target in targets.iter_mut().filter(|target| target.is_guest()) {
-                match self.start(target, true, ledger, stop) {
+                match self.start(target, true, undo_log, stop) {
                     Ok(guest) => booting.push((group, target, guest)),
                     Err(error) => lost.push((group, error)),
                 }
             }
         }
         for (group, target, guest) in booting {
-            if let Err(error) = self.bring_up(target, guest, ledger, progress, stop) {
+            if let Err(error) = self.bring_up(target, guest, undo_log, progress, stop) {
                 lost.push((group, error));
             }
         }
@@ -185,7 +192,7 @@ impl Guests {
         &self,
         target: &mut Target,
         mut guest: Guest,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
@@ -195,7 +202,7 @@ impl Guests {
             let name = &target.spec.name;
             progress.note(&format!("{name}: QEMU crashed while the guest booted; it is started again"));
             drop(guest);
-            guest = self.start(target, true, ledger, stop)?;
+            guest = self.start(target, true, undo_log, stop)?;
             hello = guest.wait_ready(BOOT_PATIENCE);
         }
         self.settle(target, guest, hello)
@@ -205,13 +212,13 @@ impl Guests {
     pub(super) fn reboot(
         &self,
         target: &mut Target,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         // Its process is killed with it.
         target.machine = None;
-        target.forget_overlay(ledger);
-        let mut guest = self.start(target, false, ledger, stop)?;
+        target.forget_overlay(undo_log);
+        let mut guest = self.start(target, false, undo_log, stop)?;
         let hello = guest.wait_ready(BOOT_PATIENCE);
         self.settle(target, guest, hello)
     }
@@ -221,7 +228,7 @@ impl Guests {
         &self,
         target: &Target,
         first: bool,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Guest> {
         let name = &target.spec.name;
@@ -230,8 +237,8 @@ impl Guests {
         let tag = super::fresh_tag()?;
         let marker = format!("iotax-{tag}-{name}");
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
-        ledger.make_tree(&run_dir)?;
-        ledger.will(Effect::Guest { marker: marker.clone() })?;
+        undo_log.make_tree(&run_dir)?;
+        undo_log.will(Effect::Guest { marker: marker.clone() })?;
         let key = boot_key((&spec, target.spec.network.as_ref()));
         let boot = self.boots.get(&key).context("every guest of the plan was prepared for")?;
         let card = target.way.as_ref().and_then(Way::card).cloned();
@@ -245,7 +252,7 @@ impl Guests {
             initramfs: boot.initramfs.clone(),
             kernel_parameters: String::new(),
             run_dir,
-            lock: ledger.lock().clone(),
+            lock: undo_log.lock().clone(),
         };
         Guest::boot(&config, stop)
             .map_err(interrupted)
@@ -291,9 +298,9 @@ pub(crate) fn check_all(
     options: &GuestOptions,
     plan: &Plan,
     tag: &str,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> anyhow::Result<()> {
-    known(options, plan, tag, ledger).map(drop)
+    known(options, plan, tag, undo_log).map(drop)
 }
 
 /// What QEMU says of itself, and the kernel of each of a plan's guests, all of which can be booted.
@@ -301,14 +308,15 @@ fn known<'a>(
     options: &GuestOptions,
     plan: &'a Plan,
     tag: &str,
-    ledger: &mut Ledger,
-) -> anyhow::Result<(Able, Vec<(Wanted<'a>, Kernel)>)> {
+    undo_log: &mut UndoLog,
+) -> anyhow::Result<(Capabilities, Vec<(Wanted<'a>, Kernel)>)> {
     possible(options)?;
     let specs = || plan.everything().filter_map(|target| Some((&target.name, wanted(target)?)));
     let marker = format!("iotax-{tag}-able");
-    let asked = ledger.will(Effect::Guest { marker: marker.clone() })?;
-    let able = Able::ask(specs().map(|(_, spec)| spec), &marker, ledger.lock()).map_err(interrupted)?;
-    ledger.forget(asked)?;
+    let asked = undo_log.will(Effect::Guest { marker: marker.clone() })?;
+    let able =
+        Capabilities::ask(specs().map(|(_, spec)| spec), &marker, undo_log.lock()).map_err(interrupted)?;
+    undo_log.forget(asked)?;
     let alike = specs().filter(|(_, (spec, _))| spec.kernel.is_none());
     let needed: BTreeSet<&'static str> =
         alike.flat_map(|(_, (spec, network))| modules::needed(spec, network)).collect();
@@ -329,7 +337,7 @@ fn check(
     wanted: Wanted<'_>,
     options: &GuestOptions,
     alike: &[&'static str],
-    able: &Able,
+    able: &Capabilities,
 ) -> anyhow::Result<Kernel> {
     let (spec, network) = wanted;
     able.check(wanted)?;
@@ -345,7 +353,7 @@ fn check(
 fn interrupted(error: GuestError) -> anyhow::Error {
     match error {
         GuestError::Interrupted => Interrupted.into(),
-        GuestError::Link(error) => super::interrupted(error),
+        GuestError::AgentClient(error) => super::interrupted(error),
         other => other.into(),
     }
 }

@@ -3,17 +3,17 @@
 //! It never makes load itself: every measurement is made by an agent.
 
 mod cell;
-mod start_barrier;
+mod common_window;
 mod decide;
 mod guests;
 mod network;
-mod remote_agent;
 mod phases;
 mod progress;
 mod recover;
+mod remote_agent;
+mod start_barrier;
 mod storage;
 mod target;
-mod common_window;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -22,19 +22,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use iotax_model::verify_errors::Recovery;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Accel, TargetSpec};
+use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
 use iotax_results::store::{RunState, Store};
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::Ledger;
-use iotax_testbed::agent_client::{Link, LinkError};
 use iotax_testbed::target::Builder;
+use iotax_testbed::undo::UndoLog;
 
 use decide::{Agenda, Stretch};
 pub(crate) use guests::{
@@ -42,9 +42,9 @@ pub(crate) use guests::{
     possible_on as guests_possible_on,
 };
 use network::Way;
-pub(crate) use remote_agent::{Outposts, RemoteOptions};
 use phases::Phases;
 pub(crate) use progress::{Progress, Step};
+pub(crate) use remote_agent::{Outposts, RemoteOptions};
 use target::Target;
 
 /// How long a local agent may take to answer for the first time.
@@ -97,13 +97,13 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
 }
 
 /// Carries out an order. `tag` names what this run makes; every effect goes into `undo`, which the caller replays.
-/// `outposts` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
+/// `remotes` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
 /// run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
-    outposts: Outposts,
+    remotes: Outposts,
     tag: &str,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
     store: &mut Store,
     progress: &mut dyn Progress,
     stop: &Interrupt,
@@ -114,11 +114,11 @@ pub(crate) fn carry_out(
         let mut phases = Phases::default();
         phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
         phases.begin(phases::PROVISION);
-        let mut conductor = Conductor::new(order, tag, local, outposts, phases);
+        let mut conductor = Runner::new(order, tag, local, remotes, phases);
         let result = conductor
-            .set_up(ledger, store, progress, stop)
-            .and_then(|()| conductor.all_rounds(ledger, store, progress, stop));
-        store.add_phases(order.run, &conductor.end(ledger))?;
+            .set_up(undo_log, store, progress, stop)
+            .and_then(|()| conductor.all_rounds(undo_log, store, progress, stop));
+        store.add_phases(order.run, &conductor.end(undo_log))?;
         result
     });
     let ended = match result {
@@ -138,14 +138,14 @@ pub(crate) fn carry_out(
 }
 
 /// A run that is under way.
-struct Conductor<'a> {
+struct Runner<'a> {
     order: &'a Order<'a>,
     /// Names what this run makes.
     tag: &'a str,
     /// The agent on this host: measures host targets and drops the host's caches.
-    local: Link,
+    local: AgentClient,
     /// Agents on other machines whose targets do not stand yet.
-    outposts: Outposts,
+    remotes: Outposts,
     /// What the plan's targets, and after them its neighbours, consist of: one, or one for each guest.
     groups: Vec<Vec<Target>>,
     /// What the run goes on without, by its place among the groups.
@@ -155,17 +155,23 @@ struct Conductor<'a> {
     phases: Phases,
 }
 
-impl<'a> Conductor<'a> {
-    fn new(order: &'a Order<'a>, tag: &'a str, local: Link, outposts: Outposts, phases: Phases) -> Self {
+impl<'a> Runner<'a> {
+    fn new(
+        order: &'a Order<'a>,
+        tag: &'a str,
+        local: AgentClient,
+        remotes: Outposts,
+        phases: Phases,
+    ) -> Self {
         let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
-        Self { order, tag, local, outposts, groups, lost, records, phases }
+        Self { order, tag, local, remotes, groups, lost, records, phases }
     }
 }
 
-impl Conductor<'_> {
+impl Runner<'_> {
     fn set_up(
         &mut self,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         store: &mut Store,
         progress: &mut dyn Progress,
         stop: &Interrupt,
@@ -182,7 +188,7 @@ impl Conductor<'_> {
         progress.phase("creating files");
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
         for spec in order.plan.everything() {
-            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, ledger, stop));
+            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, undo_log, stop));
             let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
             for warning in group.iter().flat_map(|target| &target.built.warnings) {
                 progress.note(&format!("{}: {}", spec.name, warning.evidence));
@@ -192,7 +198,7 @@ impl Conductor<'_> {
             self.groups.push(group);
         }
         let neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
-        for target in neighbours.filter(|target| !target.is_guest() && target.outpost.is_none()) {
+        for target in neighbours.filter(|target| !target.is_guest() && target.remote.is_none()) {
             // The run's agent measures meanwhile.
             if target.agent.is_none() {
                 target.agent = Some(local_agent(stop)?);
@@ -202,7 +208,7 @@ impl Conductor<'_> {
         if let Some(guests) = order.guests {
             self.phases.begin(phases::BOOT);
             progress.phase("booting guests");
-            for (group, error) in guests.boot(&mut self.groups, ledger, progress, stop) {
+            for (group, error) in guests.boot(&mut self.groups, undo_log, progress, stop) {
                 if stop.load(Ordering::Relaxed) {
                     return Err(Interrupted.into());
                 }
@@ -229,7 +235,7 @@ impl Conductor<'_> {
             self.or_lose(group, inspected, store, progress, stop)?;
         }
         if order.keep {
-            self.groups.iter_mut().flatten().try_for_each(|target| target.keep(ledger))?;
+            self.groups.iter_mut().flatten().try_for_each(|target| target.keep(undo_log))?;
         }
         Ok(())
     }
@@ -238,26 +244,26 @@ impl Conductor<'_> {
         &mut self,
         spec: TargetSpec,
         builder: &mut Builder,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Target> {
-        let mut outpost = self.outposts.take(&spec.name);
+        let mut remote = self.remotes.take(&spec.name);
         if spec.network.is_some() {
             // Tells its ways from each other too.
             let tag = fresh_tag()?;
-            let laid = Way::lay(&spec, outpost, &tag, ledger, stop).and_then(|way| {
+            let laid = Way::lay(&spec, remote, &tag, undo_log, stop).and_then(|way| {
                 let agent = way.near_agent(stop)?;
                 Ok((way, agent))
             });
             let (way, agent) = laid.with_context(|| format!("target {:?}", spec.name))?;
             return Ok(Target::network(spec, way, agent));
         }
-        let built = match &mut outpost {
-            Some(outpost) => outpost.build(self.order.plan.size()),
-            None => builder.build(&spec, ledger).map_err(Into::into),
+        let built = match &mut remote {
+            Some(remote) => remote.build(self.order.plan.size()),
+            None => builder.build(&spec, undo_log).map_err(Into::into),
         };
         let built = built.with_context(|| format!("target {:?}", spec.name))?;
-        Ok(Target::new(spec, built, outpost))
+        Ok(Target::new(spec, built, remote))
     }
 
     /// Fills what a target consists of.
@@ -276,7 +282,7 @@ impl Conductor<'_> {
     /// Measures every cell that is still to be measured.
     fn all_rounds(
         &mut self,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         store: &mut Store,
         progress: &mut dyn Progress,
         stop: &Interrupt,
@@ -300,7 +306,7 @@ impl Conductor<'_> {
                     // The place in the whole round, so that it does not depend on what is left out.
                     let order = u32::try_from((round as usize - 1) * plan.cells() + place)?;
                     let place = cell::Place { cell, round, order };
-                    match self.measure_alive(place, ledger, progress, stop) {
+                    match self.measure_alive(place, undo_log, progress, stop) {
                         Ok(measurement) => {
                             store.put_measurement(self.order.run, &measurement)?;
                             agenda.measured(cell, &measurement);
@@ -309,7 +315,7 @@ impl Conductor<'_> {
                         Err(error) => {
                             missing += 1;
                             agenda.failed(cell, round);
-                            self.failed(cell, round, &error, ledger, store, progress, stop)?;
+                            self.failed(cell, round, &error, undo_log, store, progress, stop)?;
                         }
                     }
                 }
@@ -329,30 +335,30 @@ impl Conductor<'_> {
     fn measure_if_there(
         &mut self,
         place: cell::Place,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<Measurement> {
         // Why is said once, of the target.
         anyhow::ensure!(!self.lost.contains(&place.cell.target), "the target was lost");
-        self.measure(place, ledger, progress)
+        self.measure(place, undo_log, progress)
     }
 
     /// Measures a cell; once more in a guest that is started again because its disk did not answer.
     fn measure_alive(
         &mut self,
         place: cell::Place,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<Measurement> {
-        let measurement = self.measure_if_there(place, ledger, progress)?;
+        let measurement = self.measure_if_there(place, undo_log, progress)?;
         if !self.hangs(place.cell, &measurement) {
             return Ok(measurement);
         }
-        self.revive(place.cell, ledger, progress, stop)?;
-        let mut again = self.measure_if_there(place, ledger, progress)?;
+        self.revive(place.cell, undo_log, progress, stop)?;
+        let mut again = self.measure_if_there(place, undo_log, progress)?;
         if self.hangs(place.cell, &again) {
-            self.revive(place.cell, ledger, progress, stop)?;
+            self.revive(place.cell, undo_log, progress, stop)?;
         }
         let remark =
             "the guest's disk had not answered, so the guest was started again; this is the second attempt";
@@ -372,14 +378,14 @@ impl Conductor<'_> {
     fn reach(
         &mut self,
         group: usize,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
     ) -> anyhow::Result<()> {
         for member in 0..self.groups[group].len() {
             let target = &mut self.groups[group][member];
-            target.way.as_mut().map_or(Ok(()), |way| way.reach(ledger))?;
-            let outpost = target.outpost.as_mut();
-            if outpost.map(|outpost| outpost.reach(ledger)).transpose()? == Some(true) {
+            target.way.as_mut().map_or(Ok(()), |way| way.reach(undo_log))?;
+            let remote = target.remote.as_mut();
+            if remote.map(|remote| remote.reach(undo_log)).transpose()? == Some(true) {
                 self.fill(group, member, progress)?;
             }
         }
@@ -387,11 +393,11 @@ impl Conductor<'_> {
     }
 
     /// Ends the guests and the agents, here and on other machines. Where the time went.
-    fn end(mut self, ledger: &mut Ledger) -> Vec<Phase> {
+    fn end(mut self, undo_log: &mut UndoLog) -> Vec<Phase> {
         self.phases.begin(phases::FINISH);
-        self.outposts.dismiss(ledger);
-        let outposts = self.groups.iter_mut().flatten().filter_map(Target::outpost);
-        outposts.for_each(|outpost| outpost.dismiss(ledger));
+        self.remotes.dismiss(undo_log);
+        let remotes = self.groups.iter_mut().flatten().filter_map(Target::remote);
+        remotes.for_each(|remote| remote.dismiss(undo_log));
         drop((self.groups, self.local));
         self.phases.finish()
     }
@@ -424,8 +430,8 @@ fn pair(
 }
 
 /// Starts the agent on this host.
-fn local_agent(stop: &Interrupt) -> anyhow::Result<Link> {
-    let mut link = Link::spawn_local(own_program(), stop)?;
+fn local_agent(stop: &Interrupt) -> anyhow::Result<AgentClient> {
+    let mut link = AgentClient::spawn_local(own_program(), stop)?;
     link.hello(AGENT_START).map_err(interrupted)?;
     Ok(link)
 }
@@ -436,9 +442,9 @@ pub(crate) fn audit(target: &Path, journal: &Path, stop: &Interrupt) -> anyhow::
 }
 
 /// A link's interruption becomes the run's.
-fn interrupted(error: LinkError) -> anyhow::Error {
+fn interrupted(error: AgentError) -> anyhow::Error {
     match error {
-        LinkError::Interrupted => Interrupted.into(),
+        AgentError::Interrupted => Interrupted.into(),
         other => other.into(),
     }
 }

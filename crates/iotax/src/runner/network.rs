@@ -6,13 +6,13 @@ use anyhow::Context;
 use iotax_model::net::Peer;
 use iotax_model::record::Interface;
 use iotax_model::target::{Layer, LayerKind, NetPath, TargetSpec};
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::guest::nic::Card;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::Ledger;
-use iotax_testbed::agent_client::{Link, LinkError};
 use iotax_testbed::network;
+use iotax_testbed::undo::UndoLog;
 
-use super::remote_agent::Outpost;
+use super::remote_agent::RemoteAgent;
 use super::{interrupted, own_program};
 
 /// An agent in a namespace is started by another program first.
@@ -31,16 +31,16 @@ pub(super) struct Way {
 /// Who is at the far end.
 enum Far {
     /// An agent on this host.
-    Here(Link),
+    Here(AgentClient),
     /// One on another machine.
-    There(Box<Outpost>),
+    There(Box<RemoteAgent>),
 }
 
 impl Far {
-    fn link(&mut self) -> &mut Link {
+    fn link(&mut self) -> &mut AgentClient {
         match self {
             Self::Here(link) => link,
-            Self::There(outpost) => outpost.link(),
+            Self::There(remote) => remote.link(),
         }
     }
 }
@@ -49,17 +49,17 @@ impl Way {
     /// Makes what packets pass, and has the far end listen there.
     pub(super) fn lay(
         spec: &TargetSpec,
-        outpost: Option<Outpost>,
+        remote: Option<RemoteAgent>,
         tag: &str,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let network = spec.network.as_ref().context("a way has a network")?;
-        let laid = network::build(network, spec.guest.as_ref(), tag, ledger)?;
-        let (far, host) = match (outpost, &laid) {
-            (Some(outpost), _) => {
-                let host = outpost.address()?;
-                (Far::There(Box::new(outpost)), host)
+        let laid = network::build(network, spec.guest.as_ref(), tag, undo_log)?;
+        let (far, host) = match (remote, &laid) {
+            (Some(remote), _) => {
+                let host = remote.address()?;
+                (Far::There(Box::new(remote)), host)
             }
             (None, Some(way)) => {
                 let link = agent(way.far.namespace.as_deref(), stop)?;
@@ -81,7 +81,7 @@ impl Way {
         let link = self.far.link();
         let port = link.serve(&bind, token.as_deref()).or_else(|error| match (&error, &self.laid) {
             // Without IPv6.
-            (LinkError::Failed { .. }, None) => link.serve("0.0.0.0", token.as_deref()),
+            (AgentError::Failed { .. }, None) => link.serve("0.0.0.0", token.as_deref()),
             _ => Err(error),
         });
         self.peer.port = port.map_err(interrupted)?;
@@ -96,8 +96,8 @@ impl Way {
                 let namespace = self.laid.as_ref().and_then(|way| way.far.namespace.as_deref());
                 *link = agent(namespace, stop)?;
             }
-            Far::There(outpost) => {
-                outpost.give_up();
+            Far::There(remote) => {
+                remote.give_up();
                 return Ok(());
             }
         }
@@ -105,10 +105,10 @@ impl Way {
     }
 
     /// Makes the link to another machine anew that was given up.
-    pub(super) fn reach(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+    pub(super) fn reach(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.far {
-            Far::There(outpost) if outpost.is_given_up() => {
-                outpost.reach(ledger)?;
+            Far::There(remote) if remote.is_given_up() => {
+                remote.reach(undo_log)?;
                 self.listen()
             }
             _ => Ok(()),
@@ -116,7 +116,7 @@ impl Way {
     }
 
     /// The agent at the near end, unless that is a guest or this host itself, where the run's agent is.
-    pub(super) fn near_agent(&self, stop: &Interrupt) -> anyhow::Result<Option<Link>> {
+    pub(super) fn near_agent(&self, stop: &Interrupt) -> anyhow::Result<Option<AgentClient>> {
         let way = self.laid.as_ref().filter(|way| way.card.is_none());
         let namespace = way.and_then(|way| way.near.namespace.as_deref());
         namespace.map(|namespace| agent(Some(namespace), stop)).transpose()
@@ -136,7 +136,7 @@ impl Way {
     }
 
     /// The interfaces of both ends; of loopback's ends, which are one place, once.
-    pub(super) fn interfaces(&mut self, near: &mut Link) -> anyhow::Result<Vec<Interface>> {
+    pub(super) fn interfaces(&mut self, near: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
         let via = self.via;
         let mut all = placed(near, "near", via)?;
         if via != NetPath::Loopback {
@@ -146,23 +146,23 @@ impl Way {
     }
 
     /// The other machine that the far end is on.
-    pub(super) fn outpost(&mut self) -> Option<&mut Outpost> {
+    pub(super) fn remote(&mut self) -> Option<&mut RemoteAgent> {
         match &mut self.far {
             Far::Here(_) => None,
-            Far::There(outpost) => Some(outpost),
+            Far::There(remote) => Some(remote),
         }
     }
 }
 
 /// An agent in a namespace, or where this process is.
-fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<Link> {
-    let mut link = Link::spawn_in(namespace, own_program(), stop)?;
+fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<AgentClient> {
+    let mut link = AgentClient::spawn_in(namespace, own_program(), stop)?;
     link.hello(AGENT_START).map_err(interrupted)?;
     Ok(link)
 }
 
 /// What packets may pass at an end.
-fn placed(link: &mut Link, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
+fn placed(link: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
     let all = link.interfaces().map_err(interrupted)?;
     // QEMU's own stack speaks to the far end over loopback.
     let loopback = match via {

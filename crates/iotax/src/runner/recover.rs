@@ -9,12 +9,12 @@ use iotax_model::schedule::Cell;
 use iotax_model::warning::{Warning, WarningKind};
 use iotax_results::store::Store;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::Ledger;
+use iotax_testbed::undo::UndoLog;
 
 use super::target::Target;
-use super::{Conductor, Interrupted, Progress, local_agent, pair, phases};
+use super::{Interrupted, Progress, Runner, local_agent, pair, phases};
 
-impl Conductor<'_> {
+impl Runner<'_> {
     /// The run goes on without the guests of a group that fail before anything is measured in them; for any other target it ends.
     pub(super) fn or_lose(
         &mut self,
@@ -69,7 +69,7 @@ impl Conductor<'_> {
         cell: Cell,
         round: u32,
         error: &anyhow::Error,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         store: &mut Store,
         progress: &mut dyn Progress,
         stop: &Interrupt,
@@ -85,7 +85,7 @@ impl Conductor<'_> {
         if is_lost {
             return Ok(());
         }
-        match self.restart(cell, ledger, stop) {
+        match self.restart(cell, undo_log, stop) {
             Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),
             Err(error) => {
                 self.lose(cell.target, &format!("it could not be started again: {error:#}"), store, progress)
@@ -107,13 +107,13 @@ impl Conductor<'_> {
     pub(super) fn revive(
         &mut self,
         cell: Cell,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         progress: &mut dyn Progress,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         let target = &self.order.plan.targets[cell.target].name;
         progress.note(&format!("{target}: its disk does not answer; the guest is started again"));
-        match self.restart(cell, ledger, stop) {
+        match self.restart(cell, undo_log, stop) {
             Err(_) if stop.load(Ordering::Relaxed) => Err(Interrupted.into()),
             other => other.context("it could not be started again"),
         }
@@ -124,7 +124,7 @@ impl Conductor<'_> {
     pub(super) fn restart(
         &mut self,
         cell: Cell,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         self.phases.begin(phases::BOOT);
@@ -138,12 +138,12 @@ impl Conductor<'_> {
                 target.pause()?;
                 continue;
             }
-            if let Some(outpost) = &mut target.outpost {
-                outpost.give_up();
+            if let Some(remote) = &mut target.remote {
+                remote.give_up();
             }
             target.way.as_mut().map_or(Ok(()), |way| way.restart(stop))?;
             match self.order.guests {
-                Some(guests) if target.is_guest() => guests.reboot(target, ledger, stop)?,
+                Some(guests) if target.is_guest() => guests.reboot(target, undo_log, stop)?,
                 _ if target.agent.is_some() => {
                     let near = target.way.as_ref().map(|way| way.near_agent(stop)).transpose()?.flatten();
                     target.agent = Some(near.map_or_else(|| local_agent(stop), Ok)?);

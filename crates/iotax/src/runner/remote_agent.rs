@@ -11,11 +11,11 @@ use iotax_model::record::TargetRecord;
 use iotax_model::target::{Layer, LayerKind, Remote, TargetSpec};
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::{Effect, Entry, Ledger};
-use iotax_testbed::agent_client::{Link, LinkError};
 use iotax_testbed::remote::{self, Agent, Host, Program, RemoteError, Visit};
 use iotax_testbed::target::{Built, preflight};
+use iotax_testbed::undo::{Effect, Entry, UndoLog};
 
 use super::{Interrupted, fresh_seed, interrupted, own_program};
 
@@ -37,7 +37,7 @@ pub(crate) struct RemoteOptions {
 
 /// The agents on other machines before the run begins, by the names of their targets.
 #[derive(Default)]
-pub(crate) struct Outposts(HashMap<String, Outpost>);
+pub(crate) struct Outposts(HashMap<String, RemoteAgent>);
 
 impl Outposts {
     /// Starts an agent for each target that is on another machine and has it look at the path: what cannot be measured is
@@ -45,22 +45,22 @@ impl Outposts {
     pub(crate) fn prepare(
         plan: &Plan,
         options: RemoteOptions,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let mut outposts = Self::default();
-        let prepared = outposts.enter(plan, options, ledger, stop);
+        let mut remotes = Self::default();
+        let prepared = remotes.enter(plan, options, undo_log, stop);
         if prepared.is_err() {
-            outposts.dismiss(ledger);
+            remotes.dismiss(undo_log);
         }
-        prepared.map(|()| outposts)
+        prepared.map(|()| remotes)
     }
 
     fn enter(
         &mut self,
         plan: &Plan,
         options: RemoteOptions,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         let far = |spec: &TargetSpec| spec.network.as_ref()?.far();
@@ -73,8 +73,8 @@ impl Outposts {
         let program = Arc::new(program);
         for (spec, remote) in &remotes {
             let host = Host { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
-            let outpost = Outpost::enter(remote, host, &program, options, ledger, stop)?;
-            let outpost = self.0.entry(spec.name.clone()).or_insert(outpost);
+            let remote = RemoteAgent::enter(remote, host, &program, options, undo_log, stop)?;
+            let remote = self.0.entry(spec.name.clone()).or_insert(remote);
             if spec.network.is_some() {
                 continue;
             }
@@ -85,32 +85,32 @@ impl Outposts {
             let space = plan.space();
             let size = space.area.0.saturating_mul(alike.count() as u64).saturating_add(space.files.0);
             let size = Bytes(size);
-            outpost.look(size)?;
+            remote.look(size)?;
             let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-            preflight::check_found(&shown, outpost.description.length, plan, &plan.work_on(spec))?;
+            preflight::check_found(&shown, remote.description.length, plan, &plan.work_on(spec))?;
         }
         Ok(())
     }
 
-    pub(super) fn take(&mut self, name: &str) -> Option<Outpost> {
+    pub(super) fn take(&mut self, name: &str) -> Option<RemoteAgent> {
         self.0.remove(name)
     }
 
-    /// Ends the agents; see [`Outpost::dismiss`].
-    pub(crate) fn dismiss(&mut self, ledger: &mut Ledger) {
-        self.0.values_mut().for_each(|outpost| outpost.dismiss(ledger));
+    /// Ends the agents; see [`RemoteAgent::dismiss`].
+    pub(crate) fn dismiss(&mut self, undo_log: &mut UndoLog) {
+        self.0.values_mut().for_each(|remote| remote.dismiss(undo_log));
     }
 }
 
 /// The agent on the other machine of one target.
-pub(super) struct Outpost {
+pub(super) struct RemoteAgent {
     remote: Remote,
     host: Host,
     program: Arc<Program>,
     options: RemoteOptions,
     stop: Interrupt,
-    link: Link,
-    /// As it is on the undo ledger; absent once it is gone.
+    link: AgentClient,
+    /// As it is on the undo log; absent once it is gone.
     standing: Option<(Agent, Entry)>,
     hello: AgentHello,
     round_trip: Duration,
@@ -122,16 +122,16 @@ pub(super) struct Outpost {
     lost: bool,
 }
 
-impl Outpost {
+impl RemoteAgent {
     fn enter(
         remote: &Remote,
         host: Host,
         program: &Arc<Program>,
         options: RemoteOptions,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let (mut link, standing) = connect(&host, &remote.path, program, options, ledger, stop)?;
+        let (mut link, standing) = connect(&host, &remote.path, program, options, undo_log, stop)?;
         let hello = link.hello(AGENT_START).map_err(interrupted)?;
         let round_trip = round_trip(&mut link).map_err(interrupted)?;
         Ok(Self {
@@ -155,7 +155,7 @@ impl Outpost {
         Ok(remote::address(&self.host)?)
     }
 
-    pub(super) fn link(&mut self) -> &mut Link {
+    pub(super) fn link(&mut self) -> &mut AgentClient {
         &mut self.link
     }
 
@@ -166,9 +166,9 @@ impl Outpost {
         Ok(())
     }
 
-    fn with_remedy(&self, error: LinkError) -> anyhow::Error {
+    fn with_remedy(&self, error: AgentError) -> anyhow::Error {
         let denied =
-            matches!(&error, LinkError::Failed { message, .. } if message.contains("ermission denied"));
+            matches!(&error, AgentError::Failed { message, .. } if message.contains("ermission denied"));
         let error = interrupted(error);
         if denied && !self.host.sudo {
             return error.context("the user there may not; log in as another, or have the agent run under sudo (--sudo, sudo = true)");
@@ -206,20 +206,20 @@ impl Outpost {
     }
 
     /// Makes a link anew that was given up. Whether the file was made anew with it, so that it must be filled.
-    pub(super) fn reach(&mut self, ledger: &mut Ledger) -> anyhow::Result<bool> {
+    pub(super) fn reach(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<bool> {
         if !self.lost {
             return Ok(false);
         }
         // What the old agent made must be gone first. Nobody may be there any more to be asked.
         let options = RemoteOptions { ask: false, ..self.options };
-        self.dismiss(ledger);
+        self.dismiss(undo_log);
         if let Some((agent, entry)) = &self.standing {
             remote::leave(agent, options.ask)?;
-            ledger.forget(*entry)?;
+            undo_log.forget(*entry)?;
             self.standing = None;
         }
         let (link, standing) =
-            connect(&self.host, &self.remote.path, &self.program, options, ledger, &self.stop)?;
+            connect(&self.host, &self.remote.path, &self.program, options, undo_log, &self.stop)?;
         (self.link, self.standing) = (link, Some(standing));
         self.link.hello(AGENT_START).map_err(interrupted)?;
         if self.made {
@@ -232,10 +232,10 @@ impl Outpost {
 
     /// Ends the agent, which removes what it made, and takes it off the record if it did. What it could not remove stays on
     /// record.
-    pub(super) fn dismiss(&mut self, ledger: &mut Ledger) {
+    pub(super) fn dismiss(&mut self, undo_log: &mut UndoLog) {
         if self.link.end(FAREWELL).is_some_and(|status| status.success())
             && let Some((_, entry)) = &self.standing
-            && ledger.forget(*entry).is_ok()
+            && undo_log.forget(*entry).is_ok()
         {
             self.standing = None;
         }
@@ -273,18 +273,18 @@ fn connect(
     target: &Path,
     program: &Program,
     options: RemoteOptions,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
     stop: &Interrupt,
-) -> anyhow::Result<(Link, (Agent, Entry))> {
+) -> anyhow::Result<(AgentClient, (Agent, Entry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
     let target = &target.to_string_lossy();
     let visit = Visit { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
     let mut standing: Option<(Agent, Entry)> = None;
     let mut record = |agent: Agent| {
-        let entry = ledger.will(Effect::Agent(Box::new(agent.clone())))?;
+        let entry = undo_log.will(Effect::Agent(Box::new(agent.clone())))?;
         // What is known of it now takes the place of what was known before.
         if let Some((_, before)) = standing.replace((agent, entry)) {
-            ledger.forget(before)?;
+            undo_log.forget(before)?;
         }
         Ok(())
     };
@@ -297,7 +297,7 @@ fn connect(
 }
 
 /// How long a message there and back takes: the median.
-fn round_trip(link: &mut Link) -> Result<Duration, LinkError> {
+fn round_trip(link: &mut AgentClient) -> Result<Duration, AgentError> {
     let mut times = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {
         let began = Instant::now();

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use iotax_model::record::Outcome;
 use iotax_model::wire::{Event, Job};
-use iotax_testbed::agent_client::{Link, LinkError};
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 
 /// An agent and what it is to do.
 pub(super) struct Player<'a> {
-    pub(super) link: &'a mut Link,
+    pub(super) link: &'a mut AgentClient,
     pub(super) job: Job,
     /// For everything around warm-up and runtime.
     pub(super) slack: Duration,
@@ -34,7 +34,7 @@ pub(super) enum What {
     Ready,
     Event(Event),
     /// It has done its part, or failed.
-    Ended(Box<Result<Outcome, LinkError>>),
+    Ended(Box<Result<Outcome, AgentError>>),
 }
 
 /// Has all players play; `hear` gets every word in the order in which they came.

@@ -10,15 +10,15 @@ use iotax_model::target::{
 use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Area, Identity};
 use iotax_model::workload::Content;
+use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::guest::{BlockLayer, Guest};
-use iotax_testbed::undo::{Entry, Ledger};
-use iotax_testbed::agent_client::Link;
 use iotax_testbed::monitor::GuestThreads;
 use iotax_testbed::stack;
 use iotax_testbed::target::{Built, inspect, qcow2};
+use iotax_testbed::undo::{Entry, UndoLog};
 
 use super::network::{self, Way};
-use super::remote_agent::Outpost;
+use super::remote_agent::RemoteAgent;
 use super::{Progress, interrupted};
 
 /// The guest side of a target.
@@ -42,11 +42,11 @@ pub(super) struct Target {
     pub(super) built: Built,
     pub(super) machine: Option<Machine>,
     /// The agent on the other machine that it is on, if it is on one.
-    pub(super) outpost: Option<Outpost>,
+    pub(super) remote: Option<RemoteAgent>,
     /// The network that it is, if it is one.
     pub(super) way: Option<Way>,
-    /// An agent on this host that measures nothing else. Absent: the guest's, the outpost's or the run's.
-    pub(super) agent: Option<Link>,
+    /// An agent on this host that measures nothing else. Absent: the guest's, the remote agent's or the run's.
+    pub(super) agent: Option<AgentClient>,
     /// The overlays between the image and the one that is written, from the bottom up.
     beneath: Vec<PathBuf>,
     /// The overlay that stands now, and how many there were.
@@ -69,12 +69,12 @@ pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> +
 }
 
 impl Target {
-    pub(super) fn new(spec: TargetSpec, built: Built, outpost: Option<Outpost>) -> Self {
+    pub(super) fn new(spec: TargetSpec, built: Built, remote: Option<RemoteAgent>) -> Self {
         Self {
             spec,
             built,
             machine: None,
-            outpost,
+            remote,
             way: None,
             agent: None,
             beneath: Vec::new(),
@@ -86,7 +86,7 @@ impl Target {
     }
 
     /// A network, with the agent at its near end if that is neither a guest's nor the run's.
-    pub(super) fn network(spec: TargetSpec, way: Way, agent: Option<Link>) -> Self {
+    pub(super) fn network(spec: TargetSpec, way: Way, agent: Option<AgentClient>) -> Self {
         // There is no storage that could be filled, read or written.
         let nothing = Built::found("/".into(), Bytes(0));
         Self { way: Some(way), agent, ..Self::new(spec, nothing, None) }
@@ -112,25 +112,25 @@ impl Target {
     }
 
     /// The agent that measures it.
-    pub(super) fn link<'a>(&'a mut self, local: &'a mut Link) -> &'a mut Link {
+    pub(super) fn link<'a>(&'a mut self, local: &'a mut AgentClient) -> &'a mut AgentClient {
         self.own_link().0.unwrap_or(local)
     }
 
     /// Its own agent, if it has one, and QEMU's block layer beneath its guest.
-    pub(super) fn own_link(&mut self) -> (Option<&mut Link>, Option<BlockLayer<'_>>) {
-        match (&mut self.machine, &mut self.outpost) {
+    pub(super) fn own_link(&mut self) -> (Option<&mut AgentClient>, Option<BlockLayer<'_>>) {
+        match (&mut self.machine, &mut self.remote) {
             (Some(machine), _) => {
                 let (link, blocks) = machine.guest.link_and_blocks();
                 (Some(link), Some(blocks))
             }
-            (None, Some(outpost)) => (Some(outpost.link()), None),
+            (None, Some(remote)) => (Some(remote.link()), None),
             (None, None) => (self.agent.as_mut(), None),
         }
     }
 
     /// The other machine that it, or its far end, is on.
-    pub(super) fn outpost(&mut self) -> Option<&mut Outpost> {
-        self.outpost.as_mut().or_else(|| self.way.as_mut()?.outpost())
+    pub(super) fn remote(&mut self) -> Option<&mut RemoteAgent> {
+        self.remote.as_mut().or_else(|| self.way.as_mut()?.remote())
     }
 
     /// Whether its guest or its own agent is gone, or does not answer any more.
@@ -152,7 +152,7 @@ impl Target {
     /// Writes it once through itself, so that no read meets a hole. What existed is measured as it is.
     pub(super) fn fill(
         &mut self,
-        local: &mut Link,
+        local: &mut AgentClient,
         content: &Content,
         seed: u64,
         progress: &mut dyn Progress,
@@ -181,28 +181,28 @@ impl Target {
     }
 
     /// A new snapshot in place of the last, so that each measurement meets one that was just taken. The guest must be paused.
-    pub(super) fn renew_snapshots(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+    pub(super) fn renew_snapshots(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         if let Some(origin) = &mut self.built.origin {
             // The old one goes first: with two, a write would be paid for twice.
             if let Some(old) = self.volume_snapshot {
-                undo(old, ledger)?;
+                undo(old, undo_log)?;
             }
-            self.volume_snapshot = Some(origin.snapshot(ledger)?);
+            self.volume_snapshot = Some(origin.snapshot(undo_log)?);
         }
         match (self.built.snapshot, &mut self.machine) {
-            (Some(Snapshot::External), Some(_)) => self.renew_overlay(ledger),
+            (Some(Snapshot::External), Some(_)) => self.renew_overlay(undo_log),
             (Some(Snapshot::Internal), Some(machine)) => Ok(machine.guest.renew_snapshot()?),
             _ => Ok(()),
         }
     }
 
     /// A new, empty overlay at the top of the chain, whose lower ones are made once and stay empty.
-    fn renew_overlay(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
+    fn renew_overlay(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         let (Some(machine), Some(file)) = (&mut self.machine, &self.spec.file) else { return Ok(()) };
         let mut below = (self.built.path.as_path(), self.built.format);
         let mut add = |name: String, (below, format): (&Path, Format)| {
             let path = self.built.path.with_extension(name);
-            anyhow::Ok((qcow2::overlay(&path, below, format, file, ledger)?, path))
+            anyhow::Ok((qcow2::overlay(&path, below, format, file, undo_log)?, path))
         };
         let depth = file.backing_depth.unwrap_or(1) as usize;
         while self.beneath.len() + 1 < depth {
@@ -217,16 +217,16 @@ impl Target {
         let (entry, path) = add(format!("overlay-{}.qcow2", self.overlays), below)?;
         machine.guest.swap_disk(&path, Format::Qcow2)?;
         match self.overlay.replace(entry) {
-            Some(old) => undo(old, ledger),
+            Some(old) => undo(old, undo_log),
             None => Ok(()),
         }
     }
 
     /// After a reboot the guest has the image itself again.
-    pub(super) fn forget_overlay(&mut self, ledger: &mut Ledger) {
+    pub(super) fn forget_overlay(&mut self, undo_log: &mut UndoLog) {
         if let Some(entry) = self.overlay.take() {
             // It stays on record if it cannot be removed now.
-            let _ = ledger.undo(entry);
+            let _ = undo_log.undo(entry);
         }
     }
 
@@ -236,37 +236,37 @@ impl Target {
     }
 
     /// Makes an empty directory beside a file on this host. `tag` tells it from all others there.
-    pub(super) fn make_directory(&mut self, tag: &str, ledger: &mut Ledger) -> anyhow::Result<()> {
+    pub(super) fn make_directory(&mut self, tag: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         // One that could not be removed before is removed at the end.
         self.directory = None;
-        if self.machine.is_none() && self.outpost.is_none() {
+        if self.machine.is_none() && self.remote.is_none() {
             let path = self.built.path.with_file_name(format!("iotax-{tag}-{}.d", self.spec.name));
-            let entry = ledger.make_tree(&path)?;
+            let entry = undo_log.make_tree(&path)?;
             self.directory = Some((path, entry));
         }
         Ok(())
     }
 
     /// Removes that directory with all that is in it.
-    pub(super) fn remove_directory(&mut self, ledger: &mut Ledger) {
+    pub(super) fn remove_directory(&mut self, undo_log: &mut UndoLog) {
         if let Some((_, entry)) = self.directory.take() {
             // It stays on record if it cannot be removed now.
-            let _ = ledger.undo(entry);
+            let _ = undo_log.undo(entry);
         }
     }
 
     /// Takes the created file off the record, so that it stays.
-    pub(super) fn keep(&mut self, ledger: &mut Ledger) -> anyhow::Result<()> {
-        if let Some(outpost) = &mut self.outpost {
-            return outpost.keep();
+    pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+        if let Some(remote) = &mut self.remote {
+            return remote.keep();
         }
-        self.built.entry.take().map_or(Ok(()), |entry| Ok(ledger.forget(entry)?))
+        self.built.entry.take().map_or(Ok(()), |entry| Ok(undo_log.forget(entry)?))
     }
 
     /// Its stack as the system shows it, and what the guest adds on top.
     pub(super) fn record(&self) -> anyhow::Result<TargetRecord> {
-        if let Some(outpost) = &self.outpost {
-            return Ok(outpost.record(&self.spec.name));
+        if let Some(remote) = &self.remote {
+            return Ok(remote.record(&self.spec.name));
         }
         let mut layers = if self.way.is_some() {
             network::layers(&self.spec)
@@ -300,9 +300,9 @@ impl Target {
     }
 
     /// The record when everything stands and is filled: with what the area consists of, as far as that can be seen from here.
-    pub(super) fn inspected(&mut self, local: &mut Link) -> anyhow::Result<TargetRecord> {
+    pub(super) fn inspected(&mut self, local: &mut AgentClient) -> anyhow::Result<TargetRecord> {
         let record = self.record()?;
-        if self.outpost.is_some() {
+        if self.remote.is_some() {
             return Ok(record);
         }
         if let Some(way) = &mut self.way {
@@ -382,6 +382,6 @@ fn bus_detail(guest: &GuestSpec) -> String {
     words.join(" ")
 }
 
-fn undo(entry: Entry, ledger: &mut Ledger) -> anyhow::Result<()> {
-    ledger.undo(entry).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))
+fn undo(entry: Entry, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+    undo_log.undo(entry).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))
 }

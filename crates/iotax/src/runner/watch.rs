@@ -10,18 +10,18 @@ use iotax_model::record::{
 };
 use iotax_model::target::{LayerKind, NetPath};
 use iotax_model::wire::Event;
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
-use iotax_testbed::agent_client::{Link, LinkError};
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
 use iotax_testbed::monitor::pace::{self, Pace};
 use iotax_testbed::monitor::{self, Monitor, Snapshot};
 use iotax_testbed::stack;
 
-use super::start_barrier::{Player, What, Word};
-use super::network;
-use super::target::{Machine, Target};
 use super::common_window::Ran;
+use super::network;
+use super::start_barrier::{Player, What, Word};
+use super::target::{Machine, Target};
 use super::{Progress, interrupted, now_ms};
 
 /// What is watched. Players are those that are measured, and after them those that make noise.
@@ -51,7 +51,7 @@ pub(super) struct Host {
 struct Seen {
     began: Option<Instant>,
     samples: Vec<Sample>,
-    outcome: Option<Result<Outcome, LinkError>>,
+    outcome: Option<Result<Outcome, AgentError>>,
 }
 
 /// Since all that are measured have been in their window.
@@ -106,7 +106,7 @@ impl Host {
             match &target.way {
                 // Beneath a guest are the interfaces where its far end is; else the near end's are what packets pass.
                 Some(way) if way.card().is_some() => ways.push((way.via, way.far_process())),
-                Some(way) => ways.push((way.via, target.agent.as_ref().and_then(Link::pid))),
+                Some(way) => ways.push((way.via, target.agent.as_ref().and_then(AgentClient::pid))),
                 None => stacks.push(stack::of_path(root, &target.built.path)?),
             }
             let of_guest = target.machine.as_mut().map(Machine::threads).transpose();

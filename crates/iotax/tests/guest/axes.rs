@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestSpec, MachineType};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_testbed::guest::capabilities::Able;
+use iotax_testbed::guest::capabilities::Capabilities;
 use iotax_testbed::guest::{Guest, Storage, image, modules};
 use iotax_testbed::interrupt::Interrupt;
 
@@ -29,7 +29,7 @@ fn exercise(name: &str, spec: GuestSpec, disk: &str) {
 }
 
 fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
-    Able::ask([(&spec, None)], "iotax-test-able", &rig.lock)
+    Capabilities::ask([(&spec, None)], "iotax-test-able", &rig.lock)
         .expect("answered")
         .check((&spec, None))
         .expect("this QEMU can");

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use iotax_model::units::Nanos;
 use iotax_model::wire::Event;
 use iotax_model::workload::Rw;
+use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::guest::qmp::QmpError;
 use iotax_testbed::guest::{Guest, GuestError};
 use iotax_testbed::interrupt::{Interrupt, SILENCE};
-use iotax_testbed::agent_client::LinkError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{BOOT, Rig, job};
@@ -33,7 +33,7 @@ fn a_guest_that_is_stopped_while_it_boots_is_given_up() {
     stop(guest.pid());
     let began = Instant::now();
     let ready = guest.wait_ready(LONG);
-    assert!(matches!(ready, Err(GuestError::Link(LinkError::Silent { .. }))), "{ready:?}");
+    assert!(matches!(ready, Err(GuestError::AgentClient(AgentError::Silent { .. }))), "{ready:?}");
     assert!(in_time(began), "{:?}", began.elapsed());
 }
 
@@ -51,7 +51,7 @@ fn a_guest_that_is_stopped_while_it_measures_is_given_up() {
         });
     };
     let ran = guest.link().run(&long, BOOT, freeze);
-    assert!(matches!(ran, Err(LinkError::Silent { request: "run", .. })), "{ran:?}");
+    assert!(matches!(ran, Err(AgentError::Silent { request: "run", .. })), "{ran:?}");
     assert!(in_time(began.expect("measured")), "{began:?}");
     let began = Instant::now();
     let paused = guest.pause();

@@ -22,9 +22,9 @@ use iotax_model::target::{Accel, Aio, CacheMode, FileSpec, Format};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Event;
 use iotax_model::workload::{Content, Rw};
+use iotax_testbed::agent_client::AgentError;
 use iotax_testbed::guest::{Guest, GuestError, accel, image, qemu_version};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::agent_client::LinkError;
 use rig::{BOOT, Rig, SIZE, area, job, storage, text};
 
 /// Kills a process that this test started.
@@ -72,7 +72,7 @@ fn a_paused_guest_is_silent_and_a_resumed_one_answers() {
     guest.pause().expect("paused");
     // Stopped while it boots, it cannot have answered.
     let silent = guest.wait_ready(Duration::from_secs(1));
-    assert!(matches!(silent, Err(GuestError::Link(LinkError::Deadline { .. }))), "{silent:?}");
+    assert!(matches!(silent, Err(GuestError::AgentClient(AgentError::Deadline { .. }))), "{silent:?}");
     drop(guest);
 
     let mut guest = rig.boot("resumed");
@@ -344,7 +344,7 @@ fn what_interrupts_a_measurement_ends_it_at_once() {
         interrupt.store(true, Ordering::Relaxed);
         began.get_or_insert_with(Instant::now);
     };
-    assert!(matches!(guest.link().run(&long, BOOT, stop), Err(LinkError::Interrupted)));
+    assert!(matches!(guest.link().run(&long, BOOT, stop), Err(AgentError::Interrupted)));
     let pid = guest.pid();
     guest.shutdown();
     assert!(!runs(pid));

@@ -9,11 +9,11 @@ use iotax_model::target::{Accel, GuestSpec, MachineType, NetPath, NetworkSpec, N
 use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use iotax_model::workload::{Rw, WorkloadKeys};
+use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::guest::{Guest, GuestConfig, accel, modules};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::undo::Ledger;
-use iotax_testbed::agent_client::Link;
 use iotax_testbed::monitor::{self, Monitor};
+use iotax_testbed::undo::UndoLog;
 use iotax_testbed::{netns, network};
 use iotax_testkit::{require, skip};
 
@@ -21,7 +21,7 @@ use crate::rig::{BOOT, Rig, job, kernel_with};
 
 /// What is made for a guest's network, undone when it is dropped.
 struct Ground {
-    ledger: Ledger,
+    undo_log: UndoLog,
     way: network::Way,
 }
 
@@ -33,15 +33,15 @@ impl Ground {
             skip!("{reason}");
         }
         let tag = format!("test-{}-{name}", std::process::id());
-        let mut ledger = Ledger::create(&dir.join("ledger"), &tag).expect("a ledger");
-        let way = network::build(spec, Some(guest), &tag, &mut ledger).expect("built").expect("a way");
-        Some(Self { ledger, way })
+        let mut undo_log = UndoLog::create(&dir.join("undo log"), &tag).expect("a undo log");
+        let way = network::build(spec, Some(guest), &tag, &mut undo_log).expect("built").expect("a way");
+        Some(Self { undo_log, way })
     }
 }
 
 impl Drop for Ground {
     fn drop(&mut self) {
-        let (_, failed) = self.ledger.undo_all();
+        let (_, failed) = self.undo_log.undo_all();
         assert!(failed.is_empty() || std::thread::panicking(), "{failed:?}");
     }
 }
@@ -81,7 +81,7 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
 fn carries(ground: &Ground, guest: &mut Guest) {
     let namespace = ground.way.far.namespace.as_deref();
     let iotax = Path::new(env!("CARGO_BIN_EXE_iotax"));
-    let mut far = Link::spawn_in(namespace, iotax, &Interrupt::default()).expect("an agent");
+    let mut far = AgentClient::spawn_in(namespace, iotax, &Interrupt::default()).expect("an agent");
     far.hello(BOOT).expect("it answers");
     let there = far.interfaces().expect("told");
     assert!(there.iter().all(|interface| interface.name != "eth0"), "the host's: {there:?}");

@@ -17,8 +17,8 @@ use iotax_model::record::Tally;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
+use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::agent_client::Link;
 use iotax_testkit::{require, skip};
 use serde_json::Value;
 
@@ -138,7 +138,7 @@ fn fio(exe: &Path, shape: &Shape, file: &Path) -> Figures {
     figures(shape, ["read", "write"].map(of))
 }
 
-fn iotax(link: &mut Link, shape: &Shape, file: &Path) -> Figures {
+fn iotax(link: &mut AgentClient, shape: &Shape, file: &Path) -> Figures {
     let mut keys = WorkloadKeys {
         rw: Some(shape.rw),
         ioengine: Some(shape.ioengine),
@@ -220,7 +220,7 @@ fn the_same_jobs_give_the_same_figures() {
     };
     let fio_exe = slowed.program(&lab, "fio", &iotax_testkit::program("fio"));
     let exe = slowed.program(&lab, "agent", Path::new(env!("CARGO_BIN_EXE_iotax")));
-    let mut link = Link::spawn_local(&exe, &Interrupt::default()).expect("an agent");
+    let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
     let mut disagreements = Vec::new();
     for shape in &SHAPES {
         // Direct I/O drops the pages that it writes over.

@@ -90,7 +90,7 @@ impl Lab {
         path
     }
 
-    /// Asserts that nothing of a run is left: no file, no ledger, no guest.
+    /// Asserts that nothing of a run is left: no file, no undo log, no guest.
     pub(crate) fn assert_nothing_left(&self) {
         let list = |dir: &Path| -> Vec<PathBuf> {
             std::fs::read_dir(dir)
@@ -98,7 +98,7 @@ impl Lab {
                 .unwrap_or_default()
         };
         assert_eq!(list(&self.work()), Vec::<PathBuf>::new(), "files left");
-        assert_eq!(list(&self.path("home/.local/state/iotax/undo")), Vec::<PathBuf>::new(), "ledgers left");
+        assert_eq!(list(&self.path("home/.local/state/iotax/undo")), Vec::<PathBuf>::new(), "undo logs left");
         assert_eq!(list(self.scratch.path()), Vec::<PathBuf>::new(), "sockets left");
         assert_eq!(self.guests(), Vec::<String>::new(), "guests left");
     }

@@ -17,10 +17,10 @@ use iotax_model::target::{Accel, GuestSpec};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::WorkloadKeys;
+use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{command, find_qemu, initramfs, modules};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::agent_client::{Link, LinkError};
 use iotax_testkit::require;
 use tempfile::TempDir;
 
@@ -87,7 +87,7 @@ pub(crate) struct Extras<'a> {
 /// A running guest, beside which no other test runs; killed when it is dropped.
 pub(crate) struct LabGuest {
     qemu: Child,
-    link: Link,
+    link: AgentClient,
     shell: BufReader<UnixStream>,
     /// Sockets, console, initramfs.
     _dir: TempDir,
@@ -166,7 +166,8 @@ impl LabGuest {
         let shell = connect(&mut qemu, &socket, &console);
         shell.set_read_timeout(Some(BOOT)).expect("a socket");
         let last_words = Box::new(move || fs::read_to_string(&console).unwrap_or_default());
-        let mut link = Link::over(agent, "the lab guest", last_words, &Interrupt::default()).expect("a link");
+        let mut link =
+            AgentClient::over(agent, "the lab guest", last_words, &Interrupt::default()).expect("a link");
         let began = Instant::now();
         let hello = link.hello(BOOT).expect("the agent answers");
         eprintln!(
@@ -216,7 +217,7 @@ impl LabGuest {
         path: &Path,
         size: Bytes,
         keys: &WorkloadKeys,
-    ) -> Result<Outcome, LinkError> {
+    ) -> Result<Outcome, AgentError> {
         let workload = keys.complete(&WorkloadKeys::default());
         let path = Some(path.display().to_string());
         let writable = workload.rw.writes();

@@ -45,7 +45,7 @@ fn json(lab: &mut LabGuest, arguments: &str) -> Value {
     json
 }
 
-/// Asserts that of a run nothing is left: no volume, no mapping, no signature, no ledger; and that the user's is as it was.
+/// Asserts that of a run nothing is left: no volume, no mapping, no signature, no undo log; and that the user's is as it was.
 struct Before {
     state: String,
 }

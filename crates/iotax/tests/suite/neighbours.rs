@@ -21,9 +21,9 @@ const SHARED: &str = "mount -t tmpfs -o mode=1777 none /var/tmp && mount -t tmpf
 fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let undo = sshd.lab.path("home/.local/state/iotax/undo");
     let mut files = fs::read_dir(undo).expect("there").flatten().map(|entry| entry.path());
-    let ledger =
-        files.find(|path| path.extension().is_some_and(|ending| ending == "jsonl")).expect("a ledger");
-    let lines = fs::read_to_string(ledger).expect("text");
+    let undo_log =
+        files.find(|path| path.extension().is_some_and(|ending| ending == "jsonl")).expect("a undo log");
+    let lines = fs::read_to_string(undo_log).expect("text");
     let mut agents = lines.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).expect("JSON");
         let agent = line.get("will")?.get("effect")?.get("agent")?;

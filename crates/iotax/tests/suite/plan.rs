@@ -136,7 +136,7 @@ fn a_plan_is_checked_without_a_trace() {
     let plan = plan.to_str().expect("utf-8");
     let output = lab.run(&["plan", "check", plan, "--size", "1k"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("size = 1k: at least one round"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("size = 1k: at least one block"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -232,7 +232,8 @@ fn a_domains_disk_is_measured_beside_what_might_be_done_otherwise() {
     let lab = Lab::new();
     let work = lab.work();
     let domain = lab.path("domain.xml");
-    fs::write(&domain, include_str!("../../../testbed/tests/system/libvirt/cloud-image.xml")).expect("written");
+    fs::write(&domain, include_str!("../../../testbed/tests/system/libvirt/cloud-image.xml"))
+        .expect("written");
     let ladder = ["ladder", work.to_str().expect("utf-8"), "--like", domain.to_str().expect("utf-8")];
     let short = ["--workloads", "randread-4k-qd1", "--repeat", "1", "--size", "16m", "--runtime", "200ms"];
     let json = lab.json(&[&ladder[..], &short, &["--ramp-time", "0s", "--yes", "--json", "-"]].concat());

@@ -1,4 +1,4 @@
-//! A fault at every line of the undo ledger, for every kind of target that a host without device-mapper builds: then
+//! A fault at every line of the undo log, for every kind of target that a host without device-mapper builds: then
 //! `iotax clean`, and nothing is left and nothing of the user's is touched.
 
 use iotax_testkit::require;
@@ -40,7 +40,7 @@ impl Scene {
         Some(Self { lab, mine, before, device })
     }
 
-    /// The plan, with a fault at a line of the ledger.
+    /// The plan, with a fault at a line of the undo log.
     fn run(&self, fault: &str) -> Output {
         let mut command = self.lab.iotax();
         command.args(["run", "plan.toml", "--yes"]).env("IOTAX_FAULT", fault);
@@ -80,7 +80,7 @@ impl Scene {
             self.clean(&fault);
             self.assert_nothing_left(&fault);
         }
-        panic!("a ledger of 100 lines");
+        panic!("a undo log of 100 lines");
     }
 
     /// Lets the disk be full at every line: what was begun is undone without `iotax clean`.
@@ -95,10 +95,7 @@ impl Scene {
                 Some(0) => spared += 1,
                 code => {
                     assert_eq!(code, Some(4), "{fault}: {said}");
-                    assert!(
-                        said.contains("undo ledger") && said.contains("No space left"),
-                        "{fault}: {said}"
-                    );
+                    assert!(said.contains("undo log") && said.contains("No space left"), "{fault}: {said}");
                 }
             }
             self.assert_nothing_left(&fault);
@@ -111,7 +108,7 @@ impl Scene {
     }
 }
 
-/// All faults on one kind of target, whose ledger has so many lines: half of them say what is done, half that it is undone.
+/// All faults on one kind of target, whose undo log has so many lines: half of them say what is done, half that it is undone.
 fn all_faults(target: &str, lines: u32) {
     let Some(scene) = Scene::new(target, 64 << 20) else { return };
     assert_eq!(scene.kill_at_every_line("kill"), lines);

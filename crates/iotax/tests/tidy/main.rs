@@ -31,8 +31,8 @@ const ROOMS: [(&str, &[&str]); 4] = [
             "iotax_engine",
             "iotax_testbed::monitor",
             "iotax_testbed::stack",
-            "iotax_testbed::facts",
-            "iotax_testbed::ledger",
+            "iotax_testbed::host_info",
+            "iotax_testbed::undo log",
             "iotax_testbed::target",
             "iotax_testbed::device",
             "iotax_testbed::refusal",
@@ -41,7 +41,7 @@ const ROOMS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("init", &["iotax_model", "iotax_engine", "iotax_testbed::monitor", "iotax_testbed::interfaces"]),
-    ("conduct", &["iotax_model", "iotax_testbed", "iotax_results"]),
+    ("runner", &["iotax_model", "iotax_testbed", "iotax_results"]),
     ("serve", &["iotax_model", "iotax_results"]),
 ];
 
@@ -438,24 +438,24 @@ mod each_rule_can_fail {
         assert_eq!(check("agent/port.rs", "use iotax_testbed::{monitor::{self, Monitor}, guest};"), 1);
         assert_eq!(check("agent.rs", "use iotax_testbed as rig;"), 1);
         assert_eq!(check("init.rs", "fn f() { iotax_results::report() }"), 1);
-        assert_eq!(check("conduct/run.rs", "use iotax_testbed::target; use iotax_results::store;"), 0);
+        assert_eq!(check("runner/run.rs", "use iotax_testbed::target; use iotax_results::store;"), 0);
         assert_eq!(
-            check("conduct/run.rs", "// iotax_engine makes the load\nconst A: &str = \"iotax_engine\";"),
+            check("runner/run.rs", "// iotax_engine makes the load\nconst A: &str = \"iotax_engine\";"),
             0
         );
-        assert_eq!(check("conduct/run.rs", "fn f() { iotax_engine::floor(); }"), 1);
+        assert_eq!(check("runner/run.rs", "fn f() { iotax_engine::floor(); }"), 1);
         assert_eq!(check("serve.rs", "use iotax_results::store; use iotax_model::units;"), 0);
-        assert_eq!(check("serve.rs", "use iotax_testbed::facts; use iotax_engine::fill;"), 2);
-        assert_eq!(check("cli.rs", "use iotax_testbed::facts;"), 0);
+        assert_eq!(check("serve.rs", "use iotax_testbed::host_info; use iotax_engine::fill;"), 2);
+        assert_eq!(check("cli.rs", "use iotax_testbed::host_info;"), 0);
     }
 
     #[test]
     fn cli_is_not_imported() {
         let check = |path: &str, text: &str| nobody_imports_cli(&Source::new(path, text)).len();
-        assert_eq!(check("crates/iotax/src/conduct.rs", "use crate::cli::Flags;"), 1);
-        assert_eq!(check("crates/iotax/src/conduct.rs", "use crate::{agent, cli::{Flags, Level}};"), 1);
-        assert_eq!(check("crates/iotax/src/conduct.rs", "fn f(flags: super::cli::Flags) {}"), 1);
-        assert_eq!(check("crates/iotax/src/conduct.rs", "use crate::{agent::{cli}, client};"), 0);
+        assert_eq!(check("crates/iotax/src/runner.rs", "use crate::cli::Flags;"), 1);
+        assert_eq!(check("crates/iotax/src/runner.rs", "use crate::{agent, cli::{Flags, Level}};"), 1);
+        assert_eq!(check("crates/iotax/src/runner.rs", "fn f(flags: super::cli::Flags) {}"), 1);
+        assert_eq!(check("crates/iotax/src/runner.rs", "use crate::{agent::{cli}, client};"), 0);
         assert_eq!(check("crates/iotax/src/main.rs", "use crate::cli::Flags;"), 0);
         assert_eq!(check("crates/iotax/src/cli/bench.rs", "use crate::cli::Flags;"), 0);
     }

@@ -6,13 +6,13 @@
 mod builder;
 mod expression;
 mod finish;
+mod ignored;
 mod ini;
 mod known;
 mod layout;
-mod ignored;
 mod options;
-mod unsupported;
 mod suffix;
+mod unsupported;
 mod value;
 pub mod vdbench;
 

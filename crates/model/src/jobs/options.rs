@@ -1,8 +1,8 @@
 //! The options of job files that say something here, and what becomes of all others.
 
 use super::builder::Draft;
-use super::known::{Known, Standing};
 use super::ignored::NOTED;
+use super::known::{Known, Standing};
 use super::unsupported::REFUSED;
 use super::value::Value;
 

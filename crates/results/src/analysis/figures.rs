@@ -12,8 +12,8 @@ use iotax_model::words::WordError;
 use iotax_model::{Histogram, Workload};
 
 use super::percentile::{Percentile, QUANTILES, percentile};
-use crate::stats::quantization::of_two_percentiles;
 use crate::stats::median;
+use crate::stats::quantization::of_two_percentiles;
 use crate::store::Run;
 
 /// What targets are compared by.

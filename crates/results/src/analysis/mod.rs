@@ -6,23 +6,23 @@
 //! counted against one another. The steps answer a question of their own and are families of their own; only those that
 //! leave the baseline are its comparisons again, so that no two verdicts stand on one pair.
 
-mod samples;
+pub mod amplification;
 mod checks;
-pub mod fairness;
+pub mod cpu_breakdown;
 pub mod edges;
 pub mod effects;
 pub mod failed;
+pub mod fairness;
 pub mod figures;
 mod finding;
-pub mod amplification;
 pub mod grade;
 pub mod latency_breakdown;
 pub mod looks;
 pub mod network;
 mod outliers;
-mod stack_diff;
 pub mod percentile;
-pub mod cpu_breakdown;
+mod samples;
+mod stack_diff;
 pub mod timing;
 mod warm_up;
 
@@ -31,23 +31,23 @@ use std::collections::{HashMap, HashSet};
 use iotax_model::record::Measurement;
 use iotax_model::{Plan, TargetSpec, Warning};
 
-pub use fairness::{Crowd, Noise, Of};
+pub use amplification::Flow;
+pub use cpu_breakdown::CpuByRole;
 pub use edges::{Edge, edges};
 pub use effects::{Drift, Effects};
 pub use failed::{Failed, Failure};
+pub use fairness::{Crowd, Noise, Of};
 pub use figures::{Metric, Summary};
-pub use amplification::Flow;
 pub use grade::Grade;
 pub use latency_breakdown::Inside;
 pub use looks::{Course, Standing, Stopped};
 pub use network::Network;
 pub use percentile::Percentile;
-pub use cpu_breakdown::CpuByRole;
 pub use timing::Timing;
 
-use self::samples::{Case, Figures};
 use self::finding::Finding;
 use self::looks::{Levels, Replay};
+use self::samples::{Case, Figures};
 use crate::stats::ALPHA;
 use crate::stats::paired::Interval;
 use crate::stats::verdict::{Decision, Verdict, decide};

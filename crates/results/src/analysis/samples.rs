@@ -8,8 +8,8 @@ use iotax_model::{Cell, Plan};
 
 use super::network::is_far_end_here;
 use super::{Comparison, Edge, Metric, Tax};
-use crate::stats::quantization::Coarse;
 use crate::stats::paired::Differences;
+use crate::stats::quantization::Coarse;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
 

@@ -23,8 +23,8 @@ pub use matching::{Matched, Missing};
 use account::Figures;
 
 use crate::analysis::{Metric, Tax};
-use crate::stats::quantization::Coarse;
 use crate::stats::paired::{Differences, Interval};
+use crate::stats::quantization::Coarse;
 use crate::stats::unpaired::Unpaired;
 use crate::stats::verdict::{Decision, Verdict, decide};
 use crate::stats::{ALPHA, Estimate};

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use iotax_model::record::{DiskActivity, HostActivity, Measurement, NicActivity, Tallies};
 
 use super::rows::{self, Value};
-use crate::compare::{Account, Change, History};
 use crate::analysis::network::word;
 use crate::analysis::percentile::percentile;
 use crate::analysis::{Comparison, Judgement};
+use crate::compare::{Account, Change, History};
 use crate::mark::{Mark, Place};
 use crate::stats::paired::Interval;
 use crate::store::Run;

@@ -7,10 +7,10 @@ use std::fmt::Write;
 use iotax_model::record::Measurement;
 
 use super::rows::emulated;
-use crate::compare::account::{Kinds, metrics};
 use crate::analysis::figures::lasted;
 use crate::analysis::network::Packets;
 use crate::analysis::{Judgement, Metric};
+use crate::compare::account::{Kinds, metrics};
 use crate::mark::{Mark, Place};
 use crate::store::Run;
 

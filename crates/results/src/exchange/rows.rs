@@ -3,10 +3,10 @@
 use iotax_model::IoEngine;
 use iotax_model::record::Measurement;
 
-use crate::compare::account::{Kinds, metrics};
 use crate::analysis::figures::{began, engine_cpu_per_io, lasted};
 use crate::analysis::network::Packets;
 use crate::analysis::{Judgement, Metric};
+use crate::compare::account::{Kinds, metrics};
 use crate::store::Run;
 
 /// What a column holds.

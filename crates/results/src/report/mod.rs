@@ -2,16 +2,16 @@
 
 mod beside;
 mod course;
+pub mod document;
 pub(crate) mod figure;
 pub mod html;
 pub mod markdown;
 mod marks;
 mod network;
-pub mod document;
 mod passed;
 mod remarks;
-pub mod terminal;
 pub mod sentences;
+pub mod terminal;
 
 use iotax_model::Plan;
 

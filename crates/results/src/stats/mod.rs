@@ -5,8 +5,8 @@
 //! [`quantization`] takes in what a scale hides, [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
 //! says how far a quantile can be trusted, [`steady`] and [`series`] look inside one measurement.
 
-pub mod quantization;
 pub mod paired;
+pub mod quantization;
 pub mod rank;
 pub mod sequential;
 pub mod series;

@@ -1,11 +1,11 @@
 //! An imported run on its way through store, judgement, reports and comparison.
 
 use iotax_model::record::Measurement;
+use iotax_results::analysis::{Grade, Metric};
 use iotax_results::compare::{Account, CompareError, Question, Side, Which, compare};
 use iotax_results::exchange::import::{Imported, recognise, runs};
 use iotax_results::exchange::{csv, json};
-use iotax_results::analysis::{Grade, Metric};
-use iotax_results::report::{html, markdown, document};
+use iotax_results::report::{document, html, markdown};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::store::{NewRun, RunState, Store};
 use iotax_results::{Run, judge};

@@ -2,15 +2,15 @@
 
 use iotax_model::Nanos;
 use iotax_model::units::Bytes;
+use iotax_results::analysis::Metric;
 use iotax_results::compare::{
     Account, Compared, Difference, Direction, Gate, Matched, Question, Side, Which, compare, history,
 };
 use iotax_results::exchange::csv;
 use iotax_results::exchange::json::comparison;
 use iotax_results::exchange::json::{document, read};
-use iotax_results::analysis::Metric;
 use iotax_results::report::sentences::compared::conclusions;
-use iotax_results::report::{markdown, document, terminal};
+use iotax_results::report::{document, markdown, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Judgement, Run, judge};
 use serde_json::Value;

@@ -1,8 +1,8 @@
 //! Ladders as graphs: the edges that an engineer would draw, and no others.
 
 use iotax_model::{Plan, WarningKind};
-use iotax_results::judge;
 use iotax_results::analysis::edges;
+use iotax_results::judge;
 
 use crate::synthetic::ladder;
 

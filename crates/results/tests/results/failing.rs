@@ -3,7 +3,7 @@
 use iotax_model::WarningKind;
 use iotax_model::record::ErrorCount;
 use iotax_results::analysis::{Failed, Grade};
-use iotax_results::report::{html, markdown, document, terminal};
+use iotax_results::report::{document, html, markdown, terminal};
 use iotax_results::{Run, judge};
 
 use crate::conclusions::sentences;

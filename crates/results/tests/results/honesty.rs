@@ -8,7 +8,7 @@ use iotax_model::units::Bytes;
 use iotax_model::workload::SyncMode;
 use iotax_model::{Warning, WarningKind};
 use iotax_results::analysis::{Grade, Metric};
-use iotax_results::report::{html, document, terminal};
+use iotax_results::report::{document, html, terminal};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 

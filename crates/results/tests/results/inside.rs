@@ -1,9 +1,9 @@
 //! Guests from within: where a latency arises, whose CPU time an I/O takes, who gets how much.
 
 use iotax_model::target::GuestFs;
+use iotax_results::analysis::cpu_breakdown::Role;
 use iotax_results::analysis::fairness::by_count;
 use iotax_results::analysis::latency_breakdown::View;
-use iotax_results::analysis::cpu_breakdown::Role;
 use iotax_results::analysis::{CpuByRole, Inside};
 use iotax_results::{Judgement, Run, judge};
 

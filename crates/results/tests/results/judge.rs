@@ -1,8 +1,8 @@
 //! What is said of a run is true of it.
 
-use iotax_model::verify_errors::Findings;
 use iotax_model::record::{CacheDrop, CpuTime, DiskActivity, ErrorCount, Pacing, Stop};
 use iotax_model::units::Nanos;
+use iotax_model::verify_errors::Findings;
 use iotax_model::{IoEngine, Warning, WarningKind};
 use iotax_results::analysis::Metric;
 use iotax_results::stats::verdict::Verdict;

@@ -4,11 +4,11 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::record::{Gap, Probes, Share};
 use iotax_model::units::BitRate;
 use iotax_model::{Warning, WarningKind};
+use iotax_results::analysis::{Grade, Metric};
 use iotax_results::compare::{Account, Question, Side, Which, compare, history};
 use iotax_results::exchange::{csv, json, prometheus};
-use iotax_results::analysis::{Grade, Metric};
 use iotax_results::report::terminal::set;
-use iotax_results::report::{html, markdown, document};
+use iotax_results::report::{document, html, markdown};
 use iotax_results::stats::verdict::Verdict;
 use iotax_results::{Run, judge};
 

@@ -5,7 +5,7 @@ use iotax_model::{Suite, Workload};
 use iotax_results::exchange::export::{Document, FORMATS};
 use iotax_results::exchange::iozone::{self, Why};
 use iotax_results::exchange::json::document;
-use iotax_results::report::{html, markdown, document, terminal};
+use iotax_results::report::{document, html, markdown, terminal};
 use iotax_results::{Run, judge, suite};
 
 use crate::synthetic::{HOST, Truth, measurement, run};

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::plan::Margin;
 use iotax_model::record::{
     CacheDrop, CpuTime, DiskActivity, Environment, HostActivity, HostCpu, Measurement, Outcome, Pressure,
@@ -12,6 +11,7 @@ use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, Layer, LayerKind, LvmSpec, Preallocation, Snapshot,
     TargetSpec,
 };
+use iotax_model::verify_errors::{FaultKind, Findings};
 use iotax_model::{Histogram, Nanos, Plan, Workload};
 use iotax_results::Run;
 use iotax_results::store::RunState;

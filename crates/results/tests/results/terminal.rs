@@ -1,7 +1,7 @@
 //! What people read in a terminal.
 
 use iotax_results::report::terminal::set;
-use iotax_results::report::{markdown, document};
+use iotax_results::report::{document, markdown};
 use iotax_results::{Run, judge};
 
 use crate::observed::{both_ladders, crowd};

@@ -5,9 +5,9 @@ use iotax_model::net::{Direction, NetTest, Traffic};
 use iotax_model::plan::Neighbour;
 use iotax_model::record::{NicActivity, Share};
 use iotax_model::target::{NetPath, NetworkSpec};
-use iotax_results::compare::{Account, Question, Side, Which, compare};
 use iotax_results::analysis::Metric;
-use iotax_results::report::{html, document};
+use iotax_results::compare::{Account, Question, Side, Which, compare};
+use iotax_results::report::{document, html};
 use iotax_results::{Run, judge};
 
 use crate::conclusions::sentences;

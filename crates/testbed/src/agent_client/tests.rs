@@ -8,16 +8,16 @@ const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
 
 /// A link to an agent that `behave` plays; it sees the socket and may return to end it.
-fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (Link, Interrupt) {
+fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (AgentClient, Interrupt) {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     thread::spawn(move || behave(&mut theirs));
     let interrupt = Interrupt::default();
     let last_words = Box::new(|| "its console".to_owned());
-    (Link::over(ours, "the guest", last_words, &interrupt).expect("a link"), interrupt)
+    (AgentClient::over(ours, "the guest", last_words, &interrupt).expect("a link"), interrupt)
 }
 
 /// An agent that answers each request with these events.
-fn answering(answers: Vec<Vec<Event>>) -> Link {
+fn answering(answers: Vec<Vec<Event>>) -> AgentClient {
     let behave = |stream: &mut UnixStream| {
         for events in answers {
             wire::receive::<Request>(stream).expect("a request");
@@ -101,7 +101,7 @@ fn another_version_is_refused_with_both_numbers() {
     let mut link = answering(vec![vec![hello(PROTOCOL + 1)], vec![Event::Pong]]);
     let error = link.hello(LONG).expect_err("refused").to_string();
     assert!(error.contains("0.9") && error.contains(&format!("protocol {}", PROTOCOL + 1)), "{error}");
-    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+    assert!(matches!(link.ping(), Err(AgentError::Over { .. })));
 }
 
 #[test]
@@ -112,15 +112,15 @@ fn garbage_and_wrong_answers_end_the_conversation() {
     });
     let error = link.ping().expect_err("garbage");
     assert!(
-        matches!(&error, LinkError::Protocol { .. }) && error.to_string().contains("the guest"),
+        matches!(&error, AgentError::Protocol { .. }) && error.to_string().contains("the guest"),
         "{error}"
     );
-    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+    assert!(matches!(link.ping(), Err(AgentError::Over { .. })));
 
     let mut link = answering(vec![vec![Event::Filled], vec![Event::Pong]]);
     let error = link.ping().expect_err("wrong").to_string();
     assert_eq!(error, "the guest answered ping with Filled");
-    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
+    assert!(matches!(link.ping(), Err(AgentError::Over { .. })));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_hang_ends_at_the_deadline_with_the_last_words() {
     assert!(began.elapsed() >= SHORT * 2);
     assert_eq!(error.to_string(), "the guest did not answer run within 0.4 s: its console");
     // An answer that comes now must not be taken for the next one's.
-    assert!(matches!(link.ping(), Err(LinkError::Over { .. })));
-    assert!(matches!(link.shutdown(SHORT), Err(LinkError::Deadline { .. })));
+    assert!(matches!(link.ping(), Err(AgentError::Over { .. })));
+    assert!(matches!(link.shutdown(SHORT), Err(AgentError::Deadline { .. })));
 }
 
 #[test]
@@ -164,16 +164,16 @@ fn an_interrupt_ends_a_wait_and_still_allows_a_shutdown() {
     thread::sleep(Duration::from_millis(20));
     interrupt.store(true, Ordering::Relaxed);
     let (asked, ended) = waiter.join().expect("no panic");
-    assert!(matches!(asked, Err(LinkError::Interrupted)));
+    assert!(matches!(asked, Err(AgentError::Interrupted)));
     ended.expect("shut down");
 }
 
 #[test]
 fn a_local_agent_that_dies_is_quoted() {
     // `sleep agent` complains on stderr and ends.
-    let mut link = Link::spawn_local(Path::new("/bin/sleep"), &Interrupt::default()).expect("started");
+    let mut link = AgentClient::spawn_local(Path::new("/bin/sleep"), &Interrupt::default()).expect("started");
     let error = link.hello(LONG).expect_err("no agent").to_string();
     assert!(error.contains("exit status: 1") && error.contains("agent"), "{error}");
-    let error = Link::spawn_local(Path::new("/no/exe"), &Interrupt::default()).err().expect("absent");
+    let error = AgentClient::spawn_local(Path::new("/no/exe"), &Interrupt::default()).err().expect("absent");
     assert!(error.to_string().contains("/no/exe"));
 }

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::holders;
 use crate::host_info::text;
 use crate::losetup::{self, Listed};
-use crate::holders;
 
 /// A loop device that is attached to something.
 #[derive(Debug, Clone)]

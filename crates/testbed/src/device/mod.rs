@@ -23,8 +23,8 @@ use iotax_model::units::Bytes;
 use iotax_model::wire::DiskId;
 use rustix::io::Errno;
 
-use crate::refusal::Refusal;
 use crate::holders;
+use crate::refusal::Refusal;
 pub use disk::RecordedDisk;
 pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};

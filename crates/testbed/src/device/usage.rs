@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::loops::{self, Beneath, Loop};
 use super::node::{names, number_text};
+use crate::holders;
 use crate::host_info::text;
 use crate::stack::{self, mount};
-use crate::holders;
 
 /// A device, a partition of it, or the disk it is a partition of: what happens to one of these happens to all.
 #[derive(Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use iotax_model::target::{Aio, GuestSpec, MachineType, NetPath, NetworkSpec, Nic
 use serde_json::{Value, json};
 
 use super::qmp::{self, Qmp, QmpError};
-use super::{GuestError, nic, disk, find_qemu, qemu_version};
+use super::{GuestError, disk, find_qemu, nic, qemu_version};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 
@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 const COMMON: [&str; 3] = ["driver", "id", "bus"];
 
 /// A QEMU that runs no guest and answers questions.
-pub struct Able {
+pub struct Capabilities {
     version: String,
     machines: BTreeSet<String>,
     /// The properties of each driver that was asked for; absent: there is no such driver.
@@ -51,7 +51,7 @@ impl Drop for Asked {
     }
 }
 
-impl Able {
+impl Capabilities {
     /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
     /// line. It holds the run's lock as its stderr, which nobody reads.
     pub fn ask<'a>(
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn what_another_qemu_lacks_is_refused_with_its_version() {
         let properties = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
-        let able = Able {
+        let able = Capabilities {
             version: "8.2.2".into(),
             machines: ["q35".into()].into(),
             drivers: [
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_network_that_another_qemu_lacks_is_refused() {
-        let able = Able {
+        let able = Capabilities {
             version: "10.1.0".into(),
             machines: ["q35".into(), "microvm".into()].into(),
             drivers: [("e1000".into(), None)].into(),
@@ -281,7 +281,7 @@ mod tests {
         let user = NetworkSpec::new(NetPath::User);
         let temp = tempfile::tempdir().expect("a directory");
         let lock = ProcessLock::take(&temp.path().join("lock")).expect("a lock").expect("free");
-        let able = Able::ask(
+        let able = Capabilities::ask(
             specs.iter().map(|spec| (spec, None)).chain([(&specs[0], Some(&user))]),
             "iotax-test-able",
             &lock,

@@ -5,9 +5,9 @@ use std::path::Path;
 use iotax_model::guest_abi::AGENT_PORT;
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
-use super::nic::Card;
 use super::disk::{self, Disk};
 use super::escape::escaped;
+use super::nic::Card;
 
 /// Name of the console's output in the run directory.
 pub const CONSOLE: &str = "console.log";

@@ -3,10 +3,9 @@
 //! A guest is one QEMU process with one disk or one network card and one agent, whose stream comes over a virtio-serial port.
 //! Everything that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
 
-pub mod capabilities;
 pub mod accel;
 pub mod blockstats;
-pub mod nic;
+pub mod capabilities;
 pub mod command;
 pub mod disk;
 mod escape;
@@ -16,6 +15,7 @@ pub mod kernel;
 pub mod memory;
 pub mod mkfs;
 pub mod modules;
+pub mod nic;
 pub(crate) mod passt;
 mod process;
 pub mod qmp;
@@ -33,15 +33,15 @@ use iotax_model::wire::AgentHello;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::agent_client::{AgentClient, AgentError};
 use crate::interrupt::Interrupt;
-use crate::agent_client::{Link, LinkError};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 use blockstats::BlockCounters;
-use nic::{Backend, Card};
 use disk::Disk;
 use image::{Image, ImageError, Part};
 use kernel::Kernel;
+use nic::{Backend, Card};
 use passt::Passt;
 use process::{Process, Signs};
 pub use process::{find_qemu, qemu_version};
@@ -159,7 +159,7 @@ pub enum GuestError {
     },
     /// The conversation with the guest's agent.
     #[error(transparent)]
-    Link(LinkError),
+    AgentClient(AgentError),
     /// An image.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -171,11 +171,11 @@ pub enum GuestError {
     Interrupted,
 }
 
-impl From<LinkError> for GuestError {
-    fn from(error: LinkError) -> Self {
+impl From<AgentError> for GuestError {
+    fn from(error: AgentError) -> Self {
         match error {
-            LinkError::Interrupted => Self::Interrupted,
-            other => Self::Link(other),
+            AgentError::Interrupted => Self::Interrupted,
+            other => Self::AgentClient(other),
         }
     }
 }
@@ -185,7 +185,7 @@ pub struct Guest {
     process: Arc<Process>,
     _passt: Option<Passt>,
     qmp: Qmp,
-    link: Link,
+    link: AgentClient,
     /// QEMU's name of the disk device; absent if it counts nothing for it.
     device: Option<String>,
     spec: GuestSpec,
@@ -232,7 +232,7 @@ impl Guest {
             let process = Arc::clone(&process);
             move || process.last_words()
         });
-        let link = Link::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
+        let link = AgentClient::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
             .map_err(|source| GuestError::Io { path: config.run_dir.join(command::AGENT_SOCKET), source })?;
         let spec = config.spec.clone();
         Ok(Self {
@@ -274,12 +274,12 @@ impl Guest {
     }
 
     /// The conversation with the guest's agent. A paused guest does not answer.
-    pub const fn link(&mut self) -> &mut Link {
+    pub const fn link(&mut self) -> &mut AgentClient {
         &mut self.link
     }
 
     /// The conversation with the guest's agent, and the block layer that can be looked at meanwhile.
-    pub const fn link_and_blocks(&mut self) -> (&mut Link, BlockLayer<'_>) {
+    pub const fn link_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
         (&mut self.link, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
 

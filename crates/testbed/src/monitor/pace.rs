@@ -42,7 +42,10 @@ pub fn read(root: &Path) -> Pace {
     Pace {
         hz: hz.iter().sum::<u64>().checked_div(hz.len() as u64),
         throttles: (!counts.is_empty()).then(|| counts.values().sum()),
-        governors: cpus.iter().filter_map(|cpu| host_info::text(&cpu.join("cpufreq/scaling_governor"))).collect(),
+        governors: cpus
+            .iter()
+            .filter_map(|cpu| host_info::text(&cpu.join("cpufreq/scaling_governor")))
+            .collect(),
     }
 }
 

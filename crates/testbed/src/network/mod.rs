@@ -13,8 +13,8 @@ use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
 
 use crate::build_error::BuildError;
 use crate::guest::nic::{Backend, Card, HOST_OF_USER};
-use crate::undo::Ledger;
 use crate::netns::Namespace;
+use crate::undo::UndoLog;
 pub use preflight::check;
 
 /// By which the kernel moves packets between a tap device and a guest.
@@ -63,29 +63,29 @@ pub fn build(
     spec: &NetworkSpec,
     guest: Option<&GuestSpec>,
     tag: &str,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> Result<Option<Way>, BuildError> {
     Ok(match spec.via {
         NetPath::Loopback => {
             let side = || Side { namespace: None, address: Ipv4Addr::LOCALHOST.into() };
             Some(Way { near: side(), far: side(), listen: Ipv4Addr::LOCALHOST.into(), card: None })
         }
-        NetPath::Veth => Some(veth(spec, tag, ledger)?),
-        NetPath::Bridge => Some(bridge(spec, guest, tag, ledger)?),
-        NetPath::User => Some(user(spec, Backend::User, tag, ledger)?),
-        NetPath::Passt => Some(user(spec, Backend::Passt, tag, ledger)?),
+        NetPath::Veth => Some(veth(spec, tag, undo_log)?),
+        NetPath::Bridge => Some(bridge(spec, guest, tag, undo_log)?),
+        NetPath::User => Some(user(spec, Backend::User, tag, undo_log)?),
+        NetPath::Passt => Some(user(spec, Backend::Passt, tag, undo_log)?),
         NetPath::Remote => None,
     })
 }
 
 /// Two namespaces and a pair of interfaces, one in each.
-fn veth(spec: &NetworkSpec, tag: &str, ledger: &mut Ledger) -> Result<Way, BuildError> {
-    let near = Namespace::make(format!("iotax-{tag}-near"), ledger)?;
-    let far = Namespace::make(format!("iotax-{tag}-far"), ledger)?;
+fn veth(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Result<Way, BuildError> {
+    let near = Namespace::make(format!("iotax-{tag}-near"), undo_log)?;
+    let far = Namespace::make(format!("iotax-{tag}-far"), undo_log)?;
     let words = ["link", "add", VETH, "type", "veth", "peer", "name", VETH, "netns", &far.name];
-    near.add(ledger, VETH, "veth", &words)?;
+    near.add(undo_log, VETH, "veth", &words)?;
     for (namespace, address) in [(&near, NEAR), (&far, FAR)] {
-        up(namespace, VETH, Some(address), spec, ledger)?;
+        up(namespace, VETH, Some(address), spec, undo_log)?;
     }
     let side = |namespace: Namespace, address: Ipv4Addr| Side {
         namespace: Some(namespace.name),
@@ -99,19 +99,19 @@ fn bridge(
     spec: &NetworkSpec,
     guest: Option<&GuestSpec>,
     tag: &str,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> Result<Way, BuildError> {
-    let namespace = Namespace::make(format!("iotax-{tag}"), ledger)?;
+    let namespace = Namespace::make(format!("iotax-{tag}"), undo_log)?;
     let queues = queues(spec, guest);
-    namespace.add(ledger, BRIDGE, "bridge", &["link", "add", BRIDGE, "type", "bridge"])?;
+    namespace.add(undo_log, BRIDGE, "bridge", &["link", "add", BRIDGE, "type", "bridge"])?;
     let mut tap = vec!["tuntap", "add", "dev", TAP, "mode", "tap", "vnet_hdr"];
     if queues > 1 {
         tap.push("multi_queue");
     }
-    namespace.add(ledger, TAP, "tap", &tap)?;
-    namespace.ip(ledger, &["link", "set", TAP, "master", BRIDGE])?;
-    up(&namespace, TAP, None, spec, ledger)?;
-    up(&namespace, BRIDGE, Some(FAR), spec, ledger)?;
+    namespace.add(undo_log, TAP, "tap", &tap)?;
+    namespace.ip(undo_log, &["link", "set", TAP, "master", BRIDGE])?;
+    up(&namespace, TAP, None, spec, undo_log)?;
+    up(&namespace, BRIDGE, Some(FAR), spec, undo_log)?;
     let able = spec.nic == Nic::VirtioNet && Path::new(VHOST).exists();
     let card = Card {
         nic: spec.nic,
@@ -126,8 +126,8 @@ fn bridge(
 }
 
 /// A namespace with nothing but its loopback interface, to which a network stack in user mode leads the guest.
-fn user(spec: &NetworkSpec, backend: Backend, tag: &str, ledger: &mut Ledger) -> Result<Way, BuildError> {
-    let namespace = Namespace::make(format!("iotax-{tag}"), ledger)?;
+fn user(spec: &NetworkSpec, backend: Backend, tag: &str, undo_log: &mut UndoLog) -> Result<Way, BuildError> {
+    let namespace = Namespace::make(format!("iotax-{tag}"), undo_log)?;
     let card = Card {
         nic: spec.nic,
         backend,
@@ -161,15 +161,15 @@ fn up(
     interface: &str,
     address: Option<Ipv4Addr>,
     spec: &NetworkSpec,
-    ledger: &Ledger,
+    undo_log: &UndoLog,
 ) -> Result<(), BuildError> {
     if let Some(mtu) = spec.mtu {
-        namespace.ip(ledger, &["link", "set", interface, "mtu", &mtu.to_string()])?;
+        namespace.ip(undo_log, &["link", "set", interface, "mtu", &mtu.to_string()])?;
     }
     if let Some(address) = address {
-        namespace.ip(ledger, &["address", "add", &format!("{address}/{PREFIX}"), "dev", interface])?;
+        namespace.ip(undo_log, &["address", "add", &format!("{address}/{PREFIX}"), "dev", interface])?;
     }
-    namespace.ip(ledger, &["link", "set", interface, "up"])
+    namespace.ip(undo_log, &["link", "set", interface, "up"])
 }
 
 #[cfg(test)]
@@ -189,13 +189,13 @@ mod tests {
     #[test]
     fn loopback_and_another_machine_need_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut ledger = Ledger::create(dir.path(), "t").expect("a ledger");
-        let loopback = build(&NetworkSpec::new(NetPath::Loopback), None, "t", &mut ledger).expect("built");
+        let mut undo_log = UndoLog::create(dir.path(), "t").expect("a undo log");
+        let loopback = build(&NetworkSpec::new(NetPath::Loopback), None, "t", &mut undo_log).expect("built");
         let loopback = loopback.expect("a way");
         assert_eq!(loopback.near, loopback.far);
         assert_eq!((loopback.far.namespace, loopback.listen.is_loopback()), (None, true));
         let remote = NetworkSpec { peer: Some("ssh://box".into()), ..NetworkSpec::new(NetPath::Remote) };
-        assert_eq!(build(&remote, None, "t", &mut ledger).expect("nothing to do"), None);
-        assert!(ledger.undo_all().0.is_empty());
+        assert_eq!(build(&remote, None, "t", &mut undo_log).expect("nothing to do"), None);
+        assert!(undo_log.undo_all().0.is_empty());
     }
 }

@@ -3,12 +3,12 @@
 use std::io;
 
 use crate::build_error::BuildError;
-use crate::undo::{Effect, Ledger};
 use crate::netns::{IP, Interface, Namespace};
+use crate::undo::{Effect, UndoLog};
 
 impl Namespace {
     /// Makes one, on record. Its loopback interface is up.
-    pub(super) fn make(name: String, ledger: &mut Ledger) -> Result<Self, BuildError> {
+    pub(super) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
         let made = Self { name };
         let path = made.path();
         let is_there = path.try_exists().map_err(BuildError::file(&path))?;
@@ -16,28 +16,28 @@ impl Namespace {
             let source = io::ErrorKind::AlreadyExists.into();
             return Err(BuildError::File { path, source });
         }
-        ledger.will(Effect::Namespace(made.clone()))?;
-        ledger.run(IP, ["netns", "add", &made.name])?;
-        made.ip(ledger, &["link", "set", "lo", "up"])?;
+        undo_log.will(Effect::Namespace(made.clone()))?;
+        undo_log.run(IP, ["netns", "add", &made.name])?;
+        made.ip(undo_log, &["link", "set", "lo", "up"])?;
         Ok(made)
     }
 
     /// Runs ip(8) in it.
-    pub(super) fn ip(&self, ledger: &Ledger, arguments: &[&str]) -> Result<(), BuildError> {
-        ledger.run(IP, ["-n", &self.name].iter().chain(arguments))?;
+    pub(super) fn ip(&self, undo_log: &UndoLog, arguments: &[&str]) -> Result<(), BuildError> {
+        undo_log.run(IP, ["-n", &self.name].iter().chain(arguments))?;
         Ok(())
     }
 
     /// Makes an interface in it, on record, by these words for ip(8).
     pub(super) fn add(
         &self,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
         name: &str,
         kind: &str,
         words: &[&str],
     ) -> Result<(), BuildError> {
         let made = Interface { namespace: self.name.clone(), name: name.to_owned(), kind: kind.to_owned() };
-        ledger.will(Effect::Interface(made))?;
-        self.ip(ledger, words)
+        undo_log.will(Effect::Interface(made))?;
+        self.ip(undo_log, words)
     }
 }

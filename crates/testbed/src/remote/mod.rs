@@ -2,7 +2,7 @@
 //!
 //! One connection does it all: a script for any POSIX shell makes a place for this very program, takes it from its stdin unless
 //! it is there already, and becomes an agent, with which it is spoken to over the same stream. When that ends the script removes
-//! the place. What a lost connection leaves is removed by [`leave`], for the undo ledger.
+//! the place. What a lost connection leaves is removed by [`leave`], for the undo log.
 //!
 //! Other users of that machine are not trusted. A place is a new directory of mode 0700 that is on record before the program comes
 //! to it, and nothing is executed anywhere else, nor if others could have changed it.
@@ -20,8 +20,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::agent_client::AgentClient;
 use crate::interrupt::Interrupt;
-use crate::agent_client::Link;
 use crate::program::ProgramError;
 pub use error::RemoteError;
 use error::refused;
@@ -54,7 +54,7 @@ pub struct Host {
     pub sudo: bool,
 }
 
-/// An agent as the undo ledger knows it.
+/// An agent as the undo log knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
@@ -179,7 +179,11 @@ pub type Record<'a> = &'a mut dyn FnMut(Agent) -> Result<(), Box<dyn std::error:
 ///
 /// `record` is called before anything is done there, for what cannot be reached leaves nothing to undo, and again when its
 /// place is made and nothing is in it yet.
-pub fn enter(visit: &Visit<'_>, interrupt: &Interrupt, record: Record<'_>) -> Result<Link, RemoteError> {
+pub fn enter(
+    visit: &Visit<'_>,
+    interrupt: &Interrupt,
+    record: Record<'_>,
+) -> Result<AgentClient, RemoteError> {
     let Visit { host, tag, program, leave, ask, .. } = *visit;
     let (mark, sudo) = (mark(tag), host.sudo_command());
     let leave = if leave { "yes" } else { "" };
@@ -188,7 +192,7 @@ pub fn enter(visit: &Visit<'_>, interrupt: &Interrupt, record: Record<'_>) -> Re
     match converse(&mut session, visit, interrupt, record) {
         Ok(stdout) => {
             let process = session.into_process(stdout);
-            Ok(Link::through(process, format!("the agent on {host}"), interrupt))
+            Ok(AgentClient::through(process, format!("the agent on {host}"), interrupt))
         }
         Err(error) => {
             session.end();

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Host, RemoteError};
-use crate::interrupt::{Interrupt, POLL};
 use crate::agent_client::{Process, keep_last};
+use crate::interrupt::{Interrupt, POLL};
 use crate::program::Program;
 
 pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };

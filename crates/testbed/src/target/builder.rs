@@ -14,7 +14,7 @@ use super::lvm::{Origin, Volume, Volumes};
 use super::{Built, existing, filesystem, loop_device, qcow2, raw};
 use crate::build_error::BuildError;
 use crate::device::{self, Block, Claim, Permission};
-use crate::undo::Ledger;
+use crate::undo::UndoLog;
 
 /// Builds the targets of one run. What several of them share (a folder, a device) is made or claimed once.
 #[derive(Debug)]
@@ -59,12 +59,12 @@ impl Builder {
     }
 
     /// Builds one target. The description must have passed the plan's check and [`super::preflight::check`].
-    pub fn build(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
+    pub fn build(&mut self, spec: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
         if let Some(path) = &spec.path {
             return if path.exists() {
                 existing::open(path)
             } else {
-                raw::build(path, self.space.area, Preallocation::Off, ledger)
+                raw::build(path, self.space.area, Preallocation::Off, undo_log)
             };
         }
         let Some(file) = &spec.file else {
@@ -72,7 +72,7 @@ impl Builder {
                 let found = existing::open(path)?;
                 return Ok(Built { size: self.reached(found.size), ..found });
             }
-            let ground = self.ground(spec, ledger)?;
+            let ground = self.ground(spec, undo_log)?;
             let built = self.on(ground);
             // Beside the area there is the rest of the filesystem that the guest makes.
             let in_guest = spec.filesystem_in_guest().is_some();
@@ -81,7 +81,7 @@ impl Builder {
         let mut origin = None;
         let directory = match (&spec.filesystem, &file.dir) {
             (Some(filesystem), _) => {
-                let Ground { block, claim, origin: volume, .. } = self.ground(spec, ledger)?;
+                let Ground { block, claim, origin: volume, .. } = self.ground(spec, undo_log)?;
                 if let Some(claim) = claim.as_ref().filter(|_| !self.permission.signature) {
                     claim.check_signature()?;
                 }
@@ -95,22 +95,22 @@ impl Builder {
                     &block.path,
                     block.size,
                 )?;
-                filesystem::build(&block, filesystem, &format!("{}-{}", self.tag, spec.name), ledger)?
+                filesystem::build(&block, filesystem, &format!("{}-{}", self.tag, spec.name), undo_log)?
             }
-            (None, Some(dir)) => self.folder(dir, ledger)?,
+            (None, Some(dir)) => self.folder(dir, undo_log)?,
             (None, None) => unreachable!("Plan::check refuses a file without a place"),
         };
         let built = Built {
             origin,
-            ..self.file(&directory.join(&spec.name), spec.disk_size(self.space), file, ledger)?
+            ..self.file(&directory.join(&spec.name), spec.disk_size(self.space), file, undo_log)?
         };
         let Some(settings) = &spec.loop_device else { return Ok(built) };
-        loop_device::build(built, settings, ledger)
+        loop_device::build(built, settings, undo_log)
     }
 
     /// The device or volume at a target's bottom.
-    fn ground(&mut self, spec: &TargetSpec, ledger: &mut Ledger) -> Result<Ground, BuildError> {
-        if let Some(volume) = self.volumes.build(spec, &self.permission, ledger)? {
+    fn ground(&mut self, spec: &TargetSpec, undo_log: &mut UndoLog) -> Result<Ground, BuildError> {
+        if let Some(volume) = self.volumes.build(spec, &self.permission, undo_log)? {
             let Volume { path, offset, size, shared, identity, origin } = volume;
             let block = Block { path, offset, size };
             return Ok(Ground { block, shared, identity, claim: None, origin });
@@ -160,28 +160,28 @@ impl Builder {
         stem: &Path,
         length: Bytes,
         file: &FileSpec,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
     ) -> Result<Built, BuildError> {
         let built = match file.format {
             Format::Raw => {
                 // What it is on may have to be unmounted before this process lets go of it.
-                raw::build(&stem.with_added_extension("raw"), length, file.preallocation, ledger)
+                raw::build(&stem.with_added_extension("raw"), length, file.preallocation, undo_log)
                     .map(|built| Built { held: None, ..built })
             }
-            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), length, file, ledger),
+            Format::Qcow2 => qcow2::build(&stem.with_added_extension("qcow2"), length, file, undo_log),
         }?;
         Ok(Built { size: self.space.area, ..built })
     }
 
     /// The folder of iotax's own in a directory.
-    fn folder(&mut self, dir: &Path, ledger: &mut Ledger) -> Result<PathBuf, BuildError> {
+    fn folder(&mut self, dir: &Path, undo_log: &mut UndoLog) -> Result<PathBuf, BuildError> {
         // Under whatever name it is given: there is one folder in it.
         let dir = std::fs::canonicalize(dir).map_err(BuildError::file(dir))?;
         if let Some(folder) = self.folders.get(&dir) {
             return Ok(folder.clone());
         }
         let folder = dir.join(format!("iotax-{}", self.tag));
-        ledger.make_directory(&folder)?;
+        undo_log.make_directory(&folder)?;
         self.folders.insert(dir, folder.clone());
         Ok(folder)
     }

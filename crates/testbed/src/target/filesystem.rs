@@ -11,9 +11,9 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use crate::build_error::BuildError;
 use crate::device::{self, Block, RecordedDisk, signature};
 use crate::filesystem::{Made, Mounted};
-use crate::undo::{Effect, Ledger};
 use crate::program::Program;
 use crate::refusal::Refusal;
+use crate::undo::{Effect, UndoLog};
 
 const MOUNT: Program = Program { name: "mount", package: "mount" };
 
@@ -73,36 +73,36 @@ pub fn build(
     block: &Block,
     spec: &FilesystemSpec,
     name: &str,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> Result<PathBuf, BuildError> {
     let in_path = |error| BuildError::file(&block.path)(error);
     let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
     let (device, disk) = (block.path.clone(), RecordedDisk::of(&block.path).map(Box::new));
     let made = Made { device, disk, kind: spec.kind, uuid: uuid.clone() };
-    ledger.will(Effect::Filesystem(made))?;
+    undo_log.will(Effect::Filesystem(made))?;
     // What was there is gone for good, wherever on the device it was: the next look at it finds one signature.
-    ledger.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
+    undo_log.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
     let device = block.path.to_string_lossy();
     let known_by = match spec.kind {
         FsType::Ext4 => ["-F", "-U", &uuid],
         FsType::Xfs => ["-f", "-m", &format!("uuid={uuid}")],
         FsType::Btrfs => ["-f", "-U", &uuid],
     };
-    ledger.run(maker(spec.kind), ["-q", "-L", LABEL].into_iter().chain(known_by).chain([&*device]))?;
+    undo_log.run(maker(spec.kind), ["-q", "-L", LABEL].into_iter().chain(known_by).chain([&*device]))?;
 
     // The mount table shows a path without links.
     let scratch = std::env::temp_dir();
     let scratch = fs::canonicalize(&scratch).map_err(BuildError::file(&scratch))?;
     let point = scratch.join(format!("iotax-{name}"));
-    ledger.make_directory(&point)?;
-    ledger.will(Effect::Mount(Mounted { point: point.clone(), number }))?;
+    undo_log.make_directory(&point)?;
+    undo_log.will(Effect::Mount(Mounted { point: point.clone(), number }))?;
     let options = options(spec);
     let mut words = vec!["-t", spec.kind.word()];
     words.extend(options.iter().flat_map(|options| ["-o", options.as_str()]));
     let place = point.to_string_lossy();
     words.extend([&*device, &*place]);
-    ledger.run(MOUNT, words)?;
+    undo_log.run(MOUNT, words)?;
     fs::set_permissions(&point, Permissions::from_mode(0o700)).map_err(BuildError::file(&point))?;
     if spec.nodatacow {
         // What is made in the directory has it too.

@@ -11,9 +11,9 @@ use super::Built;
 use crate::build_error::BuildError;
 use crate::device;
 use crate::host_info::{boot_id, text};
-use crate::undo::{Effect, Ledger};
 use crate::losetup::{Attached, LOSETUP};
 use crate::refusal::Refusal;
+use crate::undo::{Effect, UndoLog};
 
 /// Refuses what cannot be attached here.
 pub fn check() -> Result<(), Refusal> {
@@ -24,16 +24,16 @@ pub fn check() -> Result<(), Refusal> {
 }
 
 /// Attaches a loop device to a file that was made for it, with a word if it does not pass the page cache by as asked.
-pub fn build(beneath: Built, spec: &LoopSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
+pub fn build(beneath: Built, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let file = beneath.path.as_path();
     let Some(Identity::File { device, inode }) = beneath.identity else {
         unreachable!("a file that was made is known by its inode");
     };
     let attached = Attached { file: file.to_owned(), device, inode, boot_id: boot_id() };
-    ledger.will(Effect::Loop(attached.clone()))?;
+    undo_log.will(Effect::Loop(attached.clone()))?;
     let direct = format!("--direct-io={}", if spec.direct_io { "on" } else { "off" });
     let said =
-        ledger.run(LOSETUP, ["--find".as_ref(), "--show".as_ref(), direct.as_ref(), file.as_os_str()])?;
+        undo_log.run(LOSETUP, ["--find".as_ref(), "--show".as_ref(), direct.as_ref(), file.as_os_str()])?;
     let shown = String::from_utf8_lossy(&said).trim().to_owned();
     let node = PathBuf::from(&shown);
     if !attached.nodes().map_err(BuildError::file(&node))?.contains(&shown) {

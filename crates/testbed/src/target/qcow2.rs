@@ -8,12 +8,12 @@ use iotax_model::units::Bytes;
 use super::Built;
 use crate::build_error::BuildError;
 use crate::guest::image;
-use crate::undo::{Effect, Entry, Ledger};
+use crate::undo::{Effect, Entry, UndoLog};
 
 /// Makes the image in a directory of iotax's own.
-pub fn build(path: &Path, size: Bytes, file: &FileSpec, ledger: &mut Ledger) -> Result<Built, BuildError> {
-    let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
-    image::create(path, file, size, ledger.lock())?;
+pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
+    let entry = undo_log.will(Effect::File { path: path.to_owned(), identity: None })?;
+    image::create(path, file, size, undo_log.lock())?;
     Ok(Built {
         path: path.to_owned(),
         offset: Bytes(0),
@@ -37,9 +37,9 @@ pub fn overlay(
     below: &Path,
     format: Format,
     file: &FileSpec,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> Result<Entry, BuildError> {
-    let entry = ledger.will(Effect::File { path: path.to_owned(), identity: None })?;
-    image::create_overlay(path, below, format, file, ledger.lock())?;
+    let entry = undo_log.will(Effect::File { path: path.to_owned(), identity: None })?;
+    image::create_overlay(path, below, format, file, undo_log.lock())?;
     Ok(entry)
 }

@@ -6,7 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Effect, LOCK, Ledger, LedgerError, NAMED, NEW, NotUndone, Record, Standing, abandoned, failed, goes_along,
+    Effect, LOCK, NAMED, NEW, NotUndone, Record, Standing, UndoLog, UndoLogError, abandoned, failed,
+    goes_along,
 };
 
 /// What `iotax clean` did.
@@ -16,13 +17,13 @@ pub struct Cleaned {
     pub undone: Vec<Effect>,
     /// Not undone; still on record unless it was to be forgotten.
     pub failed: Vec<NotUndone>,
-    /// Ledgers of processes that still run; left alone.
+    /// Undo logs of processes that still run; left alone.
     pub in_use: usize,
-    /// Ledgers that could not be read; left alone.
-    pub unreadable: Vec<LedgerError>,
+    /// Undo logs that could not be read; left alone.
+    pub unreadable: Vec<UndoLogError>,
 }
 
-fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, LedgerError> {
+fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -37,7 +38,7 @@ fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, LedgerError> {
 }
 
 /// Undoes what processes that are gone left behind. With `forget` what cannot be undone is taken off the record.
-pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
+pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     let mut cleaned = Cleaned::default();
     for path in ledger_files(dir, NEW)? {
         // Nothing was done before it had its name.
@@ -46,11 +47,11 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, LedgerError> {
         }
     }
     for path in ledger_files(dir, NAMED)? {
-        match Ledger::adopt(&path) {
-            Ok(Some(mut ledger)) => {
-                let (undone, not_undone) = ledger.undo_all();
+        match UndoLog::adopt(&path) {
+            Ok(Some(mut undo_log)) => {
+                let (undone, not_undone) = undo_log.undo_all();
                 if forget && !not_undone.is_empty() {
-                    ledger.remove().map_err(failed("cannot remove", &path))?;
+                    undo_log.remove().map_err(failed("cannot remove", &path))?;
                 }
                 cleaned.undone.extend(undone);
                 cleaned.failed.extend(not_undone);
@@ -88,7 +89,7 @@ impl fmt::Display for Leftover {
 }
 
 /// What processes that are gone left behind, without touching it.
-pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, LedgerError> {
+pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     for path in ledger_files(dir, NAMED)? {
         // One that cannot be read is for `clean` to complain of.

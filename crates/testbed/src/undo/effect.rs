@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::file_id::FileId;
 use crate::filesystem::{Made, Mounted};
+use crate::holders;
 use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
 use crate::netns::{Interface, Namespace};
 use crate::remote;
-use crate::holders;
 
 /// Something done to this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,10 @@
-//! A fault at a chosen line of the ledger, for tests of what is left over: [`VARIABLE`].
+//! A fault at a chosen line of the undo log, for tests of what is left over: [`VARIABLE`].
 
 use std::io;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Environment variable: `kill@N` ends the process by SIGKILL right before the ledger's Nth line is written,
+/// Environment variable: `kill@N` ends the process by SIGKILL right before the undo log's Nth line is written,
 /// `kill-after@N` right after it is on the disk, `error@N` lets it fail halfway as on a full disk. Lines count from 1.
 pub(super) const VARIABLE: &str = "IOTAX_FAULT";
 

@@ -1,7 +1,7 @@
-//! The undo ledger: what was done to this machine and how to undo it.
+//! The undo log: what was done to this machine and how to undo it.
 //!
 //! Every effect is written to a file and fsynced before it is carried out, so that whatever ends the process (a crash,
-//! SIGKILL, a power cut) the next `iotax clean` can undo it. A ledger file is locked as long as its process lives:
+//! SIGKILL, a power cut) the next `iotax clean` can undo it. A undo log file is locked as long as its process lives:
 //! another iotax never undoes the work of one that still runs. Beside it is a [`ProcessLock`], which the processes hold that it
 //! starts: nothing is undone before they have ended too.
 
@@ -32,7 +32,7 @@ use fault::Fault;
 pub use file_id::FileId;
 use place::{Found, Made, Within};
 
-/// A line of a ledger file.
+/// A line of a undo log file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
@@ -47,22 +47,22 @@ enum Line {
     Undone { id: u64 },
 }
 
-/// A ledger that cannot be kept.
+/// A undo log that cannot be kept.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {path}: {source}")]
-pub struct LedgerError {
+pub struct UndoLogError {
     what: &'static str,
     path: PathBuf,
     source: io::Error,
 }
 
-const WRITE: &str = "cannot write the undo ledger";
+const WRITE: &str = "cannot write the undo log";
 
-fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> LedgerError + 'a {
-    move |source| LedgerError { what, path: path.to_owned(), source }
+fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> UndoLogError + 'a {
+    move |source| UndoLogError { what, path: path.to_owned(), source }
 }
 
-/// An effect in a ledger.
+/// An effect in a undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry(u64);
 
@@ -74,7 +74,7 @@ struct Standing {
     within: Option<Within>,
     /// That directory, as long as the process that made it lives.
     directory: Option<File>,
-    /// What was made, likewise, where it was made by the ledger.
+    /// What was made, likewise, where it was made by the undo log.
     own: Option<File>,
     /// It is on record that its removal was begun.
     removing: bool,
@@ -120,9 +120,9 @@ pub struct NotUndone {
     pub reason: String,
 }
 
-/// The ledger of this process. Replaying it is its owner's duty; only a panic does it on the way out.
+/// The undo log of this process. Replaying it is its owner's duty; only a panic does it on the way out.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct UndoLog {
     path: PathBuf,
     file: File,
     lock: ProcessLock,
@@ -135,29 +135,29 @@ pub struct Ledger {
     fault: Fault,
 }
 
-impl Ledger {
-    /// Starts a ledger in a directory, which is made if it is missing. `tag` names the file.
-    pub fn create(dir: &Path, tag: &str) -> Result<Self, LedgerError> {
-        let fault = Fault::from_environment().map_err(failed("cannot begin an undo ledger in", dir))?;
+impl UndoLog {
+    /// Starts a undo log in a directory, which is made if it is missing. `tag` names the file.
+    pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
+        let fault = Fault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(dir)
             .map_err(failed("cannot make the directory", dir))?;
         let (new, path) = (dir.join(format!("{tag}.{NEW}")), dir.join(format!("{tag}.{NAMED}")));
-        let file = begin(&new).map_err(failed("cannot make the undo ledger", &new))?;
+        let file = begin(&new).map_err(failed("cannot make the undo log", &new))?;
         let take = || {
             let lock = ProcessLock::take(&path.with_extension(LOCK))?;
             rename_without_replacing(&new, &path)?;
             File::open(dir)?.sync_all()?;
             lock.ok_or_else(|| io::Error::other("another process holds its lock"))
         };
-        let lock = take().map_err(failed("cannot make the undo ledger", &path))?;
+        let lock = take().map_err(failed("cannot make the undo log", &path))?;
         Ok(Self { path, file, lock, length: 0, begun: None, standing: BTreeMap::new(), next: 0, fault })
     }
 
-    /// Takes over the ledger of a process that is gone, when all that it started is gone too; `None` if it still lives.
-    fn adopt(path: &Path) -> Result<Option<Self>, LedgerError> {
+    /// Takes over the undo log of a process that is gone, when all that it started is gone too; `None` if it still lives.
+    fn adopt(path: &Path) -> Result<Option<Self>, UndoLogError> {
         let fault = Fault::from_environment().map_err(failed("cannot take over", path))?;
         let Some(file) = abandoned(path)? else { return Ok(None) };
         let Record { standing, next, length, begun } = Record::read(path)?;
@@ -167,11 +167,11 @@ impl Ledger {
         }
         let effects: Vec<&Effect> = standing.values().map(|standing| &standing.effect).collect();
         let lock = effect::end_processes(&effects, &path.with_extension(LOCK))
-            .map_err(failed("cannot take over the undo ledger", path))?;
+            .map_err(failed("cannot take over the undo log", path))?;
         Ok(Some(Self { path: path.to_owned(), file, lock, length, begun, standing, next, fault }))
     }
 
-    fn append(&mut self, line: &Line) -> Result<(), LedgerError> {
+    fn append(&mut self, line: &Line) -> Result<(), UndoLogError> {
         let mut text =
             serde_json::to_vec(line).map_err(io::Error::from).map_err(failed(WRITE, &self.path))?;
         text.push(b'\n');
@@ -227,7 +227,7 @@ impl Ledger {
     }
 
     /// Writes down an effect, durably. Carry it out only if this returned `Ok`.
-    pub fn will(&mut self, effect: Effect) -> Result<Entry, LedgerError> {
+    pub fn will(&mut self, effect: Effect) -> Result<Entry, UndoLogError> {
         let id = self.next;
         self.next += 1;
         let place = |path: &Path| {
@@ -259,7 +259,7 @@ impl Ledger {
         self.lock.heed(stop);
     }
 
-    /// Undoes one effect now. It stays in the ledger if that fails.
+    /// Undoes one effect now. It stays in the undo log if that fails.
     pub fn undo(&mut self, entry: Entry) -> Result<(), NotUndone> {
         let Some(standing) = self.standing.remove(&entry.0) else { return Ok(()) };
         if let Err(error) = self.carry_back(entry.0, &standing) {
@@ -268,7 +268,7 @@ impl Ledger {
             self.standing.insert(entry.0, standing);
             return Err(failure);
         }
-        // On a full disk it cannot be written down that it is undone. Whoever reads the ledger then looks once more and
+        // On a full disk it cannot be written down that it is undone. Whoever reads the undo log then looks once more and
         // finds nothing of ours.
         let _ = self.append(&Line::Undone { id: entry.0 });
         Ok(())
@@ -287,7 +287,7 @@ impl Ledger {
     }
 
     /// Takes an effect off the record without undoing it: it stays for good.
-    pub fn forget(&mut self, entry: Entry) -> Result<(), LedgerError> {
+    pub fn forget(&mut self, entry: Entry) -> Result<(), UndoLogError> {
         self.append(&Line::Undone { id: entry.0 })?;
         self.standing.remove(&entry.0);
         Ok(())
@@ -316,7 +316,7 @@ impl Ledger {
         (undone, failures)
     }
 
-    /// Removes the ledger's files, of which the one that `clean` looks for goes last.
+    /// Removes the undo log's files, of which the one that `clean` looks for goes last.
     fn remove(&self) -> io::Result<()> {
         for path in [&self.path.with_extension(LOCK), &self.path] {
             match fs::remove_file(path) {
@@ -328,12 +328,12 @@ impl Ledger {
     }
 
     /// Makes a directory, on record.
-    pub fn make_directory(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+    pub fn make_directory(&mut self, path: &Path) -> Result<Entry, UndoLogError> {
         self.make(path, 0o777, |path, identity| Effect::Directory { path, identity: Some(identity) })
     }
 
     /// Makes a directory that only this user can enter and that goes with all that will be in it, on record.
-    pub fn make_tree(&mut self, path: &Path) -> Result<Entry, LedgerError> {
+    pub fn make_tree(&mut self, path: &Path) -> Result<Entry, UndoLogError> {
         self.make(path, 0o700, |path, identity| Effect::Tree { path, identity })
     }
 
@@ -344,7 +344,7 @@ impl Ledger {
         path: &Path,
         mode: u32,
         effect: impl FnOnce(PathBuf, FileId) -> Effect,
-    ) -> Result<Entry, LedgerError> {
+    ) -> Result<Entry, UndoLogError> {
         let trouble = || failed("cannot make the directory", path);
         let own = self.scratch(path);
         let scratch = self.will(Effect::Directory { path: own.clone(), identity: None })?;
@@ -370,7 +370,7 @@ impl Ledger {
         }
     }
 
-    /// A name of this ledger's own beside a path.
+    /// A name of this undo log's own beside a path.
     fn scratch(&self, path: &Path) -> PathBuf {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let tag = self.path.file_stem().unwrap_or_default().to_string_lossy();
@@ -378,7 +378,7 @@ impl Ledger {
     }
 
     /// Takes off the record what could not be made because something stood there already: that is not ours.
-    fn disown<T>(&mut self, entry: Entry, made: &io::Result<T>) -> Result<(), LedgerError> {
+    fn disown<T>(&mut self, entry: Entry, made: &io::Result<T>) -> Result<(), UndoLogError> {
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.forget(entry),
             _ => Ok(()),
@@ -387,9 +387,9 @@ impl Ledger {
 
     /// Makes an empty file whose name the user chose, on record, and opens it for writing.
     ///
-    /// It is made under a name of our own and then renamed, so that the ledger knows its inode before the name is
+    /// It is made under a name of our own and then renamed, so that the undo log knows its inode before the name is
     /// taken: a file of the user's that comes to stand there is neither replaced now nor removed later.
-    pub fn make_file(&mut self, path: &Path) -> Result<(Entry, File), LedgerError> {
+    pub fn make_file(&mut self, path: &Path) -> Result<(Entry, File), UndoLogError> {
         let own = self.scratch(path);
         let scratch = self.will(Effect::File { path: own.clone(), identity: None })?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own);
@@ -424,7 +424,7 @@ fn rename_without_replacing(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for UndoLog {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.undo_all();
@@ -432,15 +432,15 @@ impl Drop for Ledger {
     }
 }
 
-/// How a ledger's name ends before it is locked, and then; and that of the lock beside it.
+/// How a undo log's name ends before it is locked, and then; and that of the lock beside it.
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
 
-/// How long a process that was killed may still hold its ledger: on its way out, or in a child that is only just forked.
+/// How long a process that was killed may still hold its undo log: on its way out, or in a child that is only just forked.
 const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
 
-/// Makes a ledger's file and locks it, under a name that nobody adopts.
+/// Makes a undo log's file and locks it, under a name that nobody adopts.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(new)?;
@@ -452,8 +452,8 @@ fn begin(new: &Path) -> io::Result<File> {
     }
 }
 
-/// The ledger file of a process that is gone, locked; `None` if it still lives.
-fn abandoned(path: &Path) -> Result<Option<File>, LedgerError> {
+/// The undo log file of a process that is gone, locked; `None` if it still lives.
+fn abandoned(path: &Path) -> Result<Option<File>, UndoLogError> {
     let file = OpenOptions::new().read(true).append(true).open(path).map_err(failed("cannot open", path))?;
     let deadline = Instant::now() + ON_ITS_WAY_OUT;
     loop {
@@ -466,7 +466,7 @@ fn abandoned(path: &Path) -> Result<Option<File>, LedgerError> {
     }
 }
 
-/// What a ledger file says.
+/// What a undo log file says.
 struct Record {
     standing: BTreeMap<u64, Standing>,
     next: u64,
@@ -479,7 +479,7 @@ struct Record {
 impl Record {
     /// What follows the last line's end was cut short by a crash before it was synced, so its effect was not yet carried out.
     /// Any other line that cannot be read may hide an effect: better leave all than forget one.
-    fn read(path: &Path) -> Result<Self, LedgerError> {
+    fn read(path: &Path) -> Result<Self, UndoLogError> {
         let text = fs::read(path).map_err(failed("cannot read", path))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let mut record = Self { standing: BTreeMap::new(), next: 0, length: whole as u64, begun: None };
@@ -492,7 +492,7 @@ impl Record {
                 Ok(Line::Undone { id }) => {
                     record.standing.remove(&id);
                 }
-                Err(error) => return Err(failed("cannot understand the undo ledger", path)(error.into())),
+                Err(error) => return Err(failed("cannot understand the undo log", path)(error.into())),
             }
         }
         if let Ok(Line::Undone { id }) = serde_json::from_slice(&text[whole..])

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A directory for ledgers, and one to work in that can be renamed.
+/// A directory for undo logs, and one to work in that can be renamed.
 fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().expect("temp dir");
     let (state, work) = (temp.path().join("state"), temp.path().join("work"));
@@ -31,20 +31,20 @@ fn files_in(directory: &Path) -> usize {
 #[test]
 fn as_long_as_it_lives_it_finds_what_it_made_wherever_the_directory_is() {
     let (temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let folder = work.join("iotax-t");
-    ledger.make_file(&work.join("new")).expect("file");
-    ledger.make_tree(&work.join("iotax-t.d")).expect("tree");
-    ledger.make_directory(&folder).expect("folder");
+    undo_log.make_file(&work.join("new")).expect("file");
+    undo_log.make_tree(&work.join("iotax-t.d")).expect("tree");
+    undo_log.make_directory(&folder).expect("folder");
     let image = folder.join("image");
-    ledger.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    undo_log.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
     fs::write(&image, "ours").expect("written");
     let away = temp.path().join("elsewhere");
     fs::rename(&work, &away).expect("renamed");
     // What has come to have its name is not ours.
     fs::create_dir_all(&folder).expect("made");
     fs::write(&image, "the user's").expect("written");
-    let (undone, failed) = ledger.undo_all();
+    let (undone, failed) = undo_log.undo_all();
     assert_eq!((undone.len(), failed.len()), (4, 0), "{failed:?}");
     assert_eq!(files_in(&away), 0);
     assert_eq!(fs::read_to_string(&image).expect("still there"), "the user's");
@@ -54,20 +54,20 @@ fn as_long_as_it_lives_it_finds_what_it_made_wherever_the_directory_is() {
 #[test]
 fn a_directory_that_the_user_removed_has_nothing_left_in_it() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
-    ledger.make_file(&work.join("new")).expect("file");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
+    undo_log.make_file(&work.join("new")).expect("file");
     fs::remove_dir_all(&work).expect("removed");
-    let (undone, failed) = ledger.undo_all();
+    let (undone, failed) = undo_log.undo_all();
     assert_eq!((undone.len(), failed.len()), (1, 0), "{failed:?}");
 }
 
 #[test]
 fn afterwards_a_directory_that_was_renamed_or_replaced_is_told_until_it_is_back() {
     let (temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let new = work.join("new");
-    ledger.make_file(&new).expect("file");
-    drop(ledger); // as a killed process does
+    undo_log.make_file(&new).expect("file");
+    drop(undo_log); // as a killed process does
     let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&work).expect("there"));
     let away = temp.path().join("elsewhere");
     fs::rename(&work, &away).expect("renamed");
@@ -87,12 +87,12 @@ fn afterwards_a_directory_that_was_renamed_or_replaced_is_told_until_it_is_back(
 #[test]
 fn another_name_in_its_directory_is_told() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let (new, tree, folder) = (work.join("new"), work.join("iotax-t.d"), work.join("iotax-t"));
-    ledger.make_file(&new).expect("file");
-    ledger.make_tree(&tree).expect("tree");
-    ledger.make_directory(&folder).expect("folder");
-    drop(ledger);
+    undo_log.make_file(&new).expect("file");
+    undo_log.make_tree(&tree).expect("tree");
+    undo_log.make_directory(&folder).expect("folder");
+    drop(undo_log);
     let made = [&new, &tree, &folder];
     let names = ["mine", "mine.d", "my folder"];
     made.iter().zip(names).for_each(|(path, name)| fs::rename(path, work.join(name)).expect("renamed"));
@@ -108,11 +108,11 @@ fn another_name_in_its_directory_is_told() {
 #[test]
 fn a_file_that_was_moved_away_while_its_process_lived_is_told() {
     let (temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
-    ledger.make_file(&work.join("new")).expect("file");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
+    undo_log.make_file(&work.join("new")).expect("file");
     let away = temp.path().join("mine");
     fs::rename(work.join("new"), &away).expect("renamed");
-    let (_, failed) = ledger.undo_all();
+    let (_, failed) = undo_log.undo_all();
     let [failure] = failed.as_slice() else { panic!("{failed:?}") };
     let away = fs::canonicalize(away).expect("there");
     assert_eq!(failure.reason, format!("it is at {} now; left alone", away.display()));
@@ -121,11 +121,11 @@ fn a_file_that_was_moved_away_while_its_process_lived_is_told() {
 #[test]
 fn afterwards_what_is_not_in_its_directory_is_told_with_how_it_is_found() {
     let (temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let (new, tree) = (work.join("new"), work.join("iotax-t.d"));
-    ledger.make_file(&new).expect("file");
-    ledger.make_tree(&tree).expect("tree");
-    drop(ledger);
+    undo_log.make_file(&new).expect("file");
+    undo_log.make_tree(&tree).expect("tree");
+    drop(undo_log);
     let made = [&tree, &new];
     let inodes = made.map(|path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("there")));
     let away = |path: &Path| temp.path().join(path.file_name().expect("a name"));
@@ -145,11 +145,11 @@ fn afterwards_what_is_not_in_its_directory_is_told_with_how_it_is_found() {
 #[test]
 fn another_name_that_keeps_the_data_is_told() {
     let (temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let other = temp.path().join("other");
-    ledger.make_file(&work.join("new")).expect("file");
+    undo_log.make_file(&work.join("new")).expect("file");
     fs::hard_link(work.join("new"), &other).expect("linked");
-    drop(ledger);
+    drop(undo_log);
     let told = not_undone(&state, 1);
     assert!(told[0].contains("1 other name keeps its data; find with: find "), "{told:?}");
     assert_eq!(files_in(&work), 0);
@@ -164,14 +164,14 @@ fn another_name_that_keeps_the_data_is_told() {
 fn what_was_being_removed_and_is_not_there_is_gone() {
     for removed in [true, false] {
         let (_temp, state, work) = scene();
-        let mut ledger = Ledger::create(&state, "t").expect("ledger");
-        let (entry, _) = ledger.make_file(&work.join("new")).expect("file");
-        ledger.make_file(&work.join("second")).expect("file");
-        ledger.begin_removal(entry.0);
+        let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
+        let (entry, _) = undo_log.make_file(&work.join("new")).expect("file");
+        undo_log.make_file(&work.join("second")).expect("file");
+        undo_log.begin_removal(entry.0);
         if removed {
             fs::remove_file(work.join("new")).expect("removed");
         }
-        drop(ledger);
+        drop(undo_log);
         assert_undone(&state, 2);
         assert_eq!(files_in(&work), 0);
     }
@@ -180,13 +180,13 @@ fn what_was_being_removed_and_is_not_there_is_gone() {
 #[test]
 fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
     let (temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let folder = work.join("iotax-t");
-    ledger.make_directory(&folder).expect("folder");
+    undo_log.make_directory(&folder).expect("folder");
     let image = folder.join("image");
-    ledger.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    undo_log.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
     fs::write(&image, "ours").expect("written");
-    drop(ledger);
+    drop(undo_log);
     let away = temp.path().join("elsewhere");
     fs::rename(&folder, &away).expect("renamed");
     let told = not_undone(&state, 2);

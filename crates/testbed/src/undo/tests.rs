@@ -10,13 +10,13 @@ fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
 #[test]
 fn all_effects_are_undone_last_first_and_the_ledger_goes() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "t").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let dir = work.join("iotax-1");
-    ledger.make_directory(&dir).expect("dir");
-    ledger.make_file(&dir.join("image")).expect("file");
-    ledger.make_tree(&work.join("iotax-2")).expect("private");
+    undo_log.make_directory(&dir).expect("dir");
+    undo_log.make_file(&dir.join("image")).expect("file");
+    undo_log.make_tree(&work.join("iotax-2")).expect("private");
     fs::write(work.join("iotax-2/socket"), "x").expect("scratch");
-    let (undone, failed) = ledger.undo_all();
+    let (undone, failed) = undo_log.undo_all();
     assert!(failed.is_empty(), "{failed:?}");
     assert_eq!(undone.len(), 3);
     assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
@@ -26,10 +26,10 @@ fn all_effects_are_undone_last_first_and_the_ledger_goes() {
 #[test]
 fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
     let (_temp, state, work) = scene();
-    let mut dead = Ledger::create(&state, "dead").expect("ledger");
+    let mut dead = UndoLog::create(&state, "dead").expect("undo log");
     dead.make_file(&work.join("dead")).expect("file");
     drop(dead); // as a killed process does: the lock goes, the file stays
-    let mut living = Ledger::create(&state, "living").expect("ledger");
+    let mut living = UndoLog::create(&state, "living").expect("undo log");
     living.make_file(&work.join("living")).expect("file");
 
     assert_eq!(leftovers(&state).expect("readable").len(), 1);
@@ -45,28 +45,28 @@ fn the_users_files_are_left_alone() {
     // The name is taken: nothing is replaced and nothing of ours stays.
     let taken = work.join("taken");
     fs::write(&taken, "the user's").expect("file");
-    let mut ledger = Ledger::create(&state, "a").expect("ledger");
-    assert!(ledger.make_file(&taken).expect_err("refused").to_string().contains("taken"));
+    let mut undo_log = UndoLog::create(&state, "a").expect("undo log");
+    assert!(undo_log.make_file(&taken).expect_err("refused").to_string().contains("taken"));
     // Ours was removed and the user's has its name, and on many filesystems its inode too.
     let reused = work.join("reused");
-    ledger.make_file(&reused).expect("file");
+    undo_log.make_file(&reused).expect("file");
     fs::remove_file(&reused).expect("removed");
     fs::write(&reused, "the user's").expect("file");
     // A directory of the user's stands where ours was to be.
     let there = work.join("there");
     fs::create_dir(&there).expect("dir");
-    assert!(ledger.make_directory(&there).is_err() && ledger.make_tree(&there).is_err());
+    assert!(undo_log.make_directory(&there).is_err() && undo_log.make_tree(&there).is_err());
     // Ours was replaced by the user's meanwhile.
     let replaced = work.join("replaced");
-    ledger.make_file(&replaced).expect("file");
+    undo_log.make_file(&replaced).expect("file");
     fs::write(work.join("new"), "the user's").expect("file");
     fs::rename(work.join("new"), &replaced).expect("renamed");
     // A file of the user's in our directory keeps the directory.
     let dir = work.join("iotax-d");
-    ledger.make_directory(&dir).expect("dir");
+    undo_log.make_directory(&dir).expect("dir");
     fs::write(dir.join("note"), "the user's").expect("file");
 
-    let (_, failed) = ledger.undo_all();
+    let (_, failed) = undo_log.undo_all();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].effect.path(), Some(dir.as_path()));
     for path in [&taken, &reused, &replaced, &dir.join("note")] {
@@ -79,10 +79,10 @@ fn the_users_files_are_left_alone() {
 #[test]
 fn a_line_cut_short_by_a_crash_is_passed_over() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "cut").expect("ledger");
-    ledger.make_file(&work.join("a")).expect("file");
-    ledger.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
-    drop(ledger);
+    let mut undo_log = UndoLog::create(&state, "cut").expect("undo log");
+    undo_log.make_file(&work.join("a")).expect("file");
+    undo_log.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
+    drop(undo_log);
     let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
     assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
@@ -91,13 +91,13 @@ fn a_line_cut_short_by_a_crash_is_passed_over() {
 #[test]
 fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "full").expect("ledger");
-    ledger.make_file(&work.join("a")).expect("file");
-    ledger.fault = Fault::parse("error@1").expect("valid");
-    let error = ledger.make_file(&work.join("b")).expect_err("full");
+    let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
+    undo_log.make_file(&work.join("a")).expect("file");
+    undo_log.fault = Fault::parse("error@1").expect("valid");
+    let error = undo_log.make_file(&work.join("b")).expect_err("full");
     assert!(std::error::Error::source(&error).is_some_and(|why| why.to_string().contains("No space left")));
-    ledger.make_file(&work.join("c")).expect("room again");
-    drop(ledger);
+    undo_log.make_file(&work.join("c")).expect("room again");
+    drop(undo_log);
     let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len(), cleaned.unreadable.len()), (2, 0, 0));
     assert_eq!(fs::read_dir(&work).expect("work").count(), 0);
@@ -106,10 +106,10 @@ fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
 #[test]
 fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "full").expect("ledger");
-    ledger.make_file(&work.join("a")).expect("file");
-    ledger.fault = Fault::parse("error@1").expect("valid");
-    let (undone, failed) = ledger.undo_all();
+    let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
+    undo_log.make_file(&work.join("a")).expect("file");
+    undo_log.fault = Fault::parse("error@1").expect("valid");
+    let (undone, failed) = undo_log.undo_all();
     assert_eq!((undone.len(), failed.len()), (1, 0));
     assert_eq!(
         (fs::read_dir(&work).expect("work").count(), fs::read_dir(&state).expect("state").count()),
@@ -121,9 +121,9 @@ fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
 fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
     let (_temp, state, work) = scene();
     for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
-        let mut ledger = Ledger::create(&state, tag).expect("ledger");
-        ledger.make_file(&work.join(tag)).expect("file");
-        ledger.file.write_all(damage.as_bytes()).expect("written");
+        let mut undo_log = UndoLog::create(&state, tag).expect("undo log");
+        undo_log.make_file(&work.join(tag)).expect("file");
+        undo_log.file.write_all(damage.as_bytes()).expect("written");
     }
     let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.unreadable.len()), (1, 1));
@@ -135,10 +135,10 @@ fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
 fn what_cannot_be_undone_is_kept_until_it_is_forgotten() {
     let (_temp, state, work) = scene();
     let dir = work.join("iotax-d");
-    let mut ledger = Ledger::create(&state, "full").expect("ledger");
-    ledger.make_directory(&dir).expect("dir");
+    let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
+    undo_log.make_directory(&dir).expect("dir");
     fs::write(dir.join("note"), "the user's").expect("file");
-    drop(ledger);
+    drop(undo_log);
     for (forget, left) in [(false, 1), (false, 1), (true, 0)] {
         assert_eq!(clean(&state, forget).expect("cleaned").failed.len(), 1);
         assert_eq!(leftovers(&state).expect("readable").len(), left);
@@ -149,9 +149,9 @@ fn what_cannot_be_undone_is_kept_until_it_is_forgotten() {
 #[test]
 fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
     let (_temp, state, work) = scene();
-    let mut ledger = Ledger::create(&state, "tree").expect("ledger");
+    let mut undo_log = UndoLog::create(&state, "tree").expect("undo log");
     let ours = work.join("iotax-t-1.d");
-    ledger.make_tree(&ours).expect("made");
+    undo_log.make_tree(&ours).expect("made");
     fs::create_dir(ours.join("sub")).expect("dir");
     fs::write(ours.join("sub/file"), "ours").expect("file");
     // What a tree of ours points to is not in it.
@@ -159,13 +159,13 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
     std::os::unix::fs::symlink(work.join("note"), ours.join("link")).expect("link");
     // One that the user put in the place of another of ours.
     let replaced = work.join("iotax-t-2.d");
-    ledger.make_tree(&replaced).expect("made");
+    undo_log.make_tree(&replaced).expect("made");
     fs::rename(&replaced, work.join("away")).expect("renamed");
     fs::create_dir(&replaced).expect("dir");
     fs::write(replaced.join("note"), "the user's").expect("file");
     // A name that is taken.
-    assert!(ledger.make_tree(&replaced).expect_err("taken").to_string().contains("iotax-t-2.d"));
-    drop(ledger);
+    assert!(undo_log.make_tree(&replaced).expect_err("taken").to_string().contains("iotax-t-2.d"));
+    drop(undo_log);
 
     let cleaned = clean(&state, false).expect("cleaned");
     let [failure] = cleaned.failed.as_slice() else { panic!("{:?}", cleaned.failed) };
@@ -176,7 +176,7 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
     assert_eq!(fs::read_dir(&work).expect("work").count(), 3, "no scratch is left");
 }
 
-/// What a process was killed at before its ledger had its name.
+/// What a process was killed at before its undo log had its name.
 #[test]
 fn a_ledger_that_was_only_begun_goes() {
     let (_temp, state, _work) = scene();
@@ -193,17 +193,17 @@ fn a_ledger_that_was_only_begun_goes() {
     assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
 }
 
-/// A ledger whose process was killed while a tool of its worked, which makes what is on record only now.
+/// A undo log whose process was killed while a tool of its worked, which makes what is on record only now.
 fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Child {
-    let mut ledger = Ledger::create(state, "killed").expect("ledger");
+    let mut undo_log = UndoLog::create(state, "killed").expect("undo log");
     let dir = work.join("iotax-d");
-    ledger.make_directory(&dir).expect("dir");
+    undo_log.make_directory(&dir).expect("dir");
     let late = dir.join("late");
-    ledger.will(Effect::File { path: late.clone(), identity: None }).expect("written");
+    undo_log.will(Effect::File { path: late.clone(), identity: None }).expect("written");
     std::process::Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(&late)
-        .stdin(ledger.lock().stdio().expect("a descriptor"))
+        .stdin(undo_log.lock().stdio().expect("a descriptor"))
         .spawn()
         .expect("sh starts")
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iotax_model::target::{NetPath, NetworkSpec};
-use iotax_testbed::undo::{self, Ledger};
 use iotax_testbed::netns;
 use iotax_testbed::network::{self, Way};
 use iotax_testbed::program::Program;
+use iotax_testbed::undo::{self, UndoLog};
 use iotax_testkit::{require, skip};
 
 const VIA: &str = "IOTAX_TEST_VIA";
@@ -23,8 +23,8 @@ fn possible(via: NetPath) -> bool {
     }
 }
 
-fn build(spec: &NetworkSpec, tag: &str, ledger: &mut Ledger) -> Way {
-    network::build(spec, None, tag, ledger).expect("built").expect("a way of this machine")
+fn build(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Way {
+    network::build(spec, None, tag, undo_log).expect("built").expect("a way of this machine")
 }
 
 /// What ip(8) says, in words.
@@ -42,9 +42,9 @@ fn packets_pass_between_two_namespaces() {
     let busybox = iotax_testkit::program("busybox");
     let state = tempfile::tempdir().expect("a directory");
     let tag = format!("test-{}-ping", std::process::id());
-    let mut ledger = Ledger::create(state.path(), &tag).expect("a ledger");
+    let mut undo_log = UndoLog::create(state.path(), &tag).expect("a undo log");
     let spec = NetworkSpec { mtu: Some(4000), ..NetworkSpec::new(NetPath::Veth) };
-    let way = build(&spec, &tag, &mut ledger);
+    let way = build(&spec, &tag, &mut undo_log);
     for (from, to) in [(&way.near, &way.far), (&way.far, &way.near)] {
         let mut ping = netns::command_in(from.namespace.as_deref(), &busybox);
         // In one packet of the largest size, with the headers of IP and ICMP.
@@ -54,7 +54,7 @@ fn packets_pass_between_two_namespaces() {
     }
     let near = way.near.namespace.expect("one of its own");
     assert!(ip(&["-n", &near, "link", "show", "veth0"]).contains("mtu 4000"));
-    let (undone, failed) = ledger.undo_all();
+    let (undone, failed) = undo_log.undo_all();
     assert!(failed.is_empty(), "{failed:?}");
     let undone: Vec<String> = undone.iter().map(ToString::to_string).collect();
     let namespace = |end: &str| format!("network namespace iotax-{tag}-{end}");
@@ -69,9 +69,9 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     }
     let state = tempfile::tempdir().expect("a directory");
     let tag = format!("test-{}-bridge", std::process::id());
-    let mut ledger = Ledger::create(state.path(), &tag).expect("a ledger");
+    let mut undo_log = UndoLog::create(state.path(), &tag).expect("a undo log");
     let spec = NetworkSpec { queues: Some(2), ..NetworkSpec::new(NetPath::Bridge) };
-    let way = build(&spec, &tag, &mut ledger);
+    let way = build(&spec, &tag, &mut undo_log);
     let namespace = way.far.namespace.as_deref().expect("one of its own");
     assert_eq!(way.card.as_ref().and_then(|card| card.namespace.as_deref()), Some(namespace));
     let tap = ip(&["-n", namespace, "-d", "link", "show", "tap0"]);
@@ -83,7 +83,7 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     assert!(bridge.contains(&format!("inet {}/30", way.far.address)), "{bridge}");
     // What is gone already is not missed.
     ip(&["-n", namespace, "link", "delete", "tap0"]);
-    assert!(ledger.undo_all().1.is_empty());
+    assert!(undo_log.undo_all().1.is_empty());
     assert!(!ip(&["netns", "list"]).contains(&tag));
 }
 
@@ -96,9 +96,9 @@ fn a_name_that_is_taken_is_neither_used_nor_removed() {
     let tag = format!("test-{}-taken", std::process::id());
     let taken = format!("iotax-{tag}");
     ip(&["netns", "add", &taken]);
-    let mut ledger = Ledger::create(state.path(), &tag).expect("a ledger");
-    let error = network::build(&NetworkSpec::new(NetPath::User), None, &tag, &mut ledger);
-    let undone = ledger.undo_all().0;
+    let mut undo_log = UndoLog::create(state.path(), &tag).expect("a undo log");
+    let error = network::build(&NetworkSpec::new(NetPath::User), None, &tag, &mut undo_log);
+    let undone = undo_log.undo_all().0;
     let there = ip(&["netns", "list"]).contains(&taken);
     ip(&["netns", "delete", &taken]);
     assert!(error.expect_err("taken").to_string().contains(&taken));
@@ -110,9 +110,9 @@ fn a_name_that_is_taken_is_neither_used_nor_removed() {
 fn build_and_undo() {
     let value = |name: &str| std::env::var(name).expect("the test below sets it");
     let (via, tag) = (value(VIA).parse().expect("a way"), value(TAG));
-    let mut ledger = Ledger::create(&PathBuf::from(value(STATE)), &tag).expect("a ledger");
-    build(&NetworkSpec::new(via), &tag, &mut ledger);
-    assert!(ledger.undo_all().1.is_empty());
+    let mut undo_log = UndoLog::create(&PathBuf::from(value(STATE)), &tag).expect("a undo log");
+    build(&NetworkSpec::new(via), &tag, &mut undo_log);
+    assert!(undo_log.undo_all().1.is_empty());
 }
 
 /// Runs the above to its end or to a fault; whether it came to its end.
@@ -124,7 +124,7 @@ fn built_with(via: NetPath, state: &Path, tag: &str, fault: Option<&str>) -> boo
     child.status().expect("it runs").success()
 }
 
-/// Ends the building of a way at every line of its ledger, in every way, and cleans up.
+/// Ends the building of a way at every line of its undo log, in every way, and cleans up.
 fn leaves_nothing(via: NetPath, least: u32) {
     if !possible(via) {
         return;
@@ -148,7 +148,7 @@ fn leaves_nothing(via: NetPath, least: u32) {
             assert!(!ip(&["netns", "list"]).contains(&tag), "{tag}");
         }
     }
-    assert_eq!(std::fs::read_dir(state.path()).expect("readable").count(), 0, "no ledger is left");
+    assert_eq!(std::fs::read_dir(state.path()).expect("readable").count(), 0, "no undo log is left");
 }
 
 #[test]

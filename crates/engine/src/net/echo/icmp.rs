@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketFlags, SocketType, ipproto};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::transport::{Line, Reply, unless_blocked};
 use super::message::Message;
+use super::transport::{Line, Reply, unless_blocked};
 
 /// Bytes of an echo's header: type, code, checksum, identifier, sequence number (RFC 792, RFC 4443).
 const HEADER: usize = 8;

@@ -5,16 +5,16 @@
 //! answers, or a socket of `udp` or `tcp` that is connected with a far end of ours, which [answers](answer) on its own end of it.
 //! That is agreed on as a test of one stream of iperf3's is. A `load` beside them is a test of its own at the same far end.
 
-pub(super) mod server;
-mod in_flight;
 mod icmp;
-mod transport;
+mod in_flight;
 mod load;
 mod message;
 mod prober;
+pub(super) mod server;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod udp;
 
 use std::io::{self, Read, Write};
@@ -29,10 +29,10 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::{Rw, Workload};
 
 use self::icmp::Icmp;
-use self::transport::{Line, deepen};
 use self::load::Load;
 use self::prober::{DEADLINE, Prober, Told};
 use self::tcp::Tcp;
+use self::transport::{Line, deepen};
 use self::udp::Udp;
 use super::client::{Session, with_name};
 use super::control::Trouble;
@@ -42,12 +42,12 @@ use super::report::End;
 use super::stream::{self, Socket};
 use super::{dial, test};
 use crate::clock;
-use crate::workers::{Crew, Work};
 use crate::error::EngineError;
 use crate::latencies::Latencies;
 use crate::random::{Purpose, SplitMix64};
 use crate::watch;
 use crate::window::Window;
+use crate::workers::{Work, Workers};
 
 /// Bytes of a message if nothing else is said.
 const LENGTH: Bytes = Bytes(64);
@@ -255,7 +255,7 @@ fn length(traffic: &Traffic) -> usize {
 /// A measurement that is set up: its worker waits for the start.
 struct Prepared {
     job: Job,
-    crew: Crew,
+    workers: Workers,
     room: Latencies,
     told: Receiver<Told>,
 }
@@ -274,18 +274,19 @@ impl Prepared {
             spins: traffic.busy_poll.is_some(),
             told: sender,
         };
-        let mut work = Some(Box::new(move |seat| prober.work(seat)) as Work);
-        let crew = Crew::muster(1, None, &room, |number| work.take().ok_or(EngineError::Panicked(number)))?;
-        Ok(Self { job: Job { workload, ..job.clone() }, crew, room, told })
+        let mut work = Some(Box::new(move |context| prober.work(context)) as Work);
+        let workers =
+            Workers::spawn(1, None, &room, |number| work.take().ok_or(EngineError::Panicked(number)))?;
+        Ok(Self { job: Job { workload, ..job.clone() }, workers, room, told })
     }
 
     /// Makes the round trips of a window.
     fn go(mut self, window: Window, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-        let carried = watch::carry_out(&mut self.crew, &self.job, window, &self.room, events);
+        let carried = watch::carry_out(&mut self.workers, &self.job, window, &self.room, events);
         let mut outcome = match carried {
             Ok(outcome) => outcome,
             Err(error) => {
-                self.crew.dismiss(self.job.interval);
+                self.workers.shutdown(self.job.interval);
                 return Err(error);
             }
         };

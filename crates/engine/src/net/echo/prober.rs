@@ -14,17 +14,17 @@ use rustix::thread::set_current_timer_slack;
 use rustix::time::Timespec;
 
 use super::in_flight::Flights;
-use super::transport::{Line, Reply};
 use super::message::Message;
+use super::transport::{Line, Reply};
 use crate::clock;
-use crate::workers::{DRAIN, Finish, Report, Seat};
 use crate::error::EngineError;
-use crate::io_errors::Faults;
+use crate::intervals::{IntervalRecorder, IntervalState};
+use crate::io_errors::IoErrors;
 use crate::latencies::Latencies;
-use crate::intervals::{Ledger, Turn};
 use crate::pace::Pace;
 use crate::request::{Direction, Io};
 use crate::window::Window;
+use crate::workers::{DRAIN, Finish, Report, WorkerContext};
 
 /// A message that is not back after so long is lost, whatever comes of it later.
 pub(super) const DEADLINE: u64 = 5_000_000_000;
@@ -68,9 +68,9 @@ pub(super) struct Prober<L> {
 
 impl<L: Line> Prober<L> {
     /// Sets up, waits for the start and works until what went out in the window is back or lost.
-    pub(super) fn work(self, seat: Seat) -> Result<Finish, EngineError> {
+    pub(super) fn work(self, context: WorkerContext) -> Result<Finish, EngineError> {
         let Self { line, workload, cookie, spins, told } = self;
-        let Seat { number, common, start, spare, reports, .. } = seat;
+        let WorkerContext { number, common, start, spare, reports, .. } = context;
         let room = workload.rate_iops.map_or(0, |rate| rate.saturating_mul(DEADLINE / 1_000_000_000));
         let flights = Flights::new(room.clamp(LEAST_ROOM, MOST_ROOM), DEADLINE);
         // Nobody listens if the measurement is given up; then the start channel is closed too.
@@ -88,9 +88,9 @@ impl<L: Line> Prober<L> {
             window,
             pace,
             flights,
-            ledger: Ledger::new(number, latencies, window, spare, reports),
+            recorder: IntervalRecorder::new(number, latencies, window, spare, reports),
             replies: Vec::with_capacity(1 << 12),
-            faults: Faults::default(),
+            faults: IoErrors::default(),
             paused_until: window.start,
             no_room: false,
             spread: Spread::default(),
@@ -109,7 +109,7 @@ impl<L: Line> Prober<L> {
         let _ = told.send(Told { probes, late, mdev_ns: round.spread.deviation() });
         Ok(Finish {
             began_at,
-            ramp_ios: round.ledger.ramp_ios,
+            ramp_ios: round.recorder.ramp_ios,
             pacing: round.pace.and_then(|pace| pace.finish(clock::now(), false)),
             faults: round.faults,
             ..Finish::default()
@@ -127,9 +127,9 @@ struct Round<L> {
     /// Absent in a closed loop.
     pace: Option<Pace>,
     flights: Flights,
-    ledger: Ledger,
+    recorder: IntervalRecorder,
     replies: Vec<Reply>,
-    faults: Faults,
+    faults: IoErrors,
     /// In a closed loop nothing goes out before.
     paused_until: u64,
     /// The socket took no more.
@@ -163,11 +163,11 @@ impl<L: Line> Round<L> {
             return;
         }
         let trip = self.flights.came(reply.message.number, now.saturating_sub(reply.waited));
-        // Until the ledger has turned all is warm-up; after that what went out before does not count.
-        let measures = self.ledger.boundary > self.window.begin;
+        // Until the recorder has turned all is warm-up; after that what went out before does not count.
+        let measures = self.recorder.boundary > self.window.begin;
         if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
             let io = Io { direction: Direction::Read, offset: 0, length: self.length };
-            self.ledger.latencies.add(io, trip.service, trip.response);
+            self.recorder.latencies.add(io, trip.service, trip.response);
             if measures {
                 self.spread.add(trip.service);
             }
@@ -191,7 +191,7 @@ impl<L: Line> Round<L> {
 
     /// Closes the interval that is over. Whether all is over: the last interval waits for what is still under way.
     fn is_over(&mut self, now: u64) -> bool {
-        if now < self.ledger.boundary {
+        if now < self.recorder.boundary {
             return false;
         }
         let oldest = self.flights.oldest_since(now);
@@ -199,7 +199,7 @@ impl<L: Line> Round<L> {
         if now >= self.window.end && (oldest.is_some() || is_owed) && now < self.gives_up() {
             return false;
         }
-        self.ledger.turn(now, oldest.map(|since| now - since)) == Turn::Over
+        self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
     }
 
     /// When what is under way after the window's end is lost.
@@ -209,7 +209,7 @@ impl<L: Line> Round<L> {
 
     /// Sends what is due. When there is more to do if nothing comes.
     fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
-        let boundary = if now < self.window.end { self.ledger.boundary } else { self.gives_up() };
+        let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
         self.no_room = false;
         for _ in 0..AT_ONCE {
             let (due, now) = (self.due(), clock::now());
@@ -221,7 +221,7 @@ impl<L: Line> Round<L> {
                 return Ok(boundary.min(due));
             }
             // Nothing that counts goes out before the warm-up is closed.
-            if now >= self.ledger.boundary && now < self.window.end {
+            if now >= self.recorder.boundary && now < self.window.end {
                 return Ok(now);
             }
             let message = Message { cookie: self.cookie, number: self.flights.next() };

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use super::super::parameters::Parameters;
 use super::super::stream::Socket;
-use super::transport::{deepen, unless_blocked};
 use super::message::LEAST;
+use super::transport::{deepen, unless_blocked};
 
 /// How often one that waits looks whether it is to stop.
 const LOOK_UP: Duration = Duration::from_millis(100);

@@ -4,8 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::transport::{Line, Reply, unless_blocked};
 use super::message::Message;
+use super::transport::{Line, Reply, unless_blocked};
 
 /// Bytes that are read at once at most, if no message is longer.
 const AT_ONCE: usize = 64 << 10;

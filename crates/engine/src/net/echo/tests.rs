@@ -13,8 +13,8 @@ use iotax_model::wire::{Event, Job};
 use iotax_model::workload::WorkloadKeys;
 
 use super::server::{self, Waiting};
-use super::transport::Line;
 use super::tcp::Tcp;
+use super::transport::Line;
 use super::udp::Udp;
 use super::{Prepared, length, measure};
 use crate::clock;

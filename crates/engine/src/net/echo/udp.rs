@@ -4,8 +4,8 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::transport::{Line, Reply, unless_blocked};
 use super::message::Message;
+use super::transport::{Line, Reply, unless_blocked};
 
 /// A socket that is connected with the far end's.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! The far end. One thread has the door: it knows every connection that is no stream yet, and waits for none of them. Each test
 //! that a client and it agree on has a thread of its own.
 
-mod error_log;
 mod acceptor;
+mod error_log;
 mod session;
 
 use std::io;
@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use self::error_log::{Complaint, Complaints};
 use self::acceptor::{Visitor, Wish};
+use self::error_log::{Complaint, Complaints};
 use self::session::Session;
 use super::control::{Control, Cookie, Trouble};
 use super::handshake::Call;

@@ -13,10 +13,10 @@ use super::super::control::{Control, Cookie, MAX_RESULTS, PATIENCE, State, Troub
 use super::super::echo::server::Answering;
 use super::super::exchange::Results;
 use super::super::handshake;
-use super::super::streams::{self, Lanes};
 use super::super::parameters::Parameters;
 use super::super::report::{End, Interval, Report, Start};
 use super::super::stream::{Options, Socket};
+use super::super::streams::{self, Lanes};
 use super::super::test::describe;
 use super::error_log::Complaint;
 use super::{Arrival, House, Told};

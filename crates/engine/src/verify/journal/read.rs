@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-use iotax_model::verify_errors::{JOURNAL_BATCH, JournalState};
 use iotax_model::units::Bytes;
+use iotax_model::verify_errors::{JOURNAL_BATCH, JournalState};
 
 use super::format::{Content, Frame, Header, LENGTH, MARKER, Record};
 

@@ -1,8 +1,8 @@
 use super::format::MARKER;
 use super::*;
 use crate::request::Direction;
-use iotax_model::verify_errors::{JournalDamage, JournalState};
 use iotax_model::units::Bytes;
+use iotax_model::verify_errors::{JournalDamage, JournalState};
 use proptest::prelude::*;
 use std::fs;
 use std::io::Cursor;

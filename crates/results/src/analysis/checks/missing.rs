@@ -1,8 +1,8 @@
 //! What is not there, failed, or is not what was written.
 
-use iotax_model::verify_errors::FaultKind;
 use iotax_model::record::Stop;
 use iotax_model::units::human;
+use iotax_model::verify_errors::FaultKind;
 use iotax_model::{Warning, WarningKind};
 
 use super::Case;

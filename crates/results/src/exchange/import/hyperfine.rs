@@ -1,7 +1,7 @@
 //! What hyperfine exports as JSON: each run of a command is a repetition, its time the latency of one operation.
 
-use super::parse_util::{agree, not_understood, whole_nanos};
 use super::json_tree::{self, Value};
+use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found, is_long};
 use crate::analysis::Metric;
 

@@ -7,8 +7,8 @@ mod text;
 
 use iotax_model::units::Bytes;
 
-use super::parse_util::{agree, not_understood, whole_nanos};
 use super::json_tree::{self, Value};
+use super::parse_util::{agree, not_understood, whole_nanos};
 use super::{Entry, Found};
 use crate::analysis::Metric;
 

@@ -16,12 +16,12 @@ mod iozone;
 mod iperf;
 mod iperf2;
 mod iperf3;
+mod json_tree;
 mod lines;
 mod parse_util;
 mod ping;
 mod quantity;
 mod run;
-mod json_tree;
 mod unixbench;
 mod vdbench;
 

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::certainty::percentile;
 use super::parts::latency;
 use super::{any, filled, number, object};
-use crate::analysis::fairness::Fairness;
 use crate::analysis::amplification::{Level, Passed};
-use crate::analysis::network::{Hop, Way};
 use crate::analysis::cpu_breakdown::Role;
+use crate::analysis::fairness::Fairness;
+use crate::analysis::network::{Hop, Way};
 use crate::analysis::{
     CpuByRole, Crowd, Failure, Inside, Judgement, Metric, Network, Noise, Of, Summary, Timing,
 };

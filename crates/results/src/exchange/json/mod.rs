@@ -16,10 +16,10 @@ use iotax_model::{Nanos, Plan};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::compare::account::{Kinds, metrics};
 use crate::analysis::fairness::fairness;
 use crate::analysis::figures::{began, done, engine_cpu_per_io, host_cpu_per_gib, host_cpu_per_io, lasted};
 use crate::analysis::{Comparison, Grade, Judgement, Metric, Standing};
+use crate::compare::account::{Kinds, metrics};
 use crate::mark::Mark;
 use crate::report::sentences::conclusions;
 use crate::stats::paired::Interval;

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::SCHEMA;
-use crate::compare::account::{Account, Figures, subjects, unusable};
 use crate::analysis::{Grade, Metric};
+use crate::compare::account::{Account, Figures, subjects, unusable};
 
 /// Why a document cannot be compared.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@ use iotax_model::Workload;
 use iotax_model::units::human::listed;
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
-use crate::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
 use crate::analysis::Metric;
+use crate::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
 use crate::report::figure::{change_with, counted, title_in};
 use crate::report::sentences::compared::{self, percent};
 

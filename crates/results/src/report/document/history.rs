@@ -1,8 +1,8 @@
 //! Several runs side by side.
 
 use super::{Field, Grid, Page, Part, figure, verdict, words};
-use crate::compare::{Account, Change, Compared, History, Point, Track};
 use crate::analysis::Metric;
+use crate::compare::{Account, Change, Compared, History, Point, Track};
 use crate::report::figure::{UNKNOWN, bits_with, change, time_with, title};
 use crate::report::sentences::compared::percent;
 

@@ -26,9 +26,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use chart::{Cell, Place};
 
+use super::document::checks;
 use super::figure::counted;
 use super::marks::{LOST, is_lost};
-use super::document::checks;
 use super::remarks::{engine, notes, remarks};
 use super::sentences::margin;
 use super::{plan_toml, sentences};

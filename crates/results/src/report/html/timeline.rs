@@ -7,8 +7,8 @@ use iotax_model::units::human;
 use super::chart::{Across, Axis, Cell, Chart, Panel, Plot, Unit};
 use super::clock::Clock;
 use super::colours;
-use crate::analysis::figures::{bottom_disks, done, is_stream};
 use crate::analysis::cpu_breakdown::Role;
+use crate::analysis::figures::{bottom_disks, done, is_stream};
 use crate::stats::median;
 use crate::store::Run;
 

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::bars::{Stack, stacks};
 use super::chart::{Chart, Place};
-use crate::analysis::latency_breakdown::View;
 use crate::analysis::cpu_breakdown::Role;
+use crate::analysis::latency_breakdown::View;
 use crate::analysis::{CpuByRole, Inside, Judgement, Metric};
 use crate::report::figure::or_unknown;
 

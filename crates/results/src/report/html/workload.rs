@@ -7,8 +7,8 @@ use maud::{Markup, html};
 use super::clock::Clock;
 use super::{guests, heat, latency, network, passed, place, timeline, within};
 use crate::analysis::{Judgement, Summary};
-use crate::report::figure::title_in;
 use crate::report::document::certainty::over_the_run;
+use crate::report::figure::title_in;
 use crate::store::Run;
 
 /// Intervals that the pictures over time of all workloads have together: more would be most of the file, and no eye

@@ -3,8 +3,8 @@
 use iotax_model::units::human;
 use iotax_model::units::human::listed;
 
-use crate::compare::{Cell, Compared, Which};
 use crate::analysis::Metric;
+use crate::compare::{Cell, Compared, Which};
 use crate::report::figure::{change, counted};
 use crate::stats::verdict::Verdict;
 

@@ -4,8 +4,8 @@
 //! ask for no more than that. The device's own targets are then the very bytes beneath that volume, so that a device and LVM
 //! on it are compared on the same place of the same disk.
 
-mod place;
 mod capacity;
+mod place;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,12 @@ use iotax_model::wire::Identity;
 
 use crate::build_error::BuildError;
 use crate::device::{self, Permission, Pin};
-use crate::undo::{Effect, Entry, Ledger};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
-use place::{Place, Sharing};
+use crate::undo::{Effect, Entry, UndoLog};
 use capacity::{Allocation, EXTENT};
 pub use capacity::{check, possible};
+use place::{Place, Sharing};
 
 /// What a target is given: a volume, or the bytes of the device beneath one.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub struct Origin {
 
 impl Origin {
     /// Takes a new snapshot of it; at most one stands at a time. It takes effect for whoever has the volume open.
-    pub fn snapshot(&mut self, ledger: &mut Ledger) -> Result<Entry, BuildError> {
+    pub fn snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Entry, BuildError> {
         self.taken += 1;
         let (name, origin) =
             (format!("{}-s{}", self.name, self.taken), format!("{}/{}", self.group_name, self.name));
@@ -65,7 +65,7 @@ impl Origin {
             arguments.extend(["--extents", extents]);
         }
         arguments.push(&origin);
-        create(&self.group, &self.group_name, &name, &arguments, ledger)
+        create(&self.group, &self.group_name, &name, &arguments, undo_log)
     }
 }
 
@@ -106,13 +106,13 @@ impl Volumes {
         &mut self,
         spec: &TargetSpec,
         permission: &Permission,
-        ledger: &mut Ledger,
+        undo_log: &mut UndoLog,
     ) -> Result<Option<Volume>, BuildError> {
         let Some(place) = self.sharing.place(spec) else { return Ok(None) };
         let number = self.groups.len();
         if !self.groups.contains_key(&place) {
             let standing = match &place {
-                Place::Device(device) => new_group(device, &self.tag, number, permission, ledger)?,
+                Place::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
                 Place::Group(name) => users_group(name)?,
             };
             self.groups.insert(place.clone(), standing);
@@ -122,7 +122,7 @@ impl Volumes {
         let name = match &standing.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
             _ => {
-                let name = standing.add(&self.tag, &allocation, ledger)?;
+                let name = standing.add(&self.tag, &allocation, undo_log)?;
                 if self.sharing.shares(spec) {
                     standing.shared = Some(name.clone());
                 }
@@ -150,7 +150,12 @@ impl Volumes {
 
 impl Standing {
     /// Makes a volume, and its pool if it is thin; returns its name.
-    fn add(&mut self, tag: &str, allocation: &Allocation, ledger: &mut Ledger) -> Result<String, BuildError> {
+    fn add(
+        &mut self,
+        tag: &str,
+        allocation: &Allocation,
+        undo_log: &mut UndoLog,
+    ) -> Result<String, BuildError> {
         self.volumes += 1;
         // A group of iotax's own has the tag in its name already.
         let name = match &self.group {
@@ -160,7 +165,7 @@ impl Standing {
         let extents = allocation.data.to_string();
         let mut create = |name: &str, arguments: &[&str]| {
             let named = [&["--name", name], arguments].concat();
-            create(&self.group, &self.name, name, &named, ledger)
+            create(&self.group, &self.name, name, &named, undo_log)
         };
         if let Some(metadata) = allocation.pool_metadata {
             let (pool, metadata) = (format!("{name}-pool"), format!("{metadata}b"));
@@ -190,15 +195,15 @@ fn create(
     group_name: &str,
     name: &str,
     arguments: &[&str],
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> Result<Entry, BuildError> {
     let scope = match group {
         Group::Own(physical) => Scope::Device(&physical.device),
         Group::Users(_) => Scope::Configured,
     };
     let (group, group_name, name) = (group.clone(), group_name.to_owned(), name.to_owned());
-    let entry = ledger.will(Effect::LogicalVolume { group, group_name, name })?;
-    ledger.run(LVM, scope.command("lvcreate", arguments))?;
+    let entry = undo_log.will(Effect::LogicalVolume { group, group_name, name })?;
+    undo_log.run(LVM, scope.command("lvcreate", arguments))?;
     Ok(entry)
 }
 
@@ -208,7 +213,7 @@ fn new_group(
     tag: &str,
     number: usize,
     permission: &Permission,
-    ledger: &mut Ledger,
+    undo_log: &mut UndoLog,
 ) -> Result<Standing, BuildError> {
     let claim = device::claim(device, permission)?;
     let pin = claim.pin();
@@ -217,15 +222,15 @@ fn new_group(
     let physical = Physical::new(device.to_owned(), tag, number);
     let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
     let (scope, node) = (Scope::Device(device), device.to_string_lossy());
-    ledger.will(Effect::PhysicalVolume(physical.clone()))?;
+    undo_log.will(Effect::PhysicalVolume(physical.clone()))?;
     if permission.signature {
-        ledger.run(device::WIPEFS, ["--all", &node])?;
+        undo_log.run(device::WIPEFS, ["--all", &node])?;
     }
     let identity = ["--uuid", &physical.uuid, "--norestorefile"];
-    ledger.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;
-    ledger.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
+    undo_log.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;
+    undo_log.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
     let extent = format!("{EXTENT}b");
-    ledger.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
+    undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
     let group = Group::Own(Box::new(physical));
     Ok(Standing { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
+use super::super::json_tree::{self, Value};
 use super::super::lines::Lines;
 use super::super::parse_util::{decimal, not_understood};
-use super::super::json_tree::{self, Value};
 use super::super::{Found, MOST_ROWS};
 
 /// What one call of iostat wrote.
