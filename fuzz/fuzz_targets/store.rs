@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use iotax_results::exchange::import::{recognise, runs};
-use iotax_results::analysis;
+use iotax_results::judge;
 use iotax_results::report::{document, terminal};
 use iotax_results::store::{NewRun, RunState, Store};
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Watches a workers at work: makes samples of what it reports, and the outcome.
+//! Watches workers: makes samples of what it reports, and the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{DRAIN, Finish, Report, Workers};
 
-/// Has a workers that is set up make the load of a job.
+/// Has workers that are set up make the load of a job.
 pub(crate) fn carry_out(
     workers: &mut Workers,
     job: &Job,

@@ -21,7 +21,7 @@ use crate::window::Window;
 /// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
 pub(crate) const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
-/// A worker's place in the workers: who it is and how it talks.
+/// What a worker is given: who it is and how it talks.
 #[derive(Debug)]
 pub(crate) struct WorkerContext {
     pub(crate) number: u32,

@@ -9,5 +9,5 @@ pub type Interrupt = Arc<AtomicBool>;
 
 /// How often a wait looks at the interrupt.
 pub const POLL: Duration = Duration::from_millis(50);
-/// How long a peer may show no sign of life. Agents say something every [`wire::BEAT`] while they work.
+/// How long a peer may show no sign of life. Agents say something every [`iotax_model::wire::BEAT`] while they work.
 pub const SILENCE: Duration = Duration::from_secs(15);

@@ -144,7 +144,7 @@ impl Session<'_> {
         }
         let options =
             RemoteOptions { leave_agent: self.leave_agent, ask: !self.yes && io::stdin().is_terminal() };
-        let mut remotes = Outposts::prepare(plan, options, undo_log, stop).map_err(|error| {
+        let mut remote_agents = Outposts::prepare(plan, options, undo_log, stop).map_err(|error| {
             let refusal = error.downcast_ref().map(|refusal: &Refusal| refusal.exit);
             Failure { exit: refusal.unwrap_or(Exit::Environment), error }
         })?;
@@ -157,7 +157,7 @@ impl Session<'_> {
         if self.ask {
             confirm::show_plan(plan, seed, done, needs.total(), guests.as_ref());
             if !self.yes && !confirm::confirmed(stop) && !stop.load(Ordering::Relaxed) {
-                remotes.dismiss(undo_log);
+                remote_agents.dismiss(undo_log);
                 say!("Nothing was done.");
                 return Ok(None);
             }
@@ -187,7 +187,7 @@ impl Session<'_> {
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
         let keep = self.keep;
         let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
-        let ended = runner::carry_out(&order, remotes, tag, undo_log, store, &mut watcher, stop);
+        let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, &mut watcher, stop);
         watcher.finish();
         Ok(Some(Measured { run, ended }))
     }

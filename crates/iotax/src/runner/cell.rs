@@ -140,7 +140,7 @@ fn perform(
     progress: &mut dyn Progress,
 ) -> anyhow::Result<Watched> {
     // What this machine does says nothing of a target on another one.
-    let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.remote.is_none()).collect();
+    let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.remote_agent.is_none()).collect();
     let host = if here.is_empty() { None } else { Some(Host::new(here)?) };
     let interval = interval(score.workload, targets.len());
     let (mut players, mut layers) = (Vec::new(), Vec::new());
@@ -186,7 +186,7 @@ fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
 fn drop_on_host(local: &mut AgentClient, targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let mut how = None;
     for target in targets {
-        let host = target.remote.as_mut().map_or(&mut *local, RemoteAgent::link);
+        let host = target.remote_agent.as_mut().map_or(&mut *local, RemoteAgent::link);
         how = Some(host.drop_caches(Some(&target.built.path)).map_err(interrupted)?);
         if how == Some(CacheDrop::PageCache) {
             break;

@@ -97,11 +97,11 @@ pub(crate) fn fresh_seed() -> anyhow::Result<u64> {
 }
 
 /// Carries out an order. `tag` names what this run makes; every effect goes into `undo`, which the caller replays.
-/// `remotes` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
+/// `remote_agents` are the agents on other machines. What was measured is in the store, whatever the result. An error means that the
 /// run could not be set up.
 pub(crate) fn carry_out(
     order: &Order<'_>,
-    remotes: Outposts,
+    remote_agents: Outposts,
     tag: &str,
     undo_log: &mut UndoLog,
     store: &mut Store,
@@ -114,7 +114,7 @@ pub(crate) fn carry_out(
         let mut phases = Phases::default();
         phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
         phases.begin(phases::PROVISION);
-        let mut conductor = Runner::new(order, tag, local, remotes, phases);
+        let mut conductor = Runner::new(order, tag, local, remote_agents, phases);
         let result = conductor
             .set_up(undo_log, store, progress, stop)
             .and_then(|()| conductor.all_rounds(undo_log, store, progress, stop));
@@ -145,7 +145,7 @@ struct Runner<'a> {
     /// The agent on this host: measures host targets and drops the host's caches.
     local: AgentClient,
     /// Agents on other machines whose targets do not stand yet.
-    remotes: Outposts,
+    remote_agents: Outposts,
     /// What the plan's targets, and after them its neighbours, consist of: one, or one for each guest.
     groups: Vec<Vec<Target>>,
     /// What the run goes on without, by its place among the groups.
@@ -160,11 +160,11 @@ impl<'a> Runner<'a> {
         order: &'a Order<'a>,
         tag: &'a str,
         local: AgentClient,
-        remotes: Outposts,
+        remote_agents: Outposts,
         phases: Phases,
     ) -> Self {
         let (groups, lost, records) = (Vec::new(), HashSet::new(), HashMap::new());
-        Self { order, tag, local, remotes, groups, lost, records, phases }
+        Self { order, tag, local, remote_agents, groups, lost, records, phases }
     }
 }
 
@@ -198,7 +198,7 @@ impl Runner<'_> {
             self.groups.push(group);
         }
         let neighbours = self.groups[order.plan.targets.len()..].iter_mut().flatten();
-        for target in neighbours.filter(|target| !target.is_guest() && target.remote.is_none()) {
+        for target in neighbours.filter(|target| !target.is_guest() && target.remote_agent.is_none()) {
             // The run's agent measures meanwhile.
             if target.agent.is_none() {
                 target.agent = Some(local_agent(stop)?);
@@ -247,23 +247,23 @@ impl Runner<'_> {
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Target> {
-        let mut remote = self.remotes.take(&spec.name);
+        let mut remote_agent = self.remote_agents.take(&spec.name);
         if spec.network.is_some() {
             // Tells its ways from each other too.
             let tag = fresh_tag()?;
-            let laid = Way::lay(&spec, remote, &tag, undo_log, stop).and_then(|way| {
+            let laid = Way::lay(&spec, remote_agent, &tag, undo_log, stop).and_then(|way| {
                 let agent = way.near_agent(stop)?;
                 Ok((way, agent))
             });
             let (way, agent) = laid.with_context(|| format!("target {:?}", spec.name))?;
             return Ok(Target::network(spec, way, agent));
         }
-        let built = match &mut remote {
-            Some(remote) => remote.build(self.order.plan.size()),
+        let built = match &mut remote_agent {
+            Some(remote_agent) => remote_agent.build(self.order.plan.size()),
             None => builder.build(&spec, undo_log).map_err(Into::into),
         };
         let built = built.with_context(|| format!("target {:?}", spec.name))?;
-        Ok(Target::new(spec, built, remote))
+        Ok(Target::new(spec, built, remote_agent))
     }
 
     /// Fills what a target consists of.
@@ -384,8 +384,8 @@ impl Runner<'_> {
         for member in 0..self.groups[group].len() {
             let target = &mut self.groups[group][member];
             target.way.as_mut().map_or(Ok(()), |way| way.reach(undo_log))?;
-            let remote = target.remote.as_mut();
-            if remote.map(|remote| remote.reach(undo_log)).transpose()? == Some(true) {
+            let remote_agent = target.remote_agent.as_mut();
+            if remote_agent.map(|remote_agent| remote_agent.reach(undo_log)).transpose()? == Some(true) {
                 self.fill(group, member, progress)?;
             }
         }
@@ -395,9 +395,9 @@ impl Runner<'_> {
     /// Ends the guests and the agents, here and on other machines. Where the time went.
     fn end(mut self, undo_log: &mut UndoLog) -> Vec<Phase> {
         self.phases.begin(phases::FINISH);
-        self.remotes.dismiss(undo_log);
-        let remotes = self.groups.iter_mut().flatten().filter_map(Target::remote);
-        remotes.for_each(|remote| remote.dismiss(undo_log));
+        self.remote_agents.dismiss(undo_log);
+        let remote_agents = self.groups.iter_mut().flatten().filter_map(Target::remote_agent);
+        remote_agents.for_each(|remote_agent| remote_agent.dismiss(undo_log));
         drop((self.groups, self.local));
         self.phases.finish()
     }

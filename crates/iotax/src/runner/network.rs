@@ -40,7 +40,7 @@ impl Far {
     fn link(&mut self) -> &mut AgentClient {
         match self {
             Self::Here(link) => link,
-            Self::There(remote) => remote.link(),
+            Self::There(remote_agent) => remote_agent.link(),
         }
     }
 }
@@ -49,17 +49,17 @@ impl Way {
     /// Makes what packets pass, and has the far end listen there.
     pub(super) fn lay(
         spec: &TargetSpec,
-        remote: Option<RemoteAgent>,
+        remote_agent: Option<RemoteAgent>,
         tag: &str,
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
         let network = spec.network.as_ref().context("a way has a network")?;
         let laid = network::build(network, spec.guest.as_ref(), tag, undo_log)?;
-        let (far, host) = match (remote, &laid) {
-            (Some(remote), _) => {
-                let host = remote.address()?;
-                (Far::There(Box::new(remote)), host)
+        let (far, host) = match (remote_agent, &laid) {
+            (Some(remote_agent), _) => {
+                let host = remote_agent.address()?;
+                (Far::There(Box::new(remote_agent)), host)
             }
             (None, Some(way)) => {
                 let link = agent(way.far.namespace.as_deref(), stop)?;
@@ -96,8 +96,8 @@ impl Way {
                 let namespace = self.laid.as_ref().and_then(|way| way.far.namespace.as_deref());
                 *link = agent(namespace, stop)?;
             }
-            Far::There(remote) => {
-                remote.give_up();
+            Far::There(remote_agent) => {
+                remote_agent.give_up();
                 return Ok(());
             }
         }
@@ -107,8 +107,8 @@ impl Way {
     /// Makes the link to another machine anew that was given up.
     pub(super) fn reach(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         match &mut self.far {
-            Far::There(remote) if remote.is_given_up() => {
-                remote.reach(undo_log)?;
+            Far::There(remote_agent) if remote_agent.is_given_up() => {
+                remote_agent.reach(undo_log)?;
                 self.listen()
             }
             _ => Ok(()),
@@ -146,10 +146,10 @@ impl Way {
     }
 
     /// The other machine that the far end is on.
-    pub(super) fn remote(&mut self) -> Option<&mut RemoteAgent> {
+    pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
         match &mut self.far {
             Far::Here(_) => None,
-            Far::There(remote) => Some(remote),
+            Far::There(remote_agent) => Some(remote_agent),
         }
     }
 }

@@ -138,8 +138,8 @@ impl Runner<'_> {
                 target.pause()?;
                 continue;
             }
-            if let Some(remote) = &mut target.remote {
-                remote.give_up();
+            if let Some(remote_agent) = &mut target.remote_agent {
+                remote_agent.give_up();
             }
             target.way.as_mut().map_or(Ok(()), |way| way.restart(stop))?;
             match self.order.guests {

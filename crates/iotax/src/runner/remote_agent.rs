@@ -48,12 +48,12 @@ impl Outposts {
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let mut remotes = Self::default();
-        let prepared = remotes.enter(plan, options, undo_log, stop);
+        let mut remote_agents = Self::default();
+        let prepared = remote_agents.enter(plan, options, undo_log, stop);
         if prepared.is_err() {
-            remotes.dismiss(undo_log);
+            remote_agents.dismiss(undo_log);
         }
-        prepared.map(|()| remotes)
+        prepared.map(|()| remote_agents)
     }
 
     fn enter(
@@ -73,8 +73,8 @@ impl Outposts {
         let program = Arc::new(program);
         for (spec, remote) in &remotes {
             let host = Host { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
-            let remote = RemoteAgent::enter(remote, host, &program, options, undo_log, stop)?;
-            let remote = self.0.entry(spec.name.clone()).or_insert(remote);
+            let remote_agent = RemoteAgent::enter(remote, host, &program, options, undo_log, stop)?;
+            let remote_agent = self.0.entry(spec.name.clone()).or_insert(remote_agent);
             if spec.network.is_some() {
                 continue;
             }
@@ -85,9 +85,9 @@ impl Outposts {
             let space = plan.space();
             let size = space.area.0.saturating_mul(alike.count() as u64).saturating_add(space.files.0);
             let size = Bytes(size);
-            remote.look(size)?;
+            remote_agent.look(size)?;
             let shown = spec.path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-            preflight::check_found(&shown, remote.description.length, plan, &plan.work_on(spec))?;
+            preflight::check_found(&shown, remote_agent.description.length, plan, &plan.work_on(spec))?;
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Outposts {
 
     /// Ends the agents; see [`RemoteAgent::dismiss`].
     pub(crate) fn dismiss(&mut self, undo_log: &mut UndoLog) {
-        self.0.values_mut().for_each(|remote| remote.dismiss(undo_log));
+        self.0.values_mut().for_each(|remote_agent| remote_agent.dismiss(undo_log));
     }
 }
 

@@ -42,10 +42,10 @@ pub(super) struct Target {
     pub(super) built: Built,
     pub(super) machine: Option<Machine>,
     /// The agent on the other machine that it is on, if it is on one.
-    pub(super) remote: Option<RemoteAgent>,
+    pub(super) remote_agent: Option<RemoteAgent>,
     /// The network that it is, if it is one.
     pub(super) way: Option<Way>,
-    /// An agent on this host that measures nothing else. Absent: the guest's, the remote agent's or the run's.
+    /// An agent on this host that measures nothing else. Absent: the guest's, the remote_agent's or the run's.
     pub(super) agent: Option<AgentClient>,
     /// The overlays between the image and the one that is written, from the bottom up.
     beneath: Vec<PathBuf>,
@@ -69,12 +69,12 @@ pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> +
 }
 
 impl Target {
-    pub(super) fn new(spec: TargetSpec, built: Built, remote: Option<RemoteAgent>) -> Self {
+    pub(super) fn new(spec: TargetSpec, built: Built, remote_agent: Option<RemoteAgent>) -> Self {
         Self {
             spec,
             built,
             machine: None,
-            remote,
+            remote_agent,
             way: None,
             agent: None,
             beneath: Vec::new(),
@@ -118,19 +118,19 @@ impl Target {
 
     /// Its own agent, if it has one, and QEMU's block layer beneath its guest.
     pub(super) fn own_link(&mut self) -> (Option<&mut AgentClient>, Option<BlockLayer<'_>>) {
-        match (&mut self.machine, &mut self.remote) {
+        match (&mut self.machine, &mut self.remote_agent) {
             (Some(machine), _) => {
                 let (link, blocks) = machine.guest.link_and_blocks();
                 (Some(link), Some(blocks))
             }
-            (None, Some(remote)) => (Some(remote.link()), None),
+            (None, Some(remote_agent)) => (Some(remote_agent.link()), None),
             (None, None) => (self.agent.as_mut(), None),
         }
     }
 
     /// The other machine that it, or its far end, is on.
-    pub(super) fn remote(&mut self) -> Option<&mut RemoteAgent> {
-        self.remote.as_mut().or_else(|| self.way.as_mut()?.remote())
+    pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
+        self.remote_agent.as_mut().or_else(|| self.way.as_mut()?.remote_agent())
     }
 
     /// Whether its guest or its own agent is gone, or does not answer any more.
@@ -239,7 +239,7 @@ impl Target {
     pub(super) fn make_directory(&mut self, tag: &str, undo_log: &mut UndoLog) -> anyhow::Result<()> {
         // One that could not be removed before is removed at the end.
         self.directory = None;
-        if self.machine.is_none() && self.remote.is_none() {
+        if self.machine.is_none() && self.remote_agent.is_none() {
             let path = self.built.path.with_file_name(format!("iotax-{tag}-{}.d", self.spec.name));
             let entry = undo_log.make_tree(&path)?;
             self.directory = Some((path, entry));
@@ -257,16 +257,16 @@ impl Target {
 
     /// Takes the created file off the record, so that it stays.
     pub(super) fn keep(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
-        if let Some(remote) = &mut self.remote {
-            return remote.keep();
+        if let Some(remote_agent) = &mut self.remote_agent {
+            return remote_agent.keep();
         }
         self.built.entry.take().map_or(Ok(()), |entry| Ok(undo_log.forget(entry)?))
     }
 
     /// Its stack as the system shows it, and what the guest adds on top.
     pub(super) fn record(&self) -> anyhow::Result<TargetRecord> {
-        if let Some(remote) = &self.remote {
-            return Ok(remote.record(&self.spec.name));
+        if let Some(remote_agent) = &self.remote_agent {
+            return Ok(remote_agent.record(&self.spec.name));
         }
         let mut layers = if self.way.is_some() {
             network::layers(&self.spec)
@@ -302,7 +302,7 @@ impl Target {
     /// The record when everything stands and is filled: with what the area consists of, as far as that can be seen from here.
     pub(super) fn inspected(&mut self, local: &mut AgentClient) -> anyhow::Result<TargetRecord> {
         let record = self.record()?;
-        if self.remote.is_some() {
+        if self.remote_agent.is_some() {
             return Ok(record);
         }
         if let Some(way) = &mut self.way {

@@ -33,7 +33,7 @@ impl Ground {
             skip!("{reason}");
         }
         let tag = format!("test-{}-{name}", std::process::id());
-        let mut undo_log = UndoLog::create(&dir.join("undo log"), &tag).expect("a undo log");
+        let mut undo_log = UndoLog::create(&dir.join("undo log"), &tag).expect("an undo log");
         let way = network::build(spec, Some(guest), &tag, &mut undo_log).expect("built").expect("a way");
         Some(Self { undo_log, way })
     }

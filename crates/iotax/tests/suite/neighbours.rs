@@ -22,7 +22,7 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let undo = sshd.lab.path("home/.local/state/iotax/undo");
     let mut files = fs::read_dir(undo).expect("there").flatten().map(|entry| entry.path());
     let undo_log =
-        files.find(|path| path.extension().is_some_and(|ending| ending == "jsonl")).expect("a undo log");
+        files.find(|path| path.extension().is_some_and(|ending| ending == "jsonl")).expect("an undo log");
     let lines = fs::read_to_string(undo_log).expect("text");
     let mut agents = lines.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).expect("JSON");

@@ -80,7 +80,7 @@ impl Scene {
             self.clean(&fault);
             self.assert_nothing_left(&fault);
         }
-        panic!("a undo log of 100 lines");
+        panic!("an undo log of 100 lines");
     }
 
     /// Lets the disk be full at every line: what was begun is undone without `iotax clean`.

@@ -196,17 +196,22 @@ mod tests {
 
     #[test]
     fn circles_are_found_at_every_depth_and_however_they_are_written() {
-        let (a, b, c) = ("crates/x/src/a.rs", "crates/x/src/b/mod.rs", "crates/x/src/b/c.rs");
+        let [a, b, c] = ["a", "b/mod", "b/c"].map(|name| format!("crates/x/src/{name}.rs"));
         let circle = ["crates/x/src/: a -> b -> a"];
-        assert_eq!(found(&[(a, "use crate::b::B;"), (b, ""), (c, "use crate::{e, a::A};")]), circle);
-        assert_eq!(found(&[(a, "use super::b::{self, c::C};"), (b, "fn f() { crate::a::f() }")]), circle);
+        assert_eq!(found(&[(&a, "use crate::b::B;"), (&b, ""), (&c, "use crate::{e, a::A};")]), circle);
+        assert_eq!(found(&[(&a, "use super::b::{self, c::C};"), (&b, "fn f() { crate::a::f() }")]), circle);
         assert_eq!(
-            found(&[(a, "type X = crate::b::c::C;"), (b, ""), (c, "use super::super::a::A;")]),
+            found(&[(&a, "type X = crate::b::c::C;"), (&b, ""), (&c, "use super::super::a::A;")]),
             circle
         );
-        let (d, e) = ("crates/x/src/b/d.rs", "crates/x/src/b/e.rs");
+        let [first, last] = ["d", "e"].map(|name| format!("crates/x/src/b/{name}.rs"));
         assert_eq!(
-            found(&[(c, "use super::d::D;"), (d, "use crate::b::e;"), (e, "use super::{F, c::C};")]),
+            found(&[
+                (&b, ""),
+                (&c, "use super::d::D;"),
+                (&first, "use crate::b::e;"),
+                (&last, "use super::{F, c::C};")
+            ]),
             ["crates/x/src/b: c -> d -> e -> c"]
         );
     }

@@ -32,7 +32,7 @@ const ROOMS: [(&str, &[&str]); 4] = [
             "iotax_testbed::monitor",
             "iotax_testbed::stack",
             "iotax_testbed::host_info",
-            "iotax_testbed::undo log",
+            "iotax_testbed::undo",
             "iotax_testbed::target",
             "iotax_testbed::device",
             "iotax_testbed::refusal",

@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn loopback_and_another_machine_need_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let mut undo_log = UndoLog::create(dir.path(), "t").expect("a undo log");
+        let mut undo_log = UndoLog::create(dir.path(), "t").expect("an undo log");
         let loopback = build(&NetworkSpec::new(NetPath::Loopback), None, "t", &mut undo_log).expect("built");
         let loopback = loopback.expect("a way");
         assert_eq!(loopback.near, loopback.far);

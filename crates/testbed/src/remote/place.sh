@@ -17,7 +17,7 @@ left() {
     exit 1
 }
 
-# Removes the working directory, an agent's that has ended, and what the agent made. Its own undo ledger knows what that is; it may
+# Removes the working directory, an agent's that has ended, and what the agent made. Its own undo log knows what that is; it may
 # be locked by another who does the same. Under sudo root executes a program of this user, who may execute anything as root.
 remove() {
     if [ -d state ]; then

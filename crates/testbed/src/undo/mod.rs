@@ -1,7 +1,7 @@
 //! The undo log: what was done to this machine and how to undo it.
 //!
 //! Every effect is written to a file and fsynced before it is carried out, so that whatever ends the process (a crash,
-//! SIGKILL, a power cut) the next `iotax clean` can undo it. A undo log file is locked as long as its process lives:
+//! SIGKILL, a power cut) the next `iotax clean` can undo it. An undo log file is locked as long as its process lives:
 //! another iotax never undoes the work of one that still runs. Beside it is a [`ProcessLock`], which the processes hold that it
 //! starts: nothing is undone before they have ended too.
 
@@ -32,7 +32,7 @@ use fault::Fault;
 pub use file_id::FileId;
 use place::{Found, Made, Within};
 
-/// A line of a undo log file.
+/// A line of an undo log file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum Line {
@@ -47,7 +47,7 @@ enum Line {
     Undone { id: u64 },
 }
 
-/// A undo log that cannot be kept.
+/// An undo log that cannot be kept.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {path}: {source}")]
 pub struct UndoLogError {
@@ -62,7 +62,7 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> U
     move |source| UndoLogError { what, path: path.to_owned(), source }
 }
 
-/// An effect in a undo log.
+/// An effect in an undo log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry(u64);
 
@@ -136,7 +136,7 @@ pub struct UndoLog {
 }
 
 impl UndoLog {
-    /// Starts a undo log in a directory, which is made if it is missing. `tag` names the file.
+    /// Starts an undo log in a directory, which is made if it is missing. `tag` names the file.
     pub fn create(dir: &Path, tag: &str) -> Result<Self, UndoLogError> {
         let fault = Fault::from_environment().map_err(failed("cannot begin an undo log in", dir))?;
         fs::DirBuilder::new()
@@ -432,7 +432,7 @@ impl Drop for UndoLog {
     }
 }
 
-/// How a undo log's name ends before it is locked, and then; and that of the lock beside it.
+/// How an undo log's name ends before it is locked, and then; and that of the lock beside it.
 const NEW: &str = "new";
 const NAMED: &str = "jsonl";
 const LOCK: &str = "lock";
@@ -440,7 +440,7 @@ const LOCK: &str = "lock";
 /// How long a process that was killed may still hold its undo log: on its way out, or in a child that is only just forked.
 const ON_ITS_WAY_OUT: Duration = Duration::from_secs(1);
 
-/// Makes a undo log's file and locks it, under a name that nobody adopts.
+/// Makes an undo log's file and locks it, under a name that nobody adopts.
 fn begin(new: &Path) -> io::Result<File> {
     loop {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(new)?;
@@ -466,7 +466,7 @@ fn abandoned(path: &Path) -> Result<Option<File>, UndoLogError> {
     }
 }
 
-/// What a undo log file says.
+/// What an undo log file says.
 struct Record {
     standing: BTreeMap<u64, Standing>,
     next: u64,

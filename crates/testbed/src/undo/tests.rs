@@ -193,7 +193,7 @@ fn a_ledger_that_was_only_begun_goes() {
     assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
 }
 
-/// A undo log whose process was killed while a tool of its worked, which makes what is on record only now.
+/// An undo log whose process was killed while a tool of its worked, which makes what is on record only now.
 fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Child {
     let mut undo_log = UndoLog::create(state, "killed").expect("undo log");
     let dir = work.join("iotax-d");

@@ -42,7 +42,7 @@ fn packets_pass_between_two_namespaces() {
     let busybox = iotax_testkit::program("busybox");
     let state = tempfile::tempdir().expect("a directory");
     let tag = format!("test-{}-ping", std::process::id());
-    let mut undo_log = UndoLog::create(state.path(), &tag).expect("a undo log");
+    let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { mtu: Some(4000), ..NetworkSpec::new(NetPath::Veth) };
     let way = build(&spec, &tag, &mut undo_log);
     for (from, to) in [(&way.near, &way.far), (&way.far, &way.near)] {
@@ -69,7 +69,7 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     }
     let state = tempfile::tempdir().expect("a directory");
     let tag = format!("test-{}-bridge", std::process::id());
-    let mut undo_log = UndoLog::create(state.path(), &tag).expect("a undo log");
+    let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { queues: Some(2), ..NetworkSpec::new(NetPath::Bridge) };
     let way = build(&spec, &tag, &mut undo_log);
     let namespace = way.far.namespace.as_deref().expect("one of its own");
@@ -96,7 +96,7 @@ fn a_name_that_is_taken_is_neither_used_nor_removed() {
     let tag = format!("test-{}-taken", std::process::id());
     let taken = format!("iotax-{tag}");
     ip(&["netns", "add", &taken]);
-    let mut undo_log = UndoLog::create(state.path(), &tag).expect("a undo log");
+    let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let error = network::build(&NetworkSpec::new(NetPath::User), None, &tag, &mut undo_log);
     let undone = undo_log.undo_all().0;
     let there = ip(&["netns", "list"]).contains(&taken);
@@ -110,7 +110,7 @@ fn a_name_that_is_taken_is_neither_used_nor_removed() {
 fn build_and_undo() {
     let value = |name: &str| std::env::var(name).expect("the test below sets it");
     let (via, tag) = (value(VIA).parse().expect("a way"), value(TAG));
-    let mut undo_log = UndoLog::create(&PathBuf::from(value(STATE)), &tag).expect("a undo log");
+    let mut undo_log = UndoLog::create(&PathBuf::from(value(STATE)), &tag).expect("an undo log");
     build(&NetworkSpec::new(via), &tag, &mut undo_log);
     assert!(undo_log.undo_all().1.is_empty());
 }

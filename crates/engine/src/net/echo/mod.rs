@@ -2,7 +2,7 @@
 //!
 //! The near end's `prober` is one worker like those of a disk's measurement: it sends when its schedule says so, whatever became of
 //! the messages before, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel
-//! answers, or a socket of `udp` or `tcp` that is connected with a far end of ours, which [answers](answer) on its own end of it.
+//! answers, or a socket of `udp` or `tcp` that is connected with a far end of ours, which [answers](server) on its own end of it.
 //! That is agreed on as a test of one stream of iperf3's is. A `load` beside them is a test of its own at the same far end.
 
 mod icmp;
