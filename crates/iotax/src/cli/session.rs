@@ -81,7 +81,7 @@ impl Session<'_> {
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
         undo_log.heed(&stop);
-        let measured = self.with_ledger(&needs, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
+        let measured = self.with_undo_log(&needs, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
         // Before the results are written: their readers may take as long as they like.
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
@@ -120,7 +120,7 @@ impl Session<'_> {
     }
 
     /// Everything that may leave something to undo. `None` if the user does not want it begun.
-    fn with_ledger(
+    fn with_undo_log(
         &self,
         needs: &Needs,
         tag: &str,

@@ -224,7 +224,7 @@ lvm = { vg = "users", kind = "thin", snapshot = true }
 "#;
 
 #[test]
-fn a_fault_at_any_line_of_the_ledger_leaves_nothing() {
+fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab);
     put_plan(&mut lab, STACKS);

@@ -8,7 +8,7 @@ fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
 }
 
 #[test]
-fn all_effects_are_undone_last_first_and_the_ledger_goes() {
+fn all_effects_are_undone_last_first_and_the_log_goes() {
     let (_temp, state, work) = scene();
     let mut undo_log = UndoLog::create(&state, "t").expect("undo log");
     let dir = work.join("iotax-1");
@@ -118,7 +118,7 @@ fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
 }
 
 #[test]
-fn a_whole_line_that_is_not_understood_keeps_its_ledger_and_not_the_others() {
+fn a_whole_line_that_is_not_understood_keeps_its_log_and_not_the_others() {
     let (_temp, state, work) = scene();
     for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
         let mut undo_log = UndoLog::create(&state, tag).expect("undo log");
@@ -178,7 +178,7 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
 
 /// What a process was killed at before its undo log had its name.
 #[test]
-fn a_ledger_that_was_only_begun_goes() {
+fn a_log_that_was_only_begun_goes() {
     let (_temp, state, _work) = scene();
     fs::create_dir(&state).expect("dir");
     let living = begin(&state.join("living.new")).expect("begun");
