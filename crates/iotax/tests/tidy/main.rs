@@ -4,6 +4,7 @@
 //! to fail. `the_house_is_tidy` applies them all to the files that git knows or would add.
 
 mod circles;
+mod links;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -386,7 +387,7 @@ fn the_house_is_tidy() {
         iotax_testkit::skip!("this is no git clone, so nobody knows which files belong to the house");
     };
     let mut wrong = Vec::new();
-    let mut sources = Vec::new();
+    let (mut sources, mut documents) = (Vec::new(), Vec::new());
     for path in &paths {
         let place = top.join(path);
         wrong.extend(file_size(path, place.metadata().expect("listed a moment ago").len()));
@@ -395,6 +396,9 @@ fn the_house_is_tidy() {
         wrong.extend(text_rules(path, &text));
         if is_kind(path, &["rs"]) {
             sources.push(Source::new(path, &text));
+        }
+        if is_kind(path, &["md"]) {
+            documents.push((path.as_str(), text));
         }
     }
     assert!(
@@ -408,6 +412,8 @@ fn the_house_is_tidy() {
     }
     wrong.extend(no_dead_files(&sources));
     wrong.extend(circles::circles(&sources));
+    let documents = documents.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    wrong.extend(links::dead_links(&documents, &paths.iter().map(String::as_str).collect()));
     assert!(wrong.is_empty(), "the house is not tidy:\n{}", wrong.join("\n"));
 }
 

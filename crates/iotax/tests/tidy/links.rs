@@ -1,0 +1,104 @@
+//! Documents name what is there: files, headings, and places in the repository.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where paths begin that stand in backticks and mean a place of the repository.
+const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
+
+/// The same, of places below `crates/`.
+const CRATES: [&str; 5] = ["model/src", "engine/src", "testbed/src", "results/src", "iotax/src"];
+
+/// What documents (path and text) name and `paths`, those of all files, do not have.
+pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str>) -> Vec<String> {
+    let is_there = |place: &str| {
+        let place = place.trim_end_matches('/');
+        paths.contains(place)
+            || paths.range(place..).any(|path| path.strip_prefix(place).is_some_and(is_below))
+    };
+    let mut dead = Vec::new();
+    for (document, text) in documents {
+        for link in links(text).filter(|link| !link.contains("://") && !link.starts_with("mailto:")) {
+            let (file, heading) =
+                link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+            let place = if file.is_empty() { (*document).to_owned() } else { joined(document, file) };
+            let headed = |heading: &str| {
+                documents.get(place.as_str()).is_some_and(|text| headings(text).any(|found| found == heading))
+            };
+            if !is_there(&place) || heading.is_some_and(|heading| !headed(heading)) {
+                dead.push(format!("{document}: {link} leads nowhere"));
+            }
+        }
+        for place in quoted(text) {
+            let begins = |tops: &[&str]| tops.iter().any(|top| place.starts_with(top));
+            if begins(&TOPS) && !is_there(place) || begins(&CRATES) && !is_there(&format!("crates/{place}")) {
+                dead.push(format!("{document}: there is no {place}"));
+            }
+        }
+    }
+    dead
+}
+
+fn is_below(rest: &str) -> bool {
+    rest.starts_with('/')
+}
+
+/// The targets of links `[text](target)`.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
+}
+
+/// Single words in backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .filter(|word| !word.contains([' ', '*', '<', '{', '[', '$']))
+}
+
+/// The names by which links lead to headings.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    text.lines().filter(|line| line.starts_with('#')).map(|line| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        words
+            .chars()
+            .filter_map(|c| match c {
+                ' ' => Some('-'),
+                c => (c.is_alphanumeric() || c == '-' || c == '_').then_some(c),
+            })
+            .collect()
+    })
+}
+
+/// A path that is relative to a file's directory.
+fn joined(from: &str, to: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in to.split('/') {
+        match part {
+            "." | "" => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leads_nowhere_is_found() {
+        let text = "# What is so, and why\n[a](b.md) [c](#what-is-so-and-why) [d](../crates/x) `crates/x/src/lib.rs` `docs/*.md`\n\
+                    [e](c.md) [f](b.md#none) [g](#none) `crates/y` `engine/src/none.rs` [h](https://example.org/none)";
+        let documents = BTreeMap::from([("docs/a.md", text), ("docs/b.md", "")]);
+        let paths = BTreeSet::from(["docs/a.md", "docs/b.md", "crates/x/src/lib.rs", "crates/xy.rs"]);
+        let dead = [
+            "c.md leads nowhere",
+            "b.md#none leads nowhere",
+            "#none leads nowhere",
+            "there is no crates/y",
+            "there is no engine/src/none.rs",
+        ];
+        assert_eq!(dead_links(&documents, &paths), dead.map(|words| format!("docs/a.md: {words}")));
+    }
+}
