@@ -35,10 +35,10 @@ pub(crate) const DISK_VARIABLE: &str = "IOTAX_DISK";
 pub(crate) const CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Serves the conductor on stdin and stdout until it says goodbye or goes away, and removes what it made meanwhile. The undo
-/// undo log of that is kept in `ledger_dir`.
-pub(crate) fn main(ledger_dir: Option<PathBuf>) -> ExitCode {
+/// undo log of that is kept in `undo_dir`.
+pub(crate) fn main(undo_dir: Option<PathBuf>) -> ExitCode {
     let disk = std::env::var_os(DISK_VARIABLE).map(PathBuf::from);
-    let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(ledger_dir))) };
+    let agent = Agent { disk, server: Mutex::new(None), files: Arc::new(Mutex::new(Files::new(undo_dir))) };
     let requests = listen(io::stdin(), Arc::clone(&agent.files));
     match agent.serve(&requests, &Voice::new(io::stdout())) {
         Ok(()) => end(&agent.files, Exit::Fine),

@@ -29,8 +29,8 @@ struct Made {
 }
 
 impl Files {
-    pub(super) fn new(ledger_dir: Option<PathBuf>) -> Self {
-        Self { dir: ledger_dir, undo_log: None, made: HashMap::new() }
+    pub(super) fn new(undo_dir: Option<PathBuf>) -> Self {
+        Self { dir: undo_dir, undo_log: None, made: HashMap::new() }
     }
 
     /// Makes a file where nothing is and as long as the filesystem keeps its reserve.

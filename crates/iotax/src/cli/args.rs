@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iotax_model::plan::{Margin, Plan, PlanError, UntilDecided};
+use iotax_model::plan::{DEFAULT_MAX_ROUNDS, Margin, Plan, PlanError, UntilDecided};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
@@ -101,8 +101,7 @@ pub(super) struct Design {
     /// Ratios closer to 1 than this count as the same [default: 2%]
     #[arg(long, value_name = "PERCENT")]
     margin: Option<Margin>,
-    /// With --until-decided: no more rounds than this [default: 30]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help = format!("With --until-decided: no more rounds than this [default: {DEFAULT_MAX_ROUNDS}]"))]
     max_rounds: Option<u32>,
     /// With --until-decided: no more rounds when those up to the next look would be measured later than this [default: no limit]
     #[arg(long, value_name = "TIME")]
@@ -209,7 +208,7 @@ pub(super) fn directories() -> Result<directories::ProjectDirs, Failure> {
 }
 
 /// Where undo logs are kept.
-pub(super) fn ledger_dir() -> Result<PathBuf, Failure> {
+pub(super) fn undo_dir() -> Result<PathBuf, Failure> {
     let dirs = directories()?;
     Ok(dirs.state_dir().unwrap_or_else(|| dirs.data_dir()).join("undo"))
 }

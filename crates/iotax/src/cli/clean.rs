@@ -19,7 +19,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
-    let dir = args::ledger_dir()?;
+    let dir = args::undo_dir()?;
     if args.dry_run {
         let left = undo::leftovers(&dir).or_exit(Exit::Environment)?;
         left.iter().for_each(|effect| print_line!("would undo: {effect}"));

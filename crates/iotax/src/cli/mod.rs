@@ -11,6 +11,7 @@ mod estimate;
 mod export;
 mod flags;
 mod from_libvirt;
+mod help;
 mod import;
 mod input;
 mod jobs;
@@ -33,7 +34,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use iotax_model::exit::Exit;
 
 use crate::say;
@@ -114,7 +115,11 @@ fn usage(text: impl std::fmt::Display) -> Failure {
 
 /// Carries out the command line.
 pub(crate) fn main() -> Result<ExitCode, Failure> {
-    let command = match Cli::try_parse() {
+    let mut command = help::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed =
+        parsed.and_then(|given| Cli::from_arg_matches(&given).map_err(|told| told.format(&mut command)));
+    let command = match parsed {
         Ok(cli) => cli.command,
         Err(told) => return Ok(told_by_clap(&told)),
     };
@@ -135,17 +140,17 @@ pub(crate) fn main() -> Result<ExitCode, Failure> {
         Command::Clean(args) => clean::main(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "iotax", &mut script);
+            clap_complete::generate(shell, &mut help::command(), "iotax", &mut script);
             say::document(&String::from_utf8_lossy(&script));
             Ok(Exit::Fine)
         }
         Command::Man => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page).or_exit(Exit::Environment)?;
+            clap_mangen::Man::new(help::command()).render(&mut page).or_exit(Exit::Environment)?;
             say::document(&String::from_utf8_lossy(&page));
             Ok(Exit::Fine)
         }
-        Command::Agent => return Ok(crate::agent::main(args::ledger_dir().ok())),
+        Command::Agent => return Ok(crate::agent::main(args::undo_dir().ok())),
     };
     exit.map(Into::into)
 }
@@ -167,6 +172,6 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        help::command().debug_assert();
     }
 }

@@ -117,7 +117,7 @@ fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<()
         .map_err(|refusal| Failure { exit: refusal.exit, error: refusal.into() })?;
     if plan.everything().any(|target| target.guest.is_some()) {
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
-        let mut undo_log = UndoLog::create(&args::ledger_dir()?, &tag).or_exit(Exit::Environment)?;
+        let mut undo_log = UndoLog::create(&args::undo_dir()?, &tag).or_exit(Exit::Environment)?;
         let checked = runner::check_guests(&guest.options(), &plan, &tag, &mut undo_log);
         undo_log.undo_all();
         checked.or_exit(Exit::Environment)?;

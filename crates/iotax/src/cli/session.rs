@@ -74,12 +74,12 @@ impl Session<'_> {
         }
         let mut outputs = self.output.open(json::MARK)?;
         self.refuse_taken(&outputs)?;
-        let ledger_dir = args::ledger_dir()?;
-        hint_at_leftovers(&ledger_dir);
+        let undo_dir = args::undo_dir()?;
+        hint_at_leftovers(&undo_dir);
         let mut store = self.output.store()?;
 
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
-        let mut undo_log = UndoLog::create(&ledger_dir, &tag).or_exit(Exit::Environment)?;
+        let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
         undo_log.heed(&stop);
         let measured = self.with_undo_log(&needs, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
         // Before the results are written: their readers may take as long as they like.
@@ -297,8 +297,8 @@ pub(super) fn watch_signals() -> anyhow::Result<Interrupt> {
     Ok(stop)
 }
 
-fn hint_at_leftovers(ledger_dir: &Path) {
-    if let Ok(left) = undo::leftovers(ledger_dir)
+fn hint_at_leftovers(undo_dir: &Path) {
+    if let Ok(left) = undo::leftovers(undo_dir)
         && !left.is_empty()
     {
         say!(
