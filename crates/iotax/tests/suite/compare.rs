@@ -7,14 +7,16 @@ use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
-/// Two targets that differ by name alone, so that nothing is asserted of how fast they are.
+/// Two targets that differ by name alone, so that nothing is asserted of how fast they are; and as many I/Os on any machine, enough for
+/// every percentile.
 const PLAN: &str = r#"
 name = "two files"
 repeat = 3
 [defaults]
 size = "4m"
 bs = "4k"
-runtime = "100ms"
+runtime = "1m"
+io_size = "80m"
 ramp_time = "0s"
 direct = false
 ioengine = "psync"
