@@ -1,4 +1,4 @@
-//! One I/O, as every room of the engine speaks of it.
+//! The I/O request that patterns, backends and recorders share.
 
 /// One I/O to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Watches workers: makes samples of what it reports, and the outcome.
+//! Watches workers: makes samples of what they report, and the outcome.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Why a target or a network could not be built.
+//! Errors of building targets and networks.
 
 use std::path::{Path, PathBuf};
 

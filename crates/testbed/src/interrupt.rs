@@ -1,4 +1,4 @@
-//! How long whoever waits does so, and what ends it.
+//! Interrupts, and the pace of waits.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! What cannot be done here, said before anything is touched.
+//! Refusals, made before anything is touched.
 
 use iotax_model::exit::Exit;
 

@@ -4,7 +4,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::Cli;
 
-/// What `-h` shows of a command that has more options than a screen has lines.
+/// Options in `-h` of commands that have more than a screen shows.
 const EVERYDAY: [(&str, &[&str]); 4] = [
     (
         "bench",
@@ -84,7 +84,7 @@ const EVERYDAY: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Options of several commands by what they are about.
+/// Headings of options that several commands share.
 const HEADINGS: [(&str, &[&str]); 6] = [
     ("Results", &["db", "json", "html", "output_format", "output", "csv", "excel"]),
     ("Job files", &["job", "section"]),

@@ -114,11 +114,11 @@ pub(crate) fn carry_out(
         let mut phases = Phases::default();
         phases.add(phases::PROVISION, order.guests.map_or(Duration::ZERO, Guests::prepared_in));
         phases.begin(phases::PROVISION);
-        let mut conductor = Runner::new(order, tag, local, remote_agents, phases);
-        let result = conductor
+        let mut runner = Runner::new(order, tag, local, remote_agents, phases);
+        let result = runner
             .set_up(undo_log, store, progress, stop)
-            .and_then(|()| conductor.all_rounds(undo_log, store, progress, stop));
-        store.add_phases(order.run, &conductor.end(undo_log))?;
+            .and_then(|()| runner.all_rounds(undo_log, store, progress, stop));
+        store.add_phases(order.run, &runner.end(undo_log))?;
         result
     });
     let ended = match result {

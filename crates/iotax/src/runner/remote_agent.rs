@@ -110,7 +110,7 @@ pub(super) struct RemoteAgent {
     options: RemoteOptions,
     stop: Interrupt,
     link: AgentClient,
-    /// As it is on the undo log; absent once it is gone.
+    /// As it is in the undo log; absent once it is gone.
     standing: Option<(Agent, Entry)>,
     hello: AgentHello,
     round_trip: Duration,

@@ -8,7 +8,7 @@ const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
 /// The same, of places below `crates/`.
 const CRATES: [&str; 5] = ["model/src", "engine/src", "testbed/src", "results/src", "iotax/src"];
 
-/// What documents (path and text) name and `paths`, those of all files, do not have.
+/// Dead links and missing places in documents (path and text); `paths` are those of all files.
 pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str>) -> Vec<String> {
     let is_there = |place: &str| {
         let place = place.trim_end_matches('/');

@@ -23,7 +23,7 @@ pub struct Cleaned {
     pub unreadable: Vec<UndoLogError>,
 }
 
-fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
+fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -40,13 +40,13 @@ fn ledger_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> 
 /// Undoes what processes that are gone left behind. With `forget` what cannot be undone is taken off the record.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     let mut cleaned = Cleaned::default();
-    for path in ledger_files(dir, NEW)? {
+    for path in log_files(dir, NEW)? {
         // Nothing was done before it had its name.
         if let Ok(Some(_locked)) = abandoned(&path) {
             let _ = [path.with_extension(LOCK), path].map(fs::remove_file);
         }
     }
-    for path in ledger_files(dir, NAMED)? {
+    for path in log_files(dir, NAMED)? {
         match UndoLog::adopt(&path) {
             Ok(Some(mut undo_log)) => {
                 let (undone, not_undone) = undo_log.undo_all();
@@ -91,7 +91,7 @@ impl fmt::Display for Leftover {
 /// What processes that are gone left behind, without touching it.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
-    for path in ledger_files(dir, NAMED)? {
+    for path in log_files(dir, NAMED)? {
         // One that cannot be read is for `clean` to complain of.
         if let Ok(Some(_locked)) = abandoned(&path)
             && let Ok(record) = Record::read(&path)

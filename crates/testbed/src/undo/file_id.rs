@@ -1,4 +1,4 @@
-//! Which file it is that has a name.
+//! The identity of a file behind its name.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -163,7 +163,7 @@ impl<L: Line> Round<L> {
             return;
         }
         let trip = self.flights.came(reply.message.number, now.saturating_sub(reply.waited));
-        // Until the recorder has turned all is warm-up; after that what went out before does not count.
+        // Warm-up lasts until the recorder begins the window; messages sent before then do not count.
         let measures = self.recorder.boundary > self.window.begin;
         if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
             let io = Io { direction: Direction::Read, offset: 0, length: self.length };
