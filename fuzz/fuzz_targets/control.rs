@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use iotax_engine::net::{Server, Test};
 use iotax_model::net::{NetTest, Peer, Traffic};
 use iotax_model::units::Nanos;
+use iotax_netperf::{Server, Test};
 use libfuzzer_sys::fuzz_target;
 
 /// How long an end may hold on to a peer that has said all it will.
@@ -65,7 +65,7 @@ fn to_client(words: &[u8]) {
     if let Ok(prepared) = test.prepare() {
         let _ = prepared.run(&AtomicBool::new(false), &mut |_| {});
     }
-    far.join().expect("the far end");
+    far.join().expect("the server");
     HOSTILE.set_nonblocking(true).expect("set");
     while HOSTILE.accept().is_ok() {}
     HOSTILE.set_nonblocking(false).expect("set");

@@ -1,7 +1,7 @@
 //! Any text is read as far as it is understood: no importer stumbles, and no figure is anything but a number.
 #![no_main]
 
-use iotax_results::exchange::import::{recognise, runs};
+use iotax_interop::import::{recognise, runs};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,9 @@
 //! Job files of any text are read or refused; what is refused is said with its reason, what is read can be carried out.
 #![no_main]
 
-use iotax_model::jobs::{Included, Jobs, JobsError, Machine, Surroundings, is_job_file, read, vdbench};
+use iotax_model::jobs::{
+    Included, Jobs, JobsError, MachineKeywords, Surroundings, is_job_file, read, vdbench,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -10,7 +12,7 @@ fuzz_target!(|text: &str| {
         // What includes itself ends somewhere.
         include: &|_, name| Ok(Included { file: name.to_owned(), text: text.to_owned() }),
         variable: &|name| (name.len() < 9).then(|| name.to_owned()),
-        machine: Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 },
+        machine: MachineKeywords { pagesize: 4096, mb_memory: 8192, ncpus: 4 },
     };
     check(read("job.fio", text, &[], &around));
     let _ = vdbench::is_meant(text);

@@ -4,16 +4,16 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use iotax_results::exchange::import::{recognise, runs};
-use iotax_results::judge;
-use iotax_results::report::{document, terminal};
-use iotax_results::store::{NewRun, RunState, Store};
+use iotax_analysis::judge;
+use iotax_analysis::store::{NewRun, RunState, Store};
+use iotax_interop::import::{recognise, runs};
+use iotax_report::{document, terminal};
 use libfuzzer_sys::fuzz_target;
 
 /// Runs whose figures, histograms and plans are in the store.
 const RUNS: [&str; 2] = [
-    include_str!("../../crates/results/tests/data/import/ping-iputils.txt"),
-    include_str!("../../crates/results/tests/data/import/fio-3.33-plus.json"),
+    include_str!("../../crates/interop/tests/data/import/ping-iputils.txt"),
+    include_str!("../../crates/interop/tests/data/import/fio-3.33-plus.json"),
 ];
 
 /// A place in memory, and the bytes of a sound store.

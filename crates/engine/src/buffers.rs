@@ -9,12 +9,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// The right to use one buffer. It cannot be copied: whoever queues an I/O gives it away, and has it back with the
 /// completion, so nobody touches a buffer that the kernel is using.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Slot(u32);
+pub struct Slot(u32);
 
 impl Slot {
     /// Its number, from 0.
     #[inline]
-    pub(crate) const fn index(&self) -> usize {
+    pub const fn index(&self) -> usize {
         self.0 as usize
     }
 
@@ -40,16 +40,16 @@ const HUGE: usize = 2 << 20;
 /// Buffers of equal length, one for each slot, in one mapping that begins zeroed. From 2 MiB on they are in huge pages, as far
 /// as the kernel has some.
 #[derive(Debug)]
-pub(crate) struct Buffers {
+pub struct Buffers {
     memory: NonNull<u8>,
     slot_bytes: usize,
-    /// What is mapped: from where, and how many bytes.
+    /// The mapping: its address and its bytes.
     mapping: (NonNull<u8>, usize),
 }
 
 impl Buffers {
     /// `count` buffers of `slot_bytes`, a multiple of 512, and their slots.
-    pub(crate) fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
+    pub fn new(count: u32, slot_bytes: usize) -> io::Result<(Self, Vec<Slot>)> {
         let bytes = slot_bytes.checked_mul(count as usize).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapped = if bytes < HUGE { bytes } else { bytes.saturating_add(HUGE) };
         // SAFETY: a fresh private mapping at an address of the kernel's choice affects no other memory.
@@ -70,14 +70,14 @@ impl Buffers {
 
     /// Where a slot's buffer begins; it is `slot_bytes` long.
     #[inline]
-    pub(crate) fn address(&self, slot: &Slot) -> *mut u8 {
+    pub fn address(&self, slot: &Slot) -> *mut u8 {
         // SAFETY: slots are numbered below the count, so the offset stays within the mapping.
         unsafe { self.memory.as_ptr().add(slot.index() * self.slot_bytes) }
     }
 
     /// A slot's buffer.
     #[inline]
-    pub(crate) fn slice(&mut self, slot: &mut Slot) -> &mut [u8] {
+    pub fn slice(&mut self, slot: &mut Slot) -> &mut [u8] {
         // SAFETY: the memory is mapped and initialized; the slot, held exclusively, shows that no I/O uses it, and
         // the borrow of self that no other slice is alive.
         unsafe { std::slice::from_raw_parts_mut(self.address(slot), self.slot_bytes) }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use iotax_model::record::{CpuTime, ProcessCounts};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// How long the counter is compared with the system's clock to learn its rate. Each end is known to some 50 ns, so the rate
+/// The time for which the counter is compared with the system's clock to learn its rate. Each end is known to some 50 ns, so the rate
 /// to some 5 ppm.
 const CALIBRATION_NS: u64 = 20_000_000;
 /// How far the two clocks may part over a measurement before it is said: the system's clock is itself adjusted by up to 500 ppm.
@@ -17,7 +17,7 @@ const DISAGREEMENT: f64 = 0.001;
 
 /// Nanoseconds of the monotonic clock.
 #[inline]
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     match COUNTER.get() {
         Some(Some(counter)) => counter.now(),
         _ => system(),
@@ -26,7 +26,7 @@ pub(crate) fn now() -> u64 {
 
 /// Makes [`now`] read the counter from here on, if it can be trusted. Takes a moment the first time. Times read before are not
 /// to be compared with times read after.
-pub(crate) fn calibrate() {
+pub fn calibrate() {
     COUNTER.get_or_init(Counter::calibrated);
 }
 
@@ -89,18 +89,19 @@ fn both() -> Option<(u64, u64)> {
 
 /// Compares the clock in use with the system's over some time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Check {
+pub struct Check {
     ours: u64,
     systems: u64,
 }
 
 impl Check {
-    pub(crate) fn begin() -> Self {
+    /// Begins a comparison.
+    pub fn begin() -> Self {
         Self { ours: now(), systems: system() }
     }
 
     /// What is to be said of the difference, if it is more than the kernel's own corrections explain.
-    pub(crate) fn end(self) -> Option<String> {
+    pub fn end(self) -> Option<String> {
         Self::judge(now().saturating_sub(self.ours), system().saturating_sub(self.systems))
     }
 
@@ -161,7 +162,7 @@ pub(crate) fn thread_cpu() -> u64 {
 
 /// CPU time that this process has used and what the kernel counted of it, all threads together.
 #[expect(clippy::cast_sign_loss, reason = "counts are not negative")]
-pub(crate) fn process() -> (CpuTime, ProcessCounts) {
+pub fn process() -> (CpuTime, ProcessCounts) {
     let usage = rusage();
     let cpu =
         CpuTime { user_ns: nanos_of_timeval(usage.ru_utime), system_ns: nanos_of_timeval(usage.ru_stime) };

@@ -114,6 +114,7 @@ impl Collector {
             duration_ns: self.window.length_of(interval),
             tallies,
             oldest_ns: oldest_ns.max(waiting),
+            ways: Vec::new(),
         })
     }
 

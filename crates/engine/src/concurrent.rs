@@ -75,7 +75,7 @@ fn open_all(parts: &[Job], path: &Path) -> Result<Vec<Target>, EngineError> {
     Ok(targets)
 }
 
-/// What one job tells; nothing if it has ended.
+/// The message of one job; none if it has ended.
 type Word = (usize, Option<Event>);
 
 /// Lets all go, and passes on what they tell together. What each of them came to.

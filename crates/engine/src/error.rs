@@ -26,7 +26,7 @@ pub enum EngineError {
         /// What failed in it.
         errors: Vec<ErrorCount>,
     },
-    /// The network or its far end did not do what was asked, in words that name the far end.
+    /// The network or its server did not do what was asked, in words that name the server.
     #[error("{0}")]
     Net(String),
     /// The target could not be used.

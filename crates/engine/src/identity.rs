@@ -1,4 +1,4 @@
-//! Whether an open file is the one that is meant.
+//! Checks that an open file is the intended one.
 #![expect(unsafe_code, reason = "the crates in use have no BLKGETDISKSEQ")]
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 /// `BLKGETDISKSEQ` of linux/fs.h.
 const DISK_SEQUENCE: Opcode = opcode::read::<u64>(0x12, 128);
 
-/// Whether it is this that was opened, whatever name led there.
+/// True if the open file is this one, whatever its name.
 pub(crate) fn is(file: &File, identity: Identity) -> io::Result<bool> {
     let found = file.metadata()?;
     let is_device = found.file_type().is_block_device();

@@ -6,30 +6,35 @@ use crate::latencies::Latencies;
 use crate::window::Window;
 use crate::workers::{Interval, Report};
 
-/// Whether there is more to do.
+/// The state after an interval.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum IntervalState {
+pub enum IntervalState {
+    /// Another interval has begun.
     GoOn,
+    /// The window is over, or nobody listens any more.
     Over,
 }
 
 /// Keeps one worker's counts apart by warm-up and interval.
 #[derive(Debug)]
-pub(crate) struct IntervalRecorder {
+pub struct IntervalRecorder {
     worker: u32,
     window: Window,
     /// The current interval; `None` in the warm-up.
     interval: Option<u64>,
     /// When the current interval, or the warm-up, ends.
-    pub(crate) boundary: u64,
-    pub(crate) latencies: Latencies,
-    pub(crate) ramp_ios: u64,
+    pub boundary: u64,
+    /// The counts of the current interval.
+    pub latencies: Latencies,
+    /// I/Os of the warm-up.
+    pub ramp_ios: u64,
     spare: Receiver<Latencies>,
     reports: Sender<Report>,
 }
 
 impl IntervalRecorder {
-    pub(crate) fn new(
+    /// A recorder for worker number `worker`, which begins in the warm-up.
+    pub fn new(
         worker: u32,
         latencies: Latencies,
         window: Window,
@@ -42,7 +47,7 @@ impl IntervalRecorder {
 
     /// Closes what has ended by `now`, a time at or after the boundary, before what was just reaped is counted.
     #[cold]
-    pub(crate) fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> IntervalState {
+    pub fn turn(&mut self, now: u64, oldest_ns: Option<u64>) -> IntervalState {
         let next = self.window.interval_at(now);
         if let Some(number) = self.interval {
             let empty = match self.spare.try_recv() {

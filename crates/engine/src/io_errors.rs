@@ -28,12 +28,12 @@ struct Failures {
 
 /// The failed I/Os of one worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct IoErrors(Vec<Failures>);
+pub struct IoErrors(Vec<Failures>);
 
 impl IoErrors {
     /// Counts an I/O of a direction, by its word, that ended at `at` with `result`: an errno below zero, or too few bytes.
     #[cold]
-    pub(crate) fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
+    pub fn add(&mut self, result: i32, direction: &'static str, offset: u64, at: u64) {
         let fault = match result {
             ..0 => Fault::Errno(-result),
             0 => Fault::Empty,

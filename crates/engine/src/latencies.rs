@@ -1,4 +1,4 @@
-//! What a worker counts of its I/Os.
+//! The counts and latencies of one worker's I/Os.
 
 use iotax_model::histogram::Histogram;
 use iotax_model::record::{Tallies, Tally};
@@ -8,7 +8,7 @@ use crate::request::{Direction, Io};
 
 /// Service and response times and bytes of one worker's I/Os, by direction. What the workload has not takes no memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Latencies([Option<Counts>; 5]);
+pub struct Latencies([Option<Counts>; 5]);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Counts {
@@ -31,9 +31,39 @@ const fn place(direction: Direction) -> usize {
     }
 }
 
+/// I/Os of one direction that took the same times, as those of one batch do: counting them at once is quicker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Alike {
+    direction: Direction,
+    service_ns: u64,
+    response_ns: u64,
+    ios: u64,
+    bytes: u64,
+}
+
+impl Alike {
+    /// One I/O.
+    #[inline]
+    pub(crate) const fn new(io: Io, service_ns: u64, response_ns: u64) -> Self {
+        Self { direction: io.direction, service_ns, response_ns, ios: 1, bytes: io.length as u64 }
+    }
+
+    /// Takes in the I/Os of another; false if they are not alike.
+    #[inline]
+    pub(crate) fn merge(&mut self, other: &Self) -> bool {
+        let times = |alike: &Self| (alike.service_ns, alike.response_ns);
+        let are_alike = self.direction == other.direction && times(self) == times(other);
+        if are_alike {
+            self.ios += other.ios;
+            self.bytes += other.bytes;
+        }
+        are_alike
+    }
+}
+
 impl Latencies {
     /// Room for what a workload does.
-    pub(crate) fn new(workload: &Workload) -> Self {
+    pub fn new(workload: &Workload) -> Self {
         let open_loop = workload.is_open_loop();
         // Workers count while they are measured: nothing may be allocated then.
         let room = Histogram::with_all_room;
@@ -52,28 +82,35 @@ impl Latencies {
 
     /// Counts an I/O. The response time is of no account in a closed loop.
     #[inline]
-    pub(crate) fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
-        self.add_at(place(io.direction), io.length.into(), service_ns, response_ns);
+    pub fn add(&mut self, io: Io, service_ns: u64, response_ns: u64) {
+        self.add_at(place(io.direction), 1, io.length.into(), service_ns, response_ns);
+    }
+
+    /// Counts I/Os that are alike.
+    #[inline]
+    pub(crate) fn add_alike(&mut self, alike: &Alike) {
+        let Alike { direction, service_ns, response_ns, ios, bytes } = *alike;
+        self.add_at(place(direction), ios, bytes, service_ns, response_ns);
     }
 
     /// Counts an operation on a file as such, with the bytes that went with it.
     #[inline]
     pub(crate) fn add_meta(&mut self, bytes: u64, service_ns: u64) {
-        self.add_at(META, bytes, service_ns, service_ns);
+        self.add_at(META, 1, bytes, service_ns, service_ns);
     }
 
     #[inline]
-    fn add_at(&mut self, place: usize, bytes: u64, service_ns: u64, response_ns: u64) {
+    fn add_at(&mut self, place: usize, ios: u64, bytes: u64, service_ns: u64, response_ns: u64) {
         if let Some(counts) = &mut self.0[place] {
             counts.bytes += bytes;
-            counts.service.add(service_ns);
+            counts.service.add_many(service_ns, ios);
             if let Some(response) = &mut counts.response {
-                response.add(response_ns);
+                response.add_many(response_ns, ios);
             }
         }
     }
 
-    /// How many reads, writes, trims and operations on files were counted.
+    /// The number of reads, writes, trims and file operations.
     pub(crate) fn ios(&self) -> u64 {
         self.0[..3].iter().chain(&self.0[META..]).flatten().map(|counts| counts.service.count()).sum()
     }

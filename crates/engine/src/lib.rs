@@ -1,7 +1,7 @@
-//! Makes I/O load in this process: backends, patterns, pacing, payload, workers.
+//! Makes block and file load in this process: backends, patterns, pacing, payload, workers.
 //!
-//! The only crate with `unsafe`. It knows nothing of guests, of the store or of other processes: an agent calls it
-//! and passes its events on.
+//! It knows nothing of guests, of the store or of other processes: an agent calls it and passes its events on. What any load
+//! needs (clock, workers, windows, intervals, paces, counts) is public, for `iotax-netperf`.
 //!
 //! A measurement goes through these rooms: [`measure`] checks the job and opens the target (`open`); `run` starts a
 //! thread for each of numjobs; each (`worker`) draws I/Os from its `pattern`, with content from its `payload`, hands
@@ -9,37 +9,35 @@
 //! it shares with anyone; at the end of each interval it hands its counts over, and the `collector` makes samples of them.
 
 mod backend;
-mod buffers;
-mod concurrent;
-
-mod clock;
+pub mod buffers;
+pub mod clock;
 mod collector;
+mod concurrent;
 mod error;
 mod file_ops;
 mod identity;
-mod intervals;
-mod io_errors;
-mod latencies;
-pub mod net;
+pub mod intervals;
+pub mod io_errors;
+pub mod latencies;
 mod open;
 mod overhead;
-mod pace;
+pub mod pace;
 mod page_cache;
 mod pattern;
 mod payload;
 mod prepare;
 mod queue;
-mod random;
-mod request;
+pub mod random;
+pub mod request;
 mod run;
 mod shared;
 #[cfg(test)]
 mod simulated;
 mod verify;
-mod watch;
-mod window;
+pub mod watch;
+pub mod window;
 mod worker;
-mod workers;
+pub mod workers;
 
 use std::path::Path;
 
@@ -66,13 +64,7 @@ const SHORTEST_INTERVAL: Nanos = Nanos::from_millis(10);
 /// # Errors
 /// A job that cannot be done on this target, and a system that refuses what it needs. Nothing is created or truncated.
 pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
-    job.workload.check()?;
-    if job.interval < SHORTEST_INTERVAL {
-        return Err(EngineError::Interval(job.interval));
-    }
-    if let Some(peer) = &job.peer {
-        return net::measure(job, peer, events);
-    }
+    check(job)?;
     check_memory(job)?;
     if let Some(test) = job.workload.test {
         return file_ops::run(job, test, path, events);
@@ -82,6 +74,18 @@ pub fn measure(job: &Job, path: &Path, events: &mut dyn FnMut(Event)) -> Result<
     }
     let target = open::for_job(job, path)?;
     run::run(job, &target, events)
+}
+
+/// Refuses what no load can do: a workload that contradicts itself, and samples more often than every 10 ms.
+///
+/// # Errors
+/// The key at fault, and what it accepts.
+pub fn check(job: &Job) -> Result<(), EngineError> {
+    job.workload.check()?;
+    if job.interval < SHORTEST_INTERVAL {
+        return Err(EngineError::Interval(job.interval));
+    }
+    Ok(())
 }
 
 /// Buffers that do not fit would have the kernel kill processes of its choice.

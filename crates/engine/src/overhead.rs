@@ -1,4 +1,4 @@
-//! What the engine itself costs.
+//! The cost of the engine itself.
 
 use std::sync::{Arc, mpsc};
 

@@ -6,18 +6,27 @@ use iotax_model::workload::{RateProcess, Workload};
 use crate::random::{Purpose, SplitMix64};
 use crate::window::Window;
 
-/// What holds a worker back. A closed loop without pauses has none of these.
+/// The pacing of a worker. A closed loop without pauses has none.
 #[derive(Debug)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// A closed loop that rests after every so many I/Os.
-    Think { pause: u64, every: u64, left: u64, due: u64 },
+    Think {
+        /// The rest in nanoseconds.
+        pause: u64,
+        /// I/Os from one rest to the next.
+        every: u64,
+        /// I/Os left until the next rest.
+        left: u64,
+        /// When the next I/O may begin.
+        due: u64,
+    },
     /// An open loop.
     Open(Schedule),
 }
 
 impl Pace {
-    /// What `workload` asks of worker number `job`, from the window's start on.
-    pub(crate) fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
+    /// The pacing of worker number `job`, from the window's start on.
+    pub fn new(workload: &Workload, job: u32, seed: u64, window: Window) -> Option<Self> {
         if let Some(schedule) = Schedule::new(workload, job, seed, window) {
             return Some(Self::Open(schedule));
         }
@@ -27,7 +36,7 @@ impl Pace {
 
     /// When the next I/O may begin at the earliest.
     #[inline]
-    pub(crate) const fn due(&self) -> u64 {
+    pub const fn due(&self) -> u64 {
         match self {
             Self::Think { due, .. } => *due,
             Self::Open(schedule) => schedule.due,
@@ -36,7 +45,7 @@ impl Pace {
 
     /// The next I/O, of so many bytes, begins now. Its intended start, in an open loop.
     #[inline]
-    pub(crate) fn take(&mut self, now: u64, bytes: u32) -> u64 {
+    pub fn take(&mut self, now: u64, bytes: u32) -> u64 {
         match self {
             Self::Think { every, left, due, .. } => {
                 *left -= 1;
@@ -67,7 +76,7 @@ impl Pace {
 
     /// How the schedule was kept, up to the window's end or to `now`, whichever is earlier; `None` without a schedule. If
     /// there was no more to do, nothing was left to begin.
-    pub(crate) fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
+    pub fn finish(self, now: u64, exhausted: bool) -> Option<Pacing> {
         match self {
             Self::Think { .. } => None,
             Self::Open(schedule) if exhausted => Some(schedule.kept),
@@ -78,7 +87,7 @@ impl Pace {
 
 /// Intended start times of an open loop: they follow from the rate alone, whatever becomes of the I/O.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     /// When the next I/O is due, in whole nanoseconds, and the rest.
     due: u64,
     rest: f64,

@@ -18,10 +18,10 @@ use crate::open::Target;
 
 /// Bytes of one stretch, a multiple of every page size.
 const STRETCH: u64 = 4 << 20;
-/// So many are looked at, or the whole area if it is no longer: a page takes the kernel some 100 ns.
+/// Pages to look at, or the whole area if it has fewer: each takes the kernel some 100 ns.
 const STRETCHES: u64 = 256;
 
-/// What was cached of some stretches of an area at one moment.
+/// The cached pages in samples of an area, at one moment.
 pub(crate) struct Cached {
     stretches: Vec<u64>,
     bytes: u64,

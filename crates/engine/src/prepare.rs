@@ -1,4 +1,4 @@
-//! What is done before a measurement: the area is filled, caches are dropped.
+//! Prepares a measurement: fills the area, drops caches.
 
 use std::fs::File;
 use std::io;
@@ -25,9 +25,9 @@ use crate::verify::{Mark, seal};
 const CHUNK: u32 = 1 << 20;
 /// Writes kept in flight.
 const DEPTH: u32 = 8;
-/// What is written directly is a multiple of this, the largest logical block in use.
+/// Direct writes are multiples of this, the largest logical block in use.
 const DIRECT_UNIT: u64 = 4096;
-/// How often progress is told.
+/// The interval between progress reports.
 const PROGRESS_EVERY: Nanos = Nanos::from_millis(200);
 
 /// Writes the first `size` bytes once; see [`crate::fill`].
@@ -74,7 +74,7 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// What an area is filled with: the seed and a write's offset decide its content, whichever buffer it goes through.
+/// The content of a filled area: the seed and a write's offset decide it, whichever buffer is used.
 struct Filling {
     source: Source,
     mark: Mark,

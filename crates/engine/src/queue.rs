@@ -1,4 +1,4 @@
-//! What the block device beneath a file says of its queue, in sysfs.
+//! Queue attributes of the block device under a file, from sysfs.
 
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;

@@ -6,11 +6,11 @@ use rand::TryRng;
 
 /// SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 #[derive(Debug, Clone)]
-pub(crate) struct SplitMix64(u64);
+pub struct SplitMix64(u64);
 
 /// What the numbers are for. Each purpose has streams of its own, so that nothing recurs by accident.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The order of a worker's blocks.
     Offsets,
     /// Which of a worker's I/Os read and which write.
@@ -37,20 +37,20 @@ pub(crate) enum Purpose {
 
 impl SplitMix64 {
     /// The generator of one seed, one purpose, and one number of whatever the purpose has many of.
-    pub(crate) const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
+    pub const fn new(seed: u64, purpose: Purpose, number: u64) -> Self {
         Self(scramble(seed ^ scramble(number << 8 | purpose as u64)))
     }
 
     /// The next 64 bits.
     #[inline]
-    pub(crate) const fn next(&mut self) -> u64 {
+    pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         scramble(self.0)
     }
 
     /// A number below `end`, all alike but for a bias of at most `end` in 2^64.
     #[inline]
-    pub(crate) const fn below(&mut self, end: u64) -> u64 {
+    pub const fn below(&mut self, end: u64) -> u64 {
         ((self.next() as u128 * end as u128) >> 64) as u64
     }
 

@@ -2,18 +2,21 @@
 
 /// One I/O to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Io {
-    pub(crate) direction: Direction,
+pub struct Io {
+    /// The direction.
+    pub direction: Direction,
     /// In bytes; 0 for a flush.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// In bytes, at most the slot's; 0 for a flush.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 /// What an I/O does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+pub enum Direction {
+    /// Reads.
     Read,
+    /// Writes.
     Write,
     /// Discards what is there.
     Trim,

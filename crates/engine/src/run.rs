@@ -107,7 +107,7 @@ pub(crate) fn run(job: &Job, target: &Target, events: &mut dyn FnMut(Event)) -> 
     }
 }
 
-/// What one worker does.
+/// The work of one worker.
 fn work(
     job: &Job,
     target: &Target,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What all workers of a measurement look at.
 #[derive(Debug, Default)]
-pub(crate) struct Common {
+pub struct Common {
     stop: AtomicBool,
     failures: AtomicU64,
     most_failures: Option<u64>,
@@ -22,8 +22,9 @@ impl Common {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the workers are to stop.
     #[inline]
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -46,7 +47,7 @@ impl Common {
 /// itself: the worker writes it around each call.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Heartbeat {
+pub struct Heartbeat {
     since: AtomicU64,
 }
 

@@ -17,7 +17,7 @@ use crate::window::Window;
 use crate::workers::{DRAIN, Finish, Report, Workers};
 
 /// Has workers that are set up make the load of a job.
-pub(crate) fn carry_out(
+pub fn carry_out(
     workers: &mut Workers,
     job: &Job,
     window: Window,
@@ -88,7 +88,7 @@ fn watch(
             window = window.cut(finishes.iter().filter_map(|finish| finish.ended_at).max().unwrap_or(now));
             collector.cut(window.end);
             if window.end <= window.begin {
-                let errors = IoErrors::merge(finishes.into_iter().map(|finish| finish.faults).collect());
+                let errors = IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect());
                 return Err(EngineError::NothingMeasured { ramp_time: job.workload.ramp_time, errors });
             }
         }
@@ -145,13 +145,13 @@ fn watch(
             (false, true) => Some(Stop::Errors),
             (false, false) => None,
         },
-        verify: finishes.iter_mut().filter_map(|finish| finish.findings.take()).reduce(
-            |mut all, findings| {
-                all.merge(findings);
+        verify: finishes.iter_mut().filter_map(|finish| finish.verify_errors.take()).reduce(
+            |mut all, errors| {
+                all.merge(errors);
                 all
             },
         ),
-        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.faults).collect()),
+        errors: IoErrors::merge(finishes.into_iter().map(|finish| finish.io_errors).collect()),
         inside: None,
         flush_ns: None,
         page_cache: None,

@@ -5,18 +5,20 @@ use iotax_model::wire::Job;
 
 /// When is measured. All workers of a measurement share one; times are nanoseconds of [`crate::clock::now`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub struct Window {
     /// The load begins here.
-    pub(crate) start: u64,
+    pub start: u64,
     /// The warm-up ends here.
-    pub(crate) begin: u64,
-    pub(crate) end: u64,
-    pub(crate) interval: u64,
+    pub begin: u64,
+    /// It ends here.
+    pub end: u64,
+    /// Nanoseconds of an interval; the last one may be shorter.
+    pub interval: u64,
 }
 
 impl Window {
     /// The window of a job whose load starts at `start`, or so long after it as the job is told to wait.
-    pub(crate) fn new(job: &Job, start: u64) -> Self {
+    pub fn new(job: &Job, start: u64) -> Self {
         let start = start + delay(job);
         let begin = start + job.workload.ramp_time.0;
         Self { start, begin, end: begin + job.workload.runtime.0, interval: job.interval.0 }
@@ -38,7 +40,7 @@ impl Window {
         Self { end: self.end.min(end), ..self }
     }
 
-    /// How many intervals it has; the last may be shorter than the others.
+    /// The number of intervals; the last may be shorter than the others.
     pub(crate) const fn intervals(&self) -> u64 {
         (self.end - self.begin).div_ceil(self.interval)
     }
@@ -53,7 +55,7 @@ impl Window {
         (self.begin + (interval + 1) * self.interval).min(self.end)
     }
 
-    /// How long an interval is.
+    /// The length of an interval.
     pub(crate) fn length_of(&self, interval: u64) -> u64 {
         self.end_of(interval) - (self.begin + interval * self.interval)
     }

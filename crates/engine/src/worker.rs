@@ -1,53 +1,40 @@
-//! One thread's work: keeps the queue full or to its schedule, times every I/O, hands finished intervals over.
+//! One thread's work: keeps the queue full or on schedule, times every I/O, hands finished intervals over.
 
+mod batching;
+mod slots;
+mod source;
+mod wait;
+
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use iotax_model::workload::{IoEngine, Stamps, Workload};
 use rustix::thread::set_current_timer_slack;
 
+use self::batching::{Batch, Batching};
+use self::slots::{InFlight, Slots};
+use self::source::{NextIo, Source};
 use crate::backend::{Backend, Completion, Libaio, Mmap, Null, Psync, Pvsync2, Setup, Uring};
+use crate::buffers::Slot;
 use crate::clock;
 use crate::error::EngineError;
 use crate::intervals::{IntervalRecorder, IntervalState};
 use crate::io_errors::IoErrors;
-use crate::latencies::Latencies;
+use crate::latencies::{Alike, Latencies};
 use crate::pace::Pace;
 use crate::pattern::Pattern;
-use crate::payload::{Payload, SECTOR};
-use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
-use crate::shared::Common;
-use crate::verify::{Next, Proof, Verifier};
-use crate::window::Window;
+use crate::shared::{Common, Heartbeat};
+use crate::verify::Proof;
 use crate::workers::{Finish, Report, WorkerContext};
 
-/// So many failures in a row, and no success, make a worker pause: an error is often quicker than any I/O.
+/// Consecutive failures before a worker backs off, so that errors do not spin.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
-/// How long it pauses then, after each further batch of failures.
+/// The pause of a worker that backs off, for each further batch of failures.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// So many I/Os are begun together on a device. Of more, the kernel holds all back until the last is prepared (it plugs the
-/// block layer, see IO_PLUG_THRESHOLD in its io_uring.c), and meanwhile the device has less to do.
-const UNPLUGGED: usize = 2;
-/// So many I/Os are begun together where they are done by the end of the call. A longer batch saves next to nothing more, and
-/// its buffers no longer fit into the CPU's nearer caches.
-const AT_ONCE: usize = 64;
-
-/// After so many calls that waited and came back with everything, the next does not wait: only then it shows whether I/O still
-/// outlasts the call.
-const DOUBT_AFTER: u32 = 64;
-
-/// Before an I/O is due a worker spins for so long: a sleeper wakes up late.
-const SPIN_NS: u64 = 20_000;
-
-/// How often one that waits for its start looks up.
-const LOOK_UP_NS: u64 = 50_000_000;
-
-/// How often is looked again whether another worker is done with a block.
-const CLAIMED_NS: u64 = 50_000;
-
-/// What one worker is to do.
+/// The task of one worker.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) context: WorkerContext,
@@ -55,18 +42,8 @@ pub(crate) struct Task {
     pub(crate) setup: Setup,
     pub(crate) pattern: Pattern,
     pub(crate) seed: u64,
-    /// If what is written and read is to be verified.
+    /// Present if what is written and read is verified.
     pub(crate) proof: Option<Arc<Proof>>,
-}
-
-/// An I/O in flight.
-#[derive(Debug, Clone, Copy)]
-struct Flight {
-    io: Io,
-    /// 0 if the slot is free.
-    submitted_at: u64,
-    /// When it should have begun, in an open loop.
-    intended_at: u64,
 }
 
 /// Does a task with the backend of that name.
@@ -81,287 +58,241 @@ pub(crate) fn run(engine: IoEngine, task: Task) -> Result<Finish, EngineError> {
     }
 }
 
-/// Sets up a backend, waits for the start, works until the window ends or there is no more to do, and waits for what is in
-/// flight then.
+/// Opens a backend, waits for the start, makes the load until the window ends or nothing is left to do, and waits for the I/O
+/// in flight.
 pub(crate) fn work<B: Backend>(task: Task) -> Result<Finish, EngineError> {
-    match &task.proof {
-        None => load::<B, false>(task),
-        Some(_) => load::<B, true>(task),
-    }
-}
-
-/// See [`work`]. Without `VERIFY` no I/O pays for the question whether it is to be verified.
-fn load<B: Backend, const VERIFY: bool>(task: Task) -> Result<Finish, EngineError> {
-    let Task { context, workload, setup, mut pattern, seed, proof } = task;
+    let Task { context, workload, setup, pattern, seed, proof } = task;
     let WorkerContext { number, common, heartbeat, start, spare, reports } = context;
-    let depth = setup.depth as usize;
-    let mut payload = workload.rw.writes().then(|| {
-        let random = SplitMix64::new(seed, Purpose::Payload, number.into());
-        Payload::new(&workload.content(), depth, workload.rw.reads(), random)
-    });
-    let mut verifier = proof.filter(|_| VERIFY).map(|proof| Verifier::new(proof, depth, setup.slot_bytes));
-    let (mut backend, mut free) = B::open(setup)?;
-    let none = Io { direction: Direction::Read, offset: 0, length: 0 };
-    let mut flights = vec![Flight { io: none, submitted_at: 0, intended_at: 0 }; depth];
-    let mut queued: Vec<usize> = Vec::with_capacity(depth);
-    let mut done: Vec<Completion> = Vec::with_capacity(depth);
-    let mut faults = IoErrors::default();
-    let mut failures_in_a_row = 0_u32;
-    let stamp_each = workload.stamps == Stamps::Io;
+    let source = Source::new(&workload, number, seed, pattern, proof, &setup);
+    let (backend, free) = B::open(setup)?;
+    let slots = Slots::new(free, workload.stamps == Stamps::Io);
 
     // Nobody listens if another worker failed to set up; then the start channel is closed too.
     let _ = reports.send(Report::Ready);
     let Ok(window) = start.recv() else { return Ok(Finish::default()) };
     let mut recorder = IntervalRecorder::new(number, Latencies::new(&workload), window, spare, reports);
-    if !await_start(window, &common, &mut recorder) {
+    if !wait::until_start(window, &common, &mut recorder) {
         return Ok(Finish { ended_at: Some(clock::now()), ..Finish::default() });
     }
-    let mut pace = Pace::new(&workload, number, seed, window);
+    let pace = Pace::new(&workload, number, seed, window);
     if pace.is_some() {
         // The usual slack of 50 us would be lateness.
-        let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
     }
-    // Whether I/O outlasts the call that begins it, as on a device, or is answered within it, as from a cache.
-    let mut outlasts = false;
-    let mut doubt = 0;
-    let mut exhausted = false;
-    let mut flush_at_end = LastFlush::of(&workload);
-    let mut now = clock::now();
-    let (began_at, mut ended_at) = (Some(now), None);
+    let mut worker = Worker {
+        done: Vec::with_capacity(slots.count()),
+        backend,
+        source,
+        pace,
+        slots,
+        batching: Batching::default(),
+        recorder,
+        errors: IoErrors::default(),
+        failures_in_a_row: 0,
+        common,
+        heartbeat,
+        now: clock::now(),
+    };
+    let began_at = worker.now;
+    let ended_at = worker.make_load()?;
+    worker.finish(began_at, ended_at)
+}
 
-    loop {
-        // When to look again even if no I/O is done.
-        let mut wake = recorder.boundary;
-        let mut begins = false;
-        while let Some(mut slot) = free.pop() {
-            let due = pace.as_ref().map_or(0, Pace::due);
-            if due > now {
-                wake = wake.min(due);
-                free.push(slot);
-                break;
+/// A worker that has begun its load.
+struct Worker<B> {
+    backend: B,
+    source: Source,
+    pace: Option<Pace>,
+    slots: Slots,
+    batching: Batching,
+    /// Reaped, and not counted yet.
+    done: Vec<Completion>,
+    recorder: IntervalRecorder,
+    errors: IoErrors,
+    failures_in_a_row: u32,
+    common: Arc<Common>,
+    heartbeat: Arc<Heartbeat>,
+    /// The time at the end of the last call: completions are seen then, and I/Os are due by it.
+    now: u64,
+}
+
+/// The result of preparing I/Os.
+struct Prepared {
+    any: bool,
+    /// When to look again even if no I/O is done.
+    wake: u64,
+}
+
+impl<B: Backend> Worker<B> {
+    /// Makes the load: the time of its end, if that came before the window's.
+    #[inline(never)]
+    fn make_load(&mut self) -> Result<Option<u64>, EngineError> {
+        loop {
+            let prepared = self.prepare()?;
+            if self.slots.in_flight() > 0 {
+                self.submit(&prepared)?;
+            } else if self.source.is_exhausted() {
+                return Ok(Some(self.now));
+            } else {
+                wait::idle(clock::now(), prepared.wake);
             }
-            let next = match &mut verifier {
-                Some(verifier) if VERIFY => match verifier.next(slot.index(), &mut pattern) {
-                    Next::Io(io) => io,
-                    Next::Wait => {
-                        wake = wake.min(now + CLAIMED_NS);
-                        free.push(slot);
-                        break;
-                    }
-                },
-                _ => pattern.next(),
-            };
-            let Some(io) = next.or_else(|| flush_at_end.take(free.len() + 1 == depth)) else {
-                exhausted = true;
-                free.push(slot);
-                break;
-            };
-            let flight = &mut flights[slot.index()];
-            flight.io = io;
-            if let Some(pace) = &mut pace {
-                // A flush comes when it comes: the rate is that of what moves data.
-                flight.intended_at = if io.direction.is_flush() { now } else { pace.take(now, io.length) };
-            }
-            if let (Direction::Write, Some(payload)) = (io.direction, &mut payload) {
-                let index = slot.index();
-                let sectors = io.length.next_multiple_of(SECTOR);
-                let buffer = &mut backend.buffer(&mut slot)[..sectors as usize];
-                payload.refresh(index, &io, buffer);
-                if VERIFY && let Some(verifier) = &verifier {
-                    verifier.seal(index, &io, buffer);
+            self.now = clock::now();
+            if self.now >= self.recorder.boundary {
+                let oldest = self.slots.oldest(&self.done);
+                if self.recorder.turn(self.now, oldest) == IntervalState::Over {
+                    return Ok(None);
                 }
             }
-            if stamp_each {
-                flights[slot.index()].submitted_at = clock::now();
+            self.count();
+            if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
+                std::thread::sleep(PAUSE);
             }
-            begins = true;
-            queued.push(slot.index());
-            backend.queue(slot, io);
-            if outlasts && queued.len() == UNPLUGGED {
-                heartbeat.enters(stamp(&mut queued, &mut flights, stamp_each));
-                backend.begin().map_err(submit_error)?;
-            } else if queued.len() == AT_ONCE {
+            if self.common.is_stopped() {
+                return Ok(Some(self.now));
+            }
+        }
+    }
+
+    /// Prepares I/Os until no slot is free, none is due or a batch is full.
+    #[inline]
+    fn prepare(&mut self) -> Result<Prepared, EngineError> {
+        let mut prepared = Prepared { any: false, wake: self.recorder.boundary };
+        while let Some(slot) = self.slots.take() {
+            if let Some(due) = self.pace.as_ref().map(Pace::due).filter(|due| *due > self.now) {
+                prepared.wake = prepared.wake.min(due);
+                self.slots.give_back(slot);
                 break;
             }
-        }
-        let in_flight = depth - free.len();
-        if in_flight == 0 {
-            if exhausted {
-                ended_at = Some(now);
-                break;
+            match self.source.next(slot.index(), self.slots.in_flight() == 1) {
+                NextIo::Io(io) => self.queue(slot, io),
+                NextIo::After(pause) => {
+                    prepared.wake = prepared.wake.min(self.now + pause);
+                    self.slots.give_back(slot);
+                    break;
+                }
+                NextIo::Nothing => {
+                    self.slots.give_back(slot);
+                    break;
+                }
             }
-            idle(clock::now(), wake);
-        } else {
-            // What a cache answers is there when the call returns: then there is nothing to wait for.
-            let is_answered_within = !outlasts && !queued.is_empty();
-            let entered = stamp(&mut queued, &mut flights, stamp_each);
-            heartbeat.enters(entered);
-            let wait = if is_answered_within { 0 } else { patience(entered, wake) };
-            backend.submit(wait).map_err(submit_error)?;
-            heartbeat.leaves();
-            if let (true, Some(pace)) = (free.is_empty(), &mut pace) {
-                pace.was_full(clock::now());
-            }
-            backend.reap(&mut done);
-            if begins && done.len() < in_flight {
-                (outlasts, doubt) = (true, 0);
-            } else if begins && outlasts {
-                doubt += 1;
-                outlasts = doubt < DOUBT_AFTER;
+            prepared.any = true;
+            match self.batching.after(self.slots.queued()) {
+                Batch::Open => {}
+                Batch::Begin => {
+                    self.heartbeat.enters(self.slots.stamp());
+                    self.backend.begin().map_err(submit_error)?;
+                }
+                Batch::Full => break,
             }
         }
-        now = clock::now();
-        if now >= recorder.boundary && recorder.turn(now, oldest(&flights, &done)) == IntervalState::Over {
-            break;
+        Ok(prepared)
+    }
+
+    /// Puts an I/O into the backend's queue, with its content if it writes.
+    #[inline]
+    fn queue(&mut self, mut slot: Slot, io: Io) {
+        let intended_at = match &mut self.pace {
+            // A flush comes when it comes: the rate is that of what moves data.
+            Some(pace) if !io.direction.is_flush() => pace.take(self.now, io.length),
+            _ => self.now,
+        };
+        if io.direction == Direction::Write {
+            self.source.fill(slot.index(), io, self.backend.buffer(&mut slot));
         }
-        for Completion { mut slot, result } in done.drain(..) {
-            let Flight { io, submitted_at, intended_at } = flights[slot.index()];
-            flights[slot.index()].submitted_at = 0;
-            let seen_at = if stamp_each { clock::now() } else { now };
-            if VERIFY && let Some(verifier) = &mut verifier {
-                verifier.done(slot.index(), &io, result, backend.buffer(&mut slot));
+        self.slots.queue(&slot, io, intended_at);
+        self.backend.queue(slot, io);
+    }
+
+    /// Hands the queue to the kernel, waits as long as that is of use, and reaps what is done.
+    #[inline]
+    fn submit(&mut self, prepared: &Prepared) -> Result<(), EngineError> {
+        let entered = self.slots.stamp();
+        self.heartbeat.enters(entered);
+        // What a cache answers is there when the call returns: then there is nothing to wait for.
+        let is_answered_within = prepared.any && !self.batching.outlasts();
+        let wait = if is_answered_within { 0 } else { wait::patience(entered, prepared.wake) };
+        self.backend.submit(wait).map_err(submit_error)?;
+        self.heartbeat.leaves();
+        if let (true, Some(pace)) = (self.slots.are_all_taken(), &mut self.pace) {
+            pace.was_full(clock::now());
+        }
+        self.backend.reap(&mut self.done);
+        if prepared.any {
+            self.batching.learn(self.slots.in_flight(), self.done.len());
+        }
+        Ok(())
+    }
+
+    /// Counts what was reaped, and frees its slots.
+    #[inline]
+    fn count(&mut self) {
+        let mut alike: Option<Alike> = None;
+        for Completion { mut slot, result } in self.done.drain(..) {
+            let InFlight { io, submitted_at, intended_at } = self.slots.of(&slot);
+            let seen_at = if self.slots.stamps_each() { clock::now() } else { self.now };
+            if let Some(verifier) = self.source.verifier() {
+                verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot));
             }
             if result.cast_unsigned() == io.length {
-                recorder.latencies.add(
-                    io,
-                    seen_at.saturating_sub(submitted_at),
-                    seen_at.saturating_sub(intended_at),
-                );
-                failures_in_a_row = 0;
+                let (service, response) =
+                    (seen_at.saturating_sub(submitted_at), seen_at.saturating_sub(intended_at));
+                let one = Alike::new(io, service, response);
+                if !alike.as_mut().is_some_and(|alike| alike.merge(&one))
+                    && let Some(alike) = alike.replace(one)
+                {
+                    self.recorder.latencies.add_alike(&alike);
+                }
+                self.failures_in_a_row = 0;
             } else {
-                faults.add(result, io.direction.word(), io.offset, now);
-                common.failed();
-                failures_in_a_row = failures_in_a_row.saturating_add(1);
+                self.errors.add(result, io.direction.word(), io.offset, self.now);
+                self.common.failed();
+                self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
             }
-            free.push(slot);
+            self.slots.give_back(slot);
         }
-        if let (true, Some(pace)) = (free.len() == depth, &mut pace) {
-            pace.all_done(now);
+        if let Some(alike) = &alike {
+            self.recorder.latencies.add_alike(alike);
         }
-        if failures_in_a_row >= FAILURES_BEFORE_PAUSE {
-            std::thread::sleep(PAUSE);
-        }
-        if common.is_stopped() {
-            ended_at = Some(now);
-            break;
+        if let (0, Some(pace)) = (self.slots.in_flight(), &mut self.pace) {
+            pace.all_done(self.now);
         }
     }
-    if ended_at.is_some() {
-        recorder.close(now, oldest(&flights, &done));
-    }
-    let note = backend.note();
-    drain(&mut backend, &flights, depth - free.len(), done, &mut verifier)?;
-    let pacing = pace.and_then(|pace| pace.finish(now, exhausted));
-    Ok(Finish {
-        began_at,
-        ended_at,
-        ramp_ios: recorder.ramp_ios,
-        pacing,
-        faults,
-        findings: verifier.map(Verifier::finish),
-        note,
-    })
-}
 
-/// The flush of `end_fsync`, which comes once when all else is done.
-struct LastFlush(bool);
-
-impl LastFlush {
-    fn of(workload: &Workload) -> Self {
-        Self(workload.end_fsync && workload.rw.writes())
-    }
-
-    /// The flush, if it is still to come and nothing is in flight any more.
-    #[cold]
-    fn take(&mut self, is_alone: bool) -> Option<Io> {
-        let due = self.0 && is_alone;
-        self.0 &= !due;
-        due.then_some(Io { direction: Direction::Sync, offset: 0, length: 0 })
-    }
-}
-
-/// I/Os of a batch enter the kernel together and are seen together: one time stamp for each side loses nothing. The time, after
-/// the last of them was prepared.
-#[inline]
-fn stamp(queued: &mut Vec<usize>, flights: &mut [Flight], have_their_own: bool) -> u64 {
-    let submitted_at = clock::now();
-    if have_their_own {
-        queued.clear();
-    }
-    for index in queued.drain(..) {
-        flights[index].submitted_at = submitted_at;
-    }
-    submitted_at
-}
-
-/// How long may be waited in the kernel to be back by `wake`; 0 close to it.
-#[inline]
-const fn patience(now: u64, wake: u64) -> u64 {
-    wake.saturating_sub(now).saturating_sub(SPIN_NS)
-}
-
-/// Sleeps until a job's load is to begin, and says of each interval before it that nothing was done. False if all were told to stop
-/// meanwhile.
-fn await_start(window: Window, common: &Common, recorder: &mut IntervalRecorder) -> bool {
-    while !common.is_stopped() {
-        let now = clock::now();
-        if now >= recorder.boundary
-            && window.start > window.begin
-            && recorder.turn(now, None) == IntervalState::Over
-        {
-            return false;
+    /// Ends the load: closes the interval if the window goes on, and waits for the I/O in flight.
+    fn finish(mut self, began_at: u64, ended_at: Option<u64>) -> Result<Finish, EngineError> {
+        if ended_at.is_some() {
+            self.recorder.close(self.now, self.slots.oldest(&self.done));
         }
-        if now >= window.start {
-            return true;
-        }
-        let wake = window.start.min(recorder.boundary.max(now + 1));
-        std::thread::sleep(Duration::from_nanos((wake - now).min(LOOK_UP_NS)));
+        let note = self.backend.note();
+        self.drain()?;
+        let (now, is_exhausted) = (self.now, self.source.is_exhausted());
+        Ok(Finish {
+            began_at: Some(began_at),
+            ended_at,
+            ramp_ios: self.recorder.ramp_ios,
+            pacing: self.pace.and_then(|pace| pace.finish(now, is_exhausted)),
+            io_errors: self.errors,
+            verify_errors: self.source.finish(),
+            note,
+        })
     }
-    false
-}
 
-/// Sleeps until shortly before `wake`; returns at once when that is near.
-fn idle(now: u64, wake: u64) {
-    match patience(now, wake) {
-        0 => std::hint::spin_loop(),
-        nanos => std::thread::sleep(Duration::from_nanos(nanos)),
-    }
-}
-
-/// How long the oldest I/O that is still in flight has been there.
-#[cold]
-fn oldest(flights: &[Flight], done: &[Completion]) -> Option<u64> {
-    let now = clock::now();
-    let is_done = |index: usize| done.iter().any(|completion| completion.slot.index() == index);
-    flights
-        .iter()
-        .enumerate()
-        .filter(|(index, flight)| flight.submitted_at > 0 && !is_done(*index))
-        .map(|(_, flight)| now.saturating_sub(flight.submitted_at))
-        .max()
-}
-
-/// Waits for the I/Os in flight; they are not counted. What is acknowledged is to be found all the same.
-fn drain(
-    backend: &mut impl Backend,
-    flights: &[Flight],
-    mut outstanding: usize,
-    mut done: Vec<Completion>,
-    verifier: &mut Option<Verifier>,
-) -> Result<(), EngineError> {
-    loop {
-        outstanding -= done.len();
-        for Completion { mut slot, result } in done.drain(..) {
-            if let Some(verifier) = verifier {
-                let io = flights[slot.index()].io;
-                verifier.done(slot.index(), &io, result, backend.buffer(&mut slot));
+    /// Waits for the I/Os in flight. They are verified, but not counted: a write that was acknowledged must be found.
+    fn drain(&mut self) -> Result<(), EngineError> {
+        loop {
+            for Completion { mut slot, result } in self.done.drain(..) {
+                if let Some(verifier) = self.source.verifier() {
+                    let io = self.slots.of(&slot).io;
+                    verifier.done(slot.index(), &io, result, self.backend.buffer(&mut slot));
+                }
+                self.slots.give_back(slot);
             }
+            if self.slots.in_flight() == 0 {
+                return Ok(());
+            }
+            self.backend.submit(u64::MAX).map_err(submit_error)?;
+            self.backend.reap(&mut self.done);
         }
-        if outstanding == 0 {
-            return Ok(());
-        }
-        backend.submit(u64::MAX).map_err(submit_error)?;
-        backend.reap(&mut done);
     }
 }
 

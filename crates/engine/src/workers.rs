@@ -18,29 +18,33 @@ use crate::latencies::Latencies;
 use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 
-/// How long after the window's end is waited for I/O in flight. A worker whose I/O takes longer is left behind with it.
-pub(crate) const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
+/// The wait after the window's end for I/O in flight. A worker whose I/O takes longer is left behind.
+pub const DRAIN: Nanos = if cfg!(test) { Nanos::from_millis(300) } else { Nanos::from_secs(10) };
 
-/// What a worker is given: who it is and how it talks.
+/// The identity of a worker and its channels.
 #[derive(Debug)]
-pub(crate) struct WorkerContext {
-    pub(crate) number: u32,
-    pub(crate) common: Arc<Common>,
-    pub(crate) heartbeat: Arc<Heartbeat>,
+pub struct WorkerContext {
+    /// The worker's number, from 0.
+    pub number: u32,
+    /// Tells when to stop.
+    pub common: Arc<Common>,
+    /// Tells the watcher since when the worker has been in the kernel.
+    pub heartbeat: Arc<Heartbeat>,
     /// The window, once all workers are ready. Closed: there is nothing to do after all.
-    pub(crate) start: Receiver<Window>,
+    pub start: Receiver<Window>,
     /// Emptied histograms to use again, so that the loop allocates nothing. Closed: stop at the interval's end.
-    pub(crate) spare: Receiver<Latencies>,
-    pub(crate) reports: Sender<Report>,
+    pub spare: Receiver<Latencies>,
+    /// Takes what the worker says.
+    pub reports: Sender<Report>,
 }
 
-/// What one worker does, in a thread of its own: it says [`Report::Ready`], waits for the window, and works.
-pub(crate) type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + Send>;
+/// The work of one worker's thread: it sends [`Report::Ready`], waits for the window, and works.
+pub type Work = Box<dyn FnOnce(WorkerContext) -> Result<Finish, EngineError> + Send>;
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all reports are intervals: a box would only cost")]
-pub(crate) enum Report {
+pub enum Report {
     /// Everything is set up.
     Ready,
     /// All I/O of an interval is in.
@@ -49,36 +53,43 @@ pub(crate) enum Report {
     Finished(Result<Finish, EngineError>),
 }
 
-/// What one worker did in one interval.
+/// The I/Os of one worker in one interval.
 #[derive(Debug)]
-pub(crate) struct Interval {
-    pub(crate) worker: u32,
-    pub(crate) number: u64,
+pub struct Interval {
+    /// The worker's number.
+    pub worker: u32,
+    /// The interval's number, from 0.
+    pub number: u64,
     /// The interval that has begun meanwhile; there is no I/O in those between.
-    pub(crate) next: u64,
-    pub(crate) latencies: Latencies,
-    /// How long the oldest I/O in flight had been there.
-    pub(crate) oldest_ns: Option<u64>,
+    pub next: u64,
+    /// Times and bytes of its I/Os.
+    pub latencies: Latencies,
+    /// The age of the oldest I/O in flight.
+    pub oldest_ns: Option<u64>,
 }
 
-/// What a worker leaves behind.
+/// The result of a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Finish {
+pub struct Finish {
     /// When it began its first I/O.
-    pub(crate) began_at: Option<u64>,
+    pub began_at: Option<u64>,
     /// When its last I/O was seen to be complete, if it came to an end before the window's.
-    pub(crate) ended_at: Option<u64>,
+    pub ended_at: Option<u64>,
     /// I/Os completed before the window.
-    pub(crate) ramp_ios: u64,
-    pub(crate) pacing: Option<Pacing>,
-    pub(crate) faults: IoErrors,
-    pub(crate) findings: Option<Findings>,
-    pub(crate) note: Option<Note>,
+    pub ramp_ios: u64,
+    /// I/Os that were due, delayed and never begun; absent in a closed loop.
+    pub pacing: Option<Pacing>,
+    /// I/Os that failed.
+    pub io_errors: IoErrors,
+    /// Blocks that were verified and those found wrong; absent if nothing is verified.
+    pub verify_errors: Option<Findings>,
+    /// A deviation from the request.
+    pub note: Option<Note>,
 }
 
 /// The workers of one measurement, each a thread of its own. Threads are not joined: one that is stuck in the kernel would
 /// take this one with it. Each says that it has finished, and what it leaves behind is its own.
-pub(crate) struct Workers {
+pub struct Workers {
     pub(crate) common: Arc<Common>,
     heartbeats: Vec<Arc<Heartbeat>>,
     reports: Receiver<Report>,
@@ -91,7 +102,7 @@ pub(crate) struct Workers {
 impl Workers {
     /// Starts `count` of them and waits until all are set up. `work` gives what each does, by its number from 0; `room` is like
     /// what each counts into. After `max_errors` failures all stop.
-    pub(crate) fn spawn(
+    pub fn spawn(
         count: u32,
         max_errors: Option<u64>,
         room: &Latencies,
@@ -169,7 +180,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Whether a flush will return: nobody waits for I/O any more, and none failed.
+    /// True if a flush will return: no worker waits for I/O, and none failed.
     pub(crate) fn is_unharmed(&self, outcome: &Outcome) -> bool {
         self.at_work == 0 && outcome.errors.is_empty() && outcome.stop.is_none()
     }
@@ -210,8 +221,8 @@ impl Workers {
         let _ = self.spares[worker as usize].send(latencies);
     }
 
-    /// Has all workers stop at the end of their interval, and waits for them, though not for ever.
-    pub(crate) fn shutdown(mut self, interval: Nanos) {
+    /// Makes all workers stop at the end of their interval, and waits for them, though not for ever.
+    pub fn shutdown(mut self, interval: Nanos) {
         self.common.stop();
         self.starts.clear();
         self.spares.clear();

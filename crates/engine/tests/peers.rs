@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use iotax_engine::measure;
 use iotax_model::record::{Outcome, Tally};
-use iotax_model::suite::{Options, Suite};
+use iotax_model::suite::{Suite, SuiteOptions};
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::Job;
 use iotax_model::workload::{Test, Workload, WorkloadKeys};
@@ -67,8 +67,11 @@ fn bonnie_finds_what_our_bonnie_finds() {
     let file = place.path().join("area");
     std::fs::write(&file, vec![7; usize::try_from(SIZE).expect("it fits")]).expect("written");
     let suite = Suite::named("bonnie").expect("the suite");
-    let options =
-        Options { size: Some(Bytes(SIZE)), runtime: Some(Nanos::from_secs(5)), ..Options::default() };
+    let options = SuiteOptions {
+        size: Some(Bytes(SIZE)),
+        runtime: Some(Nanos::from_secs(5)),
+        ..SuiteOptions::default()
+    };
     for workload in (suite.workloads)(&options) {
         let field = match workload.name.as_str() {
             "put_block" => 11,

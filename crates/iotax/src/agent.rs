@@ -16,11 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iotax_engine::net::Server;
+use iotax_engine::EngineError;
 use iotax_model::exit::Exit;
+use iotax_model::record::Outcome;
 use iotax_model::target::{Layer, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::wire::{self, AgentHello, Area, Description, Event, Job, PROTOCOL, Request, WireError};
+use iotax_netperf::Server;
 use iotax_testbed::target::preflight;
 use iotax_testbed::{host_info, interfaces, stack};
 
@@ -165,7 +167,7 @@ struct Agent {
     /// The disk that requests without a path mean.
     disk: Option<PathBuf>,
     files: Arc<Mutex<Files>>,
-    /// The far end that it is, of a network's measurements.
+    /// The server that it is, of a network's measurements.
     server: Mutex<Option<Server>>,
 }
 
@@ -223,7 +225,7 @@ impl Agent {
             Request::Audit { path, journal } => iotax_engine::audit(Path::new(&path), Path::new(&journal))
                 .map(Event::Audited)
                 .map_err(|error| error.to_string()),
-            Request::Serve { bind, token } => self.serve_far(&bind, token.as_deref()),
+            Request::Serve { bind, token } => self.listen_as_server(&bind, token.as_deref()),
             Request::Interfaces => interfaces::interfaces(Path::new("/"))
                 .map(Event::Interfaces)
                 .map_err(|error| format!("the network interfaces are unknown: {error}")),
@@ -238,8 +240,8 @@ impl Agent {
         }
     }
 
-    /// Becomes a far end, in place of the one that it was.
-    fn serve_far(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
+    /// Becomes a server, in place of the one that it was.
+    fn listen_as_server(&self, bind: &str, token: Option<&str>) -> Result<Event, String> {
         let mut serving = self.server.lock().unwrap_or_else(PoisonError::into_inner);
         *serving = None;
         let server = Server::start(bind, 0, token).map_err(|error| error.to_string())?;
@@ -249,8 +251,9 @@ impl Agent {
     }
 
     fn run(&self, job: &Job, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
-        if job.peer.is_some() {
-            return measure(job, Path::new("/"), emit);
+        if let Some(peer) = &job.peer {
+            let inside = Inside::of_network(job.workload.window().0);
+            return watched(inside, emit, |events| iotax_netperf::measure(job, peer, events));
         }
         let path = self.target(job.path.clone())?;
         let needed = job.directory.is_none() && job.workload.needs_directory();
@@ -259,7 +262,8 @@ impl Agent {
         let directory = named.or_else(|| job.directory.clone());
         let identity = job.identity.or_else(|| lock(&self.files).identity(&path));
         let job = Job { directory, identity, ..job.clone() };
-        let outcome = measure(&job, &path, emit);
+        let inside = Inside::new(&path, job.workload.window().0);
+        let outcome = watched(inside, emit, |events| iotax_engine::measure(&job, &path, events));
         if let Some(directory) = own {
             lock(&self.files).remove_directory(&directory);
         }
@@ -285,11 +289,13 @@ impl Agent {
     }
 }
 
-/// Has the engine measure, and looks at this machine meanwhile.
-fn measure(job: &Job, path: &Path, emit: &mut dyn FnMut(Event)) -> Result<Event, String> {
-    let window = job.workload.window().0;
-    let mut inside = if job.peer.is_some() { Inside::of_network(window) } else { Inside::new(path, window) };
-    let outcome = iotax_engine::measure(job, path, &mut |event| {
+/// Makes a load, and looks at this machine meanwhile.
+fn watched(
+    mut inside: Inside,
+    emit: &mut dyn FnMut(Event),
+    measure: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Outcome, EngineError>,
+) -> Result<Event, String> {
+    let outcome = measure(&mut |event| {
         // Whoever measures this machine from outside is not to wait.
         emit(event.clone());
         inside.see(&event);

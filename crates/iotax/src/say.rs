@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iotax_model::visible;
-use iotax_results::report::terminal::Styled;
+use iotax_report::terminal::Styled;
 use iotax_testbed::interrupt::{Interrupt, POLL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -77,6 +77,12 @@ impl Stream {
     pub(crate) fn width(self) -> usize {
         let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_col));
         if self.is_terminal() && columns > 0 { columns } else { DEFAULT_WIDTH }
+    }
+
+    /// Its lines; none if it is no terminal.
+    pub(crate) fn height(self) -> usize {
+        let lines = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| usize::from(size.ws_row));
+        if self.is_terminal() { lines } else { 0 }
     }
 
     fn put(self, bytes: &[u8]) {

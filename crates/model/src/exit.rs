@@ -1,20 +1,20 @@
-//! The exit codes of the binary, all of them.
+//! The exit codes of the binary.
 
-/// How the process ends. Scripts may rely on these numbers.
+/// Exit codes. Scripts may rely on these numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// The work was done.
+    /// The command succeeded.
     Fine = 0,
-    /// The work was done and a gate that the user asked for tripped, or blocks that were verified do not hold what was written.
+    /// The command succeeded, and a gate that the user asked for failed or verification found bad blocks.
     Gate = 1,
-    /// The command line, a plan or another input was refused.
+    /// The command line, a plan or another input was rejected.
     Usage = 2,
-    /// A measurement failed, or the journal that verifying rests on is damaged.
+    /// A measurement failed, or the journal that verification needs is damaged.
     Measurement = 3,
-    /// The environment refused: permissions, space, a missing program.
+    /// The environment does not allow it: permissions, space, a missing program.
     Environment = 4,
-    /// Interrupted by the user; everything was undone first.
+    /// Interrupted by the user, after cleaning up.
     Interrupted = 130,
 }
 

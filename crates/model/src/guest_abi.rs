@@ -1,28 +1,28 @@
-//! What the host and PID 1 of a guest agree on, each in one place.
+//! The interface between the host and PID 1 of a guest.
 
-/// Serial number of the disk that is measured.
+/// Serial number of the disk under test.
 pub const DISK_SERIAL: &str = "iotax-disk";
 /// Name of the virtio-serial port that carries the agent's stream.
 pub const AGENT_PORT: &str = "iotax.agent";
 /// Directory of the kernel modules in the initramfs.
 pub const MODULES_DIR: &str = "/modules";
-/// File in [`MODULES_DIR`] that names the modules, one a line, in the order in which they are to be loaded.
+/// File in [`MODULES_DIR`] that lists the modules in load order, one per line.
 pub const MODULES_LIST: &str = "list";
-/// Kernel parameter by which PID 1 only prints [`PROBE_MARKER`] and powers off.
+/// Kernel parameter that makes PID 1 print [`PROBE_MARKER`] and power off.
 pub const PROBE_PARAMETER: &str = "iotax.probe";
-/// What PID 1 prints to the console when it is only probed.
+/// The line that a probed guest prints to its console.
 pub const PROBE_MARKER: &str = "iotax: this guest runs";
-/// Kernel parameter, followed by the kind: PID 1 makes this filesystem on the disk and a file on it, which is measured.
+/// Kernel parameter, followed by the filesystem type: PID 1 creates the filesystem on the disk and the test file in it.
 pub const MKFS_PARAMETER: &str = "iotax.mkfs=";
-/// Kernel parameter, followed by the kind: PID 1 mounts the filesystem that an earlier boot made.
+/// Kernel parameter, followed by the filesystem type: PID 1 mounts the filesystem that an earlier boot created.
 pub const MOUNT_PARAMETER: &str = "iotax.mount=";
-/// Kernel parameter, followed by the length in bytes of the file that is measured.
+/// Kernel parameter, followed by the length of the test file in bytes.
 pub const SIZE_PARAMETER: &str = "iotax.size=";
-/// Where PID 1 mounts the filesystem.
+/// Mount point of the filesystem.
 pub const MOUNT_POINT: &str = "/disk";
-/// The program in the initramfs that makes it.
+/// The mkfs program in the initramfs.
 pub const MKFS: &str = "/mkfs";
-/// Kernel parameter by which PID 1 looks for no disk.
+/// Kernel parameter that tells PID 1 not to wait for a disk.
 pub const DISKLESS_PARAMETER: &str = "iotax.diskless";
-/// Kernel parameter, followed by `ADDRESS/PREFIX` and perhaps `,MTU`: PID 1 gives them to the network card.
+/// Kernel parameter, followed by `ADDRESS/PREFIX` and optionally `,MTU`: PID 1 configures the network card with them.
 pub const NET_PARAMETER: &str = "iotax.net=";

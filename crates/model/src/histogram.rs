@@ -1,4 +1,4 @@
-//! The latency histogram: log-linear, bounded memory, a stated error.
+//! The latency histogram: log-linear buckets, bounded memory, a known error bound.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Each power of two is divided into `2^SUB_BITS` buckets.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
-/// Values from `2^MAX_BITS` ns (about 18 minutes) on land in the last bucket; minimum, maximum and mean stay exact.
+/// Values from `2^MAX_BITS` ns (about 18 minutes) up land in the last bucket; minimum, maximum and mean stay exact.
 const MAX_BITS: u32 = 40;
-/// How many buckets a histogram has.
+/// The number of buckets of a full histogram.
 pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
-/// A quantile read from the histogram differs from the sample's true quantile by at most this share of it:
-/// a bucket is `1/2^SUB_BITS` of its lower edge wide and its middle is reported. Below `2^SUB_BITS` ns it is exact.
+/// Upper bound of the relative error of a quantile: a bucket is `1/2^SUB_BITS` of its lower edge wide and its middle is reported. Exact
+/// below `2^SUB_BITS` ns.
 pub const RELATIVE_ERROR: f64 = 0.5 / SUB as f64;
 
-/// Counts of values (latencies in nanoseconds). Takes 8 bytes for each bucket from the lowest to the highest that was used, at most
-/// 34 KiB; adding a value takes a few instructions, and allocates where the value lies outside of these.
+/// Counts of values (latencies in nanoseconds). Uses 8 bytes per bucket from the lowest to the highest one in use, at most 34 KiB. Adding a
+/// value takes a few instructions, and allocates only outside that range.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    /// The bucket that `buckets` begins with.
+    /// Index of the first bucket in `buckets`.
     start: usize,
     buckets: Vec<u64>,
     count: u64,
@@ -34,7 +34,7 @@ impl Default for Histogram {
     }
 }
 
-/// The same values, however much room each has.
+/// Equal if the counts are, regardless of allocated range.
 impl PartialEq for Histogram {
     fn eq(&self, other: &Self) -> bool {
         let whole = |h: &Self| (h.count, h.sum, h.min, h.max);
@@ -59,7 +59,7 @@ fn index_of(value: u64) -> usize {
     (((shift as usize) + 1) << SUB_BITS) + ((value >> shift) - SUB) as usize
 }
 
-/// Lowest value of a bucket and its width.
+/// The lowest value of a bucket and the bucket's width.
 fn edge_and_width(index: usize) -> (u64, u64) {
     let index = index as u64;
     if index < SUB {
@@ -76,13 +76,13 @@ impl Histogram {
         Self::default()
     }
 
-    /// An empty histogram with room for every value: adding never allocates.
+    /// An empty histogram with every bucket allocated: adding never allocates.
     #[must_use]
     pub fn with_all_room() -> Self {
         Self { buckets: vec![0; BUCKETS], ..Self::default() }
     }
 
-    /// Makes room for these buckets and those between them and what there is, no more than that.
+    /// Grows the allocated range just enough to include `wanted`.
     fn cover(&mut self, wanted: Range<usize>) {
         if self.buckets.is_empty() {
             (self.start, self.buckets) = (wanted.start, vec![0; wanted.len()]);
@@ -96,7 +96,7 @@ impl Histogram {
         self.start -= below;
     }
 
-    /// Counts in a bucket that there is no room for yet.
+    /// Counts a value in a bucket that is not allocated yet.
     #[cold]
     #[inline(never)]
     fn add_outside(&mut self, index: usize, times: u64) {
@@ -110,11 +110,11 @@ impl Histogram {
         self.add_many(value, 1);
     }
 
-    /// Counts `times` values that are the same.
+    /// Counts one value `times` times.
     #[inline]
     pub fn add_many(&mut self, value: u64, times: u64) {
         let index = index_of(value);
-        // What lies below the first bucket wraps around and is beyond the last.
+        // An index below the first bucket wraps around to one beyond the last.
         match self.buckets.get_mut(index.wrapping_sub(self.start)) {
             Some(bucket) => *bucket += times,
             None => self.add_outside(index, times),
@@ -145,13 +145,13 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Empties it, keeping its memory.
+    /// Resets all counts and keeps the memory.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
         (self.count, self.sum, self.min, self.max) = (0, 0, u64::MAX, 0);
     }
 
-    /// How many values were counted.
+    /// The number of values counted.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
@@ -190,8 +190,7 @@ impl Histogram {
         Some((squares / self.count as f64).sqrt())
     }
 
-    /// The value below or at which a share `q` (0 to 1) of all values lies: the nearest-rank quantile, within
-    /// [`RELATIVE_ERROR`], clamped to the exact minimum and maximum.
+    /// The nearest-rank quantile `q` (0 to 1), within [`RELATIVE_ERROR`], clamped to the exact minimum and maximum.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -207,7 +206,7 @@ impl Histogram {
         for (index, count) in self.nonzero() {
             seen += count;
             if seen >= rank {
-                // The last bucket is open to the right: only the maximum is known there.
+                // The last bucket has no upper edge: only the maximum is known there.
                 let value = if index == BUCKETS - 1 { self.max as f64 } else { middle(index) };
                 return Some(value.clamp(self.min as f64, self.max as f64));
             }
@@ -215,12 +214,12 @@ impl Histogram {
         Some(self.max as f64)
     }
 
-    /// The buckets that hold something: (index, count) in rising order.
+    /// The non-empty buckets as (index, count), in ascending order.
     pub fn nonzero(&self) -> impl Iterator<Item = (usize, u64)> {
         (self.start..).zip(self.buckets.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    /// The buckets that hold something: (lowest value, width, count) in rising order, in nanoseconds.
+    /// The non-empty buckets as (lowest value, width, count), in ascending order. Nanoseconds.
     pub fn bars(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.nonzero().map(|(index, count)| {
             let (edge, width) = edge_and_width(index);
@@ -234,7 +233,7 @@ fn middle(index: usize) -> f64 {
     edge as f64 + (width - 1) as f64 / 2.0
 }
 
-/// The form on the wire and in the store: only the buckets that hold something.
+/// The serialized form: only the non-empty buckets.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Sparse {
@@ -301,7 +300,7 @@ mod tests {
             let mut histogram = Histogram::new();
             values.iter().for_each(|v| histogram.add(*v));
             values.sort_unstable();
-            // The smallest value that at least a share q of all values does not exceed.
+            // The smallest value that is greater than or equal to a share q of all values.
             let enough = |n: usize| n as f64 >= q * values.len() as f64;
             let rank = (1..=values.len()).find(|n| enough(*n)).expect("q is at most 1");
             let truth = values[rank - 1] as f64;
@@ -337,11 +336,11 @@ mod tests {
                 indices.clone().min().expect("not empty")..indices.max().expect("not empty") + 1
             };
             prop_assert_eq!(grown.start..grown.start + grown.buckets.len(), used(&a));
-            // What has all room gives no more of it than was used.
+            // Merging a fully allocated histogram copies only the used range.
             let mut merged = Histogram::new();
             merged.merge(&roomy);
             prop_assert_eq!(merged.start..merged.start + merged.buckets.len(), used(&a));
-            // Cleared it keeps its room, and counts the same in it.
+            // A cleared histogram keeps its memory and counts correctly.
             for histogram in [&mut grown, &mut roomy] {
                 histogram.clear();
                 b.iter().for_each(|v| histogram.add(*v));

@@ -1,7 +1,7 @@
-//! iotax's vocabulary: the types that every other crate speaks.
+//! iotax's vocabulary: the types that all other crates share.
 //!
-//! Nothing here opens a file, reads a clock or starts a process: parsing works on text that the caller
-//! read, [`wire`] on byte streams that the caller opened. Workload keys are fio's, guest keys are QEMU's.
+//! Nothing here opens a file, reads a clock or starts a process. Parsers take text and [`wire`] takes byte streams from the caller.
+//! Workload keys follow fio, guest keys follow QEMU.
 
 pub mod exit;
 pub mod guest_abi;

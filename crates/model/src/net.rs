@@ -22,7 +22,7 @@ words! {
         TcpRtt = "tcp-rtt",
         /// Round trips of one datagram.
         UdpRtt = "udp-rtt",
-        /// Round trips of ICMP echo requests, which the far end's kernel answers.
+        /// Round trips of ICMP echo requests, which the server's kernel answers.
         IcmpRtt = "icmp-rtt",
     }
 }
@@ -36,39 +36,39 @@ impl NetTest {
 }
 
 words! {
-    /// Which way bytes go. The near end is the client: the guest of a target that has one.
+    /// The direction of bytes. The client is the guest of a target that has one.
     Direction, "direction" {
-        /// From the near end to the far end.
-        Up = "up",
-        /// From the far end to the near end, as iperf3's --reverse.
-        Down = "down",
+        /// From the client to the server.
+        Upload = "upload",
+        /// From the server to the client, as iperf3's --reverse.
+        Download = "download",
         /// Both at once, as iperf3's --bidir.
         Both = "both",
     }
 }
 
 impl Direction {
-    /// Whether the near end sends.
+    /// Whether the client sends.
     #[must_use]
     pub const fn sends(self) -> bool {
-        matches!(self, Self::Up | Self::Both)
+        matches!(self, Self::Upload | Self::Both)
     }
 
-    /// Whether the near end receives.
+    /// Whether the client receives.
     #[must_use]
     pub const fn receives(self) -> bool {
-        matches!(self, Self::Down | Self::Both)
+        matches!(self, Self::Download | Self::Both)
     }
 }
 
-/// The work of a workload that is done over a network: `net = { test = "tcp", direction = "down" }`.
+/// The work of a workload that is done over a network: `net = { test = "tcp", direction = "download" }`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
     /// tcp, udp, tcp-rtt, udp-rtt or icmp-rtt
     pub test: NetTest,
-    /// up (near to far end), down or both; of round trips under load, the load's
-    #[serde(default = "up")]
+    /// upload (client to server), download or both; of round trips under load, the load's
+    #[serde(default = "upload")]
     pub direction: Direction,
     /// Streams of each direction
     #[serde(default = "one")]
@@ -105,8 +105,8 @@ pub struct Traffic {
     pub loaded: bool,
 }
 
-const fn up() -> Direction {
-    Direction::Up
+const fn upload() -> Direction {
+    Direction::Upload
 }
 
 const fn one() -> u32 {
@@ -119,7 +119,7 @@ impl Traffic {
     pub const fn new(test: NetTest) -> Self {
         Self {
             test,
-            direction: Direction::Up,
+            direction: Direction::Upload,
             parallel: 1,
             length: None,
             bitrate: None,
@@ -144,7 +144,7 @@ impl Traffic {
         }
     }
 
-    /// What it is called if nobody names it: `tcp-down`, `udp-up-1470-p4`, `tcp-rtt-loaded-up`.
+    /// What it is called if nobody names it: `tcp-download`, `udp-upload-1470-p4`, `tcp-rtt-loaded-upload`.
     #[must_use]
     pub fn generated_name(&self) -> String {
         let mut name = self.test.word().to_owned();
@@ -188,7 +188,7 @@ impl Traffic {
         if self.zerocopy && !tcp {
             return only("zerocopy", "streams of TCP");
         }
-        if rtt && !self.loaded && self.direction != Direction::Up {
+        if rtt && !self.loaded && self.direction != Direction::Upload {
             return only("direction", "streams, and round trips with loaded = true");
         }
         if rtt && !self.loaded && self.parallel > 1 {
@@ -216,7 +216,7 @@ impl Traffic {
     }
 }
 
-/// Where the far end listens.
+/// Where the server listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
@@ -224,13 +224,13 @@ pub struct Peer {
     pub host: String,
     /// Of the control connection.
     pub port: u16,
-    /// What both ends must know, if the far end wants it.
+    /// What both ends must know, if the server wants it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub token: Option<String>,
-    /// The near end's address.
+    /// The client's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bind: Option<String>,
-    /// The near end's first port.
+    /// The client's first port.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cport: Option<u16>,
 }
@@ -240,6 +240,31 @@ impl Peer {
     #[must_use]
     pub fn at(host: impl Into<String>, port: u16) -> Self {
         Self { host: host.into(), port, token: None, bind: None, cport: None }
+    }
+
+    /// Reads `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`; an address of IPv6 with a port has brackets.
+    pub fn parse(text: &str, default_port: u16) -> Result<Self, String> {
+        let accepted = || format!("{text:?}: accepted: HOST, HOST:PORT, or [ADDRESS]:PORT for IPv6");
+        let (host, after) = match text.rsplit_once(':') {
+            Some((host, after)) if !host.contains(':') || host.ends_with(']') => (host, Some(after)),
+            _ => (text, None),
+        };
+        let port = after.map_or(Ok(default_port), |after| after.parse().map_err(|_| accepted()))?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(accepted());
+        }
+        Ok(Self::at(host, port))
+    }
+
+    /// The same as [`Self::parse`] reads it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -271,7 +296,7 @@ mod tests {
                 "net.zerocopy: it is for streams of TCP",
             ),
             (Traffic { zerocopy: true, ..rtt() }, "streams of TCP"),
-            (Traffic { direction: Direction::Down, ..rtt() }, "loaded = true"),
+            (Traffic { direction: Direction::Download, ..rtt() }, "loaded = true"),
             (Traffic { parallel: 2, ..rtt() }, "loaded = true"),
             (
                 Traffic { window: Some(Bytes(1 << 20)), ..Traffic::new(NetTest::IcmpRtt) },
@@ -286,14 +311,32 @@ mod tests {
     }
 
     #[test]
+    fn hosts_have_ports() {
+        for (text, host, port) in [
+            ("box", "box", 5201),
+            ("box:80", "box", 80),
+            ("::1", "::1", 5201),
+            ("[::1]", "::1", 5201),
+            ("[::1]:99", "::1", 99),
+        ] {
+            let peer = Peer::parse(text, PORT).expect(text);
+            assert_eq!((peer.host.as_str(), peer.port), (host, port));
+            assert_eq!(Peer::parse(&peer.name(), 1), Ok(peer));
+        }
+        for text in ["box:", "box:http", ":80", "box:99999", "a b", ""] {
+            assert!(Peer::parse(text, PORT).expect_err(text).contains("accepted: HOST"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_name_says_what_is_done() {
         let udp = Traffic {
-            direction: Direction::Down,
+            direction: Direction::Download,
             length: Some(Bytes(64)),
             parallel: 4,
             ..Traffic::new(NetTest::Udp)
         };
-        assert_eq!(udp.generated_name(), "udp-down-64-p4");
+        assert_eq!(udp.generated_name(), "udp-download-64-p4");
         assert_eq!(Traffic::new(NetTest::IcmpRtt).generated_name(), "icmp-rtt");
         let loaded = Traffic { loaded: true, direction: Direction::Both, ..Traffic::new(NetTest::TcpRtt) };
         assert_eq!((loaded.generated_name().as_str(), loaded.streams()), ("tcp-rtt-loaded-both", 2));

@@ -1,6 +1,6 @@
-//! What was measured: plain data, as it goes over the wire and into the store.
+//! The data of a measurement, as sent over the wire and kept in the store.
 //!
-//! What is not known is absent. Times are nanoseconds.
+//! Unknown values are absent. Times are in nanoseconds.
 
 mod imported_metrics;
 mod net_stats;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use imported_metrics::{Figure, Source, Stated};
-pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes};
+pub use imported_metrics::{ImportSource, ImportedMetric, ImportedMetrics};
+pub use net_stats::{Carried, Flow, Gap, Interface, NicActivity, Probes, WaySample};
 pub use pace::CpuPace;
 pub use process::ProcessCounts;
-pub use storage::{Allocation, Found, Mapper, PageCache};
+pub use storage::{Allocation, Mapper, PageCache, SampledContent};
 pub use tally::{Tallies, Tally};
 
 use crate::target::Layer;
@@ -33,11 +33,14 @@ pub struct Sample {
     pub at_ns: u64,
     /// Length of the interval.
     pub duration_ns: u64,
-    /// What was completed in it.
+    /// I/O completed in the interval.
     pub tallies: Tallies,
-    /// How long the oldest I/O in flight at its end had been there, over all jobs. Absent if none was.
+    /// Age of the oldest I/O in flight at the end of the interval, over all jobs. Absent if none was in flight.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oldest_ns: Option<u64>,
+    /// Streams by direction, as seen by the client.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ways: Vec<WaySample>,
 }
 
 /// CPU time of a process.
@@ -51,7 +54,7 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Both together.
+    /// User and system time together.
     #[must_use]
     pub const fn total_ns(self) -> u64 {
         self.user_ns + self.system_ns
@@ -62,21 +65,21 @@ impl CpuTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorCount {
-    /// The name of the error: `EIO`, `ENOSPC`, `short read` (fewer bytes than asked), `empty read` (none: beyond the end).
+    /// The error's name: `EIO`, `ENOSPC`, `short read` (fewer bytes than requested), `empty read` (none: past the end).
     pub error: String,
     /// `read`, `write`, `trim` or `sync`.
     pub direction: String,
-    /// How many.
+    /// The number of failures.
     pub count: u64,
-    /// Byte offset of the first; 0 for `sync`, which has no place.
+    /// Byte offset of the first failure; 0 for `sync`, which has no offset.
     pub first_offset: u64,
-    /// Byte offset of the last. Absent in records of versions that did not keep it.
+    /// Byte offset of the last failure. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_offset: Option<u64>,
 }
 
 impl ErrorCount {
-    /// Adds errors to those that are known: of one kind and direction there is one count.
+    /// Adds an error to a list that has one entry per error and direction.
     pub fn add(known: &mut Vec<Self>, error: &Self) {
         let same = |one: &&mut Self| one.error == error.error && one.direction == error.direction;
         match known.iter_mut().find(same) {
@@ -89,24 +92,24 @@ impl ErrorCount {
     }
 }
 
-/// How an open loop kept its schedule, over all jobs, from its start to the window's end.
+/// Punctuality of an open loop over all jobs, from its start to the end of the window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pacing {
-    /// I/Os that were due in the measured window.
+    /// I/Os due in the measured window.
     pub due: u64,
-    /// I/Os begun in the window that found every slot of their job taken when they were due.
+    /// I/Os started late in the window, because every slot of their job was busy when they were due.
     pub delayed: u64,
-    /// The longest that one of those waited for its start.
+    /// The longest delay of these.
     pub longest_delay_ns: u64,
-    /// I/Os that were due by the window's end and had not begun.
+    /// I/Os due by the end of the window and not started.
     pub backlog: u64,
-    /// How long the oldest of those had waited.
+    /// Age of the oldest of these.
     pub backlog_ns: u64,
 }
 
 impl Pacing {
-    /// Two schedules that were kept at the same time, as one.
+    /// Combines two concurrent schedules.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {
@@ -120,71 +123,70 @@ impl Pacing {
 }
 
 words! {
-    /// Why a measurement ended before its time.
+    /// Why a measurement ended early.
     Stop, "stop" {
-        /// An I/O was in flight for longer than `stall_timeout`.
+        /// An I/O was in flight longer than `stall_timeout`.
         Stalled = "stalled",
-        /// `max_errors` I/Os had failed.
+        /// `max_errors` I/Os failed.
         Errors = "errors",
     }
 }
 
-/// What an agent says of one finished measurement.
+/// An agent's result for one measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
-    /// Length of the measured window by the agent's clock, warm-up excluded.
+    /// Length of the measured window by the agent's clock, without warm-up.
     pub duration_ns: u64,
     /// Totals of the window.
     pub tallies: Tallies,
-    /// I/Os completed in the warm-up, which count nowhere else.
+    /// I/Os completed in the warm-up; excluded from all other counts.
     pub ramp_ios: u64,
     /// CPU time of the engine's process in the window.
     pub cpu: CpuTime,
-    /// What the kernel counted of that process in the window. Absent of several guests together and in records of versions that
-    /// did not keep it.
+    /// The kernel's counters for that process in the window. Absent for several guests together and in records of versions that did not
+    /// keep them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub counts: Option<ProcessCounts>,
     /// Errors of warm-up and window.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<ErrorCount>,
-    /// What was done otherwise than asked, in words.
+    /// Deviations from the request, in words.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub notes: Vec<String>,
-    /// What did the I/O: never `auto`. Absent in records of versions that did not keep it.
+    /// The I/O engine used, never `auto`. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ioengine: Option<IoEngine>,
-    /// Absent in a closed loop.
+    /// Punctuality of an open loop; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pacing: Option<Pacing>,
-    /// Why it ended before its time; absent if it did not.
+    /// The reason for an early end; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stop: Option<Stop>,
-    /// What checking blocks found; absent for a workload that does not verify.
+    /// The result of verification; absent for a workload that does not verify.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verify: Option<Findings>,
-    /// What the agent's own machine did over the window, as it sees itself: in a guest steal and guest time, on another
-    /// machine its disks too. Absent for the local agent, whose machine is the host.
+    /// Activity of the agent's own machine over the window: of a guest with steal and guest time, of another machine with its disks. Absent
+    /// for the local agent, which runs on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub inside: Option<HostActivity>,
-    /// How long the target took to make safe what was written to it, after the window: one flush, which is no part of it.
-    /// Absent where there was none: nothing was written or something failed.
+    /// Duration of the flush after the window. It is not part of the window. Absent if there was none, because nothing was written or an
+    /// I/O failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flush_ns: Option<u64>,
-    /// What direct I/O left in the page cache of the agent's machine; absent for I/O that was to go through it, and where
-    /// the kernel does not tell.
+    /// Pages that direct I/O left in the page cache of the agent's machine. Absent for buffered I/O, and where the kernel does not report
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub page_cache: Option<PageCache>,
-    /// What only a network's measurement has.
+    /// Results that only network measurements have.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub carried: Option<Carried>,
-    /// What each of several jobs did that ran at once, over the time in which it ran; the totals are of all of them. Else
-    /// empty.
+    /// The part of each job, if several ran concurrently, over the job's own time; the totals cover all jobs. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub jobs: Vec<Share>,
 }
 
-/// How far caches could be dropped before a measurement.
+/// The extent to which caches were dropped before a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheDrop {
@@ -196,7 +198,7 @@ pub enum CacheDrop {
     Nothing,
 }
 
-/// What one block layer did over a window, from /proc/diskstats.
+/// The activity of one block layer over a window, from /proc/diskstats.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskActivity {
@@ -212,12 +214,12 @@ pub struct DiskActivity {
     pub write_bytes: u64,
     /// Writes merged with a neighbour.
     pub write_merges: u64,
-    /// Share of the window in which the device had work, 0 to 1.
+    /// Fraction of the window in which the device was busy, 0 to 1.
     pub busy: f64,
     /// Mean time from queueing to completion; absent without I/O.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mean_wait_ns: Option<f64>,
-    /// That time of all reads, summed. Absent in records of versions that did not keep it.
+    /// Total time of all reads from queueing to completion. Absent in records of versions that did not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_wait_ns: Option<u64>,
     /// See `read_wait_ns`.
@@ -225,7 +227,7 @@ pub struct DiskActivity {
     pub write_wait_ns: Option<u64>,
 }
 
-/// What the host's CPUs did over a window, from /proc/stat: summed over all CPUs.
+/// The CPU time of all CPUs of the host over a window, from /proc/stat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostCpu {
@@ -235,20 +237,20 @@ pub struct HostCpu {
     pub system_ns: u64,
     /// Hard and soft interrupts.
     pub irq_ns: u64,
-    /// Idle with I/O outstanding. Absent where the kernel took some of it back: it books idle time as one or the
-    /// other by what is outstanding at the moment of reading, so this counter alone may fall (proc(5)).
+    /// Idle with I/O outstanding. Absent if the counter ran backwards: the kernel may book idle time as one or the other at the moment of
+    /// reading (proc(5)).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iowait_ns: Option<u64>,
     /// Idle.
     pub idle_ns: u64,
-    /// Taken by the hypervisor beneath this machine.
+    /// Taken by the hypervisor below this machine.
     pub steal_ns: u64,
     /// Time in guests, which `user_ns` contains too.
     pub guest_ns: u64,
 }
 
 impl HostCpu {
-    /// Time in which a CPU of this machine worked: for programs, guests, the kernel and interrupts.
+    /// CPU time spent on programs, guests, the kernel and interrupts.
     #[must_use]
     pub const fn busy_ns(&self) -> u64 {
         self.user_ns + self.system_ns + self.irq_ns
@@ -269,9 +271,9 @@ pub struct Pressure {
     pub memory_some_ns: u64,
 }
 
-/// What the machine did over one interval or over a whole measurement.
+/// The activity of a machine over an interval or a whole measurement.
 ///
-/// A counter that ran backwards makes its part absent.
+/// A part is absent if one of its counters ran backwards.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostActivity {
@@ -279,10 +281,10 @@ pub struct HostActivity {
     pub at_ns: u64,
     /// Length of the interval.
     pub duration_ns: u64,
-    /// By block device beneath the target.
+    /// By block device below the target.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub disks: BTreeMap<String, DiskActivity>,
-    /// By network interface that the packets pass.
+    /// By network interface on the packets' path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub nics: BTreeMap<String, NicActivity>,
     /// All CPUs together.
@@ -294,27 +296,26 @@ pub struct HostActivity {
     /// CPU time of the guest process's threads, by role: `vcpu`, `iothread`, `worker`, `main`. Empty for host targets.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub guest_threads: BTreeMap<String, CpuTime>,
-    /// CPU time of kernel threads that serve the layers beneath the target, by name: `loop0`, `jbd2/vda-8`; of
-    /// kworkers by what they did last, `kworker/loop0`, and `kworker` for those of high priority, which serve all devices.
-    /// Only of a whole measurement.
+    /// CPU time of kernel threads that serve the layers below the target, by name: `loop0`, `jbd2/vda-8`; kworkers by their last task,
+    /// `kworker/loop0`, and `kworker` for high-priority ones, which serve all devices. Only for a whole measurement.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub kernel_threads: BTreeMap<String, CpuTime>,
-    /// CPU time of all the kernel's threads, those of `kernel_threads` among them. Only of a whole measurement.
+    /// CPU time of all kernel threads, including `kernel_threads`. Only for a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel_ns: Option<u64>,
-    /// CPU time of iotax itself for watching, beside what makes the load. Only of a whole measurement.
+    /// CPU time of iotax's own monitoring, without the load generator. Only for a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub watching_ns: Option<u64>,
-    /// How fast the CPUs ran. Only of a whole measurement.
+    /// CPU frequency and throttling. Only for a whole measurement.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pace: Option<CpuPace>,
-    /// By block device beneath the target, from the end of the window until what was written had been flushed. Only of a whole
-    /// measurement that ended in a flush.
+    /// By block device below the target, from the end of the window to the end of the flush. Only for a whole measurement that ended with a
+    /// flush.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub flushed: BTreeMap<String, DiskActivity>,
 }
 
-/// I/Os of one direction as QEMU's block layer saw them.
+/// I/Os of one direction as QEMU's block layer counted them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockTally {
@@ -324,12 +325,12 @@ pub struct BlockTally {
     pub bytes: u64,
     /// Time from the guest's request reaching QEMU to its completion, summed.
     pub total_ns: u64,
-    /// Requests by that time: each bin's upper bound in nanoseconds, the last one's absent, and its count.
+    /// Histogram of that time: each bin's upper bound in nanoseconds, `None` for the last, and its count.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub latency: Vec<(Option<u64>, u64)>,
 }
 
-/// What QEMU's block layer did for the guest's disk over a window, by query-blockstats.
+/// Activity of QEMU's block layer for the guest's disk over a window, from query-blockstats.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlockStats {
@@ -341,30 +342,29 @@ pub struct BlockStats {
     pub flush: BlockTally,
 }
 
-/// What one of several that ran at once did in the window in which all of them did; of a job beside others, in the part of the
-/// window in which it ran.
+/// The part of one of several concurrent loads, in the window that all share; for a job, in the part of the window in which it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// `1`, `2`, ... for the guests of a target, a neighbour's or a job's name for these.
+    /// `1`, `2`, ... for the guests of a target; the name of a neighbour or job.
     pub name: String,
-    /// Length of that window, as far as whole intervals of this one lie in it; the tallies' rates refer to it.
+    /// Length of its whole intervals in that window; the rates of the tallies refer to it.
     pub duration_ns: u64,
-    /// What was completed in it.
+    /// I/O completed in that time.
     pub tallies: Tallies,
 }
 
-/// A stretch of a run's wall time.
+/// A phase of a run's wall time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Phase {
-    /// What was done: `provision`, `boot`, `fill`, `prepare` (before a measurement), `measure` (warm-up and window), `finish`.
+pub struct RunPhase {
+    /// The phase: `provision`, `boot`, `fill`, `prepare` (before a measurement), `measure` (warm-up and window), `finish`.
     pub name: String,
-    /// How long, summed over all times it was done.
+    /// Total duration.
     pub duration_ns: u64,
 }
 
-/// One execution of one cell, complete.
+/// The complete result of one cell in one round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
@@ -374,46 +374,46 @@ pub struct Measurement {
     pub workload: String,
     /// The round, from 1.
     pub round: u32,
-    /// The place within the run's order, from 1.
+    /// The position in the run's order, from 1.
     pub order: u32,
-    /// When the measured window began, in milliseconds since 1970-01-01 UTC, by the host's clock.
+    /// Start of the measured window in milliseconds since 1970-01-01 UTC, by the host's clock.
     pub started_at_ms: u64,
-    /// The measured window by the host's clock, as far as it can be seen from outside.
+    /// Length of the measured window by the host's clock, as seen from outside the agent.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_duration_ns: Option<u64>,
-    /// What the agent measured.
+    /// The agent's result.
     pub outcome: Outcome,
     /// One entry per interval.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// The host over the whole window; absent for a target on another machine, which its own agent watches.
+    /// The host over the whole window. Absent for a target on another machine, which its own agent monitors.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<HostActivity>,
     /// The machine by interval.
     #[serde(default)]
     pub host_samples: Vec<HostActivity>,
-    /// How far caches were dropped before it: on the host or other machine that the target is on, and in the guest for a guest.
+    /// The extent to which caches were dropped before it, on the machine that the target is on (for a guest, its host).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host_cache: Option<CacheDrop>,
-    /// See `host_cache`.
+    /// As `host_cache`, in the guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_cache: Option<CacheDrop>,
-    /// Each guest's part, where several ran at once; `outcome` is then all of them together. Else empty.
+    /// The part of each guest, if several ran concurrently; `outcome` then combines them. Otherwise empty.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub shares: Vec<Share>,
-    /// What the target's neighbour did meanwhile.
+    /// The part of the target's neighbour.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<Share>,
-    /// What QEMU's block layer saw; absent without a guest.
+    /// QEMU's counters; absent without a guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub qemu: Option<BlockStats>,
-    /// What its source states, of a measurement that another tool made; `outcome` then holds no more than the source does.
+    /// The metrics of an imported measurement; `outcome` then holds only what the source has.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub stated: Option<Stated>,
+    pub stated: Option<ImportedMetrics>,
 }
 
 impl Measurement {
-    /// What the machine did over the window that the target is on: the host, or for another machine itself.
+    /// Activity over the window of the machine that the target is on: the host, or the other machine.
     #[must_use]
     pub fn machine(&self) -> Option<&HostActivity> {
         self.host.as_ref().or(self.outcome.inside.as_ref())
@@ -424,45 +424,45 @@ impl Measurement {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetRecord {
-    /// Its name in the plan.
+    /// The target's name in the plan.
     pub name: String,
-    /// Its stack from the bottom up, read from the system.
+    /// The stack from the bottom up, as read from the system.
     pub layers: Vec<Layer>,
-    /// Whether its CPU was emulated (TCG).
+    /// True if the guest's CPU was emulated (TCG).
     pub emulated: bool,
     /// The complete command line of the guest.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub command_line: Option<String>,
-    /// The kernel and clocksource of the guest or other machine.
+    /// Kernel release of the guest or other machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_kernel: Option<String>,
-    /// See `guest_kernel`.
+    /// Clocksource of the guest or other machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest_clocksource: Option<String>,
-    /// The interfaces that a network's packets pass.
+    /// The network interfaces on the packets' path.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub interfaces: Vec<Interface>,
-    /// Seconds from the start of the guest until its agent answered.
+    /// Time from the start of the guest until its agent answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub boot_ns: Option<u64>,
-    /// What of its file or image is backed by storage when the measuring begins; absent for devices and where nobody tells.
+    /// Allocation of its file or image when measuring starts; absent for devices and where it is not reported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocation: Option<Allocation>,
-    /// What was found in an area that iotax did not fill; absent for one that it did.
+    /// Contents of an area that iotax did not fill; absent for one that it filled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub found: Option<Found>,
-    /// Why the run went on without it; absent if it did not.
+    pub found: Option<SampledContent>,
+    /// Why the run continued without this target; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lost: Option<String>,
 }
 
-/// The machine that a run was made on. Facts that could not be read are absent.
+/// The machine of a run. Values that could not be read are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Environment {
     /// Kernel release.
     pub kernel: Option<String>,
-    /// Distribution's name and version.
+    /// Name and version of the distribution.
     pub os: Option<String>,
     /// CPU model.
     pub cpu_model: Option<String>,
@@ -474,18 +474,18 @@ pub struct Environment {
     pub governor: Option<String>,
     /// The kernel's clocksource.
     pub clocksource: Option<String>,
-    /// What the kernel says of CPU vulnerabilities, by name.
+    /// The kernel's report on CPU vulnerabilities, by name.
     pub mitigations: BTreeMap<String, String>,
-    /// The hypervisor beneath this machine, if it can be told.
+    /// The hypervisor below this machine, if it can be detected.
     pub hypervisor: Option<String>,
     /// QEMU's version.
     pub qemu: Option<String>,
-    /// What runs guests here: `kvm` or `tcg`.
+    /// The accelerator of guests: `kvm` or `tcg`.
     pub accel: Option<String>,
-    /// Why.
+    /// The reason for the accelerator.
     pub accel_reason: Option<String>,
     /// iotax's version and commit.
     pub tool: Option<String>,
-    /// CPU nanoseconds that the engine spends per I/O on the null backend: the floor beneath every latency.
+    /// The engine's overhead: CPU nanoseconds per I/O on the null backend. A lower bound of every latency.
     pub floor_ns_per_io: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Which cell is measured when.
+//! The order of measurements.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -15,8 +15,8 @@ pub struct Cell {
     pub workload: usize,
 }
 
-/// The cells of round number `round` (from 1), each exactly once, in an order that the seed and the round's number
-/// alone decide: two runs of one seed do the same things in the same order, and a resumed run goes on in it.
+/// The cells of round `round` (from 1), each exactly once. The order depends on the seed and the round number alone, so that runs with one
+/// seed agree and a resumed run continues in the same order.
 #[must_use]
 pub fn round_order(plan: &Plan, seed: u64, round: u32) -> Vec<Cell> {
     let mut cells: Vec<Cell> = (0..plan.targets.len())
@@ -70,7 +70,7 @@ mod tests {
     fn the_seed_alone_decides() {
         let plan = plan();
         assert_eq!(round_order(&plan, 71_823, 3), round_order(&plan, 71_823, 3));
-        // Fixed for good: a run that was stopped under one version must resume in the same order under the next.
+        // Must never change: a run that one version started must resume in the same order under the next.
         let order: Vec<_> = round_order(&plan, 71_823, 1).iter().map(|c| c.target * 3 + c.workload).collect();
         assert_eq!(order, [0, 5, 4, 2, 3, 1]);
     }

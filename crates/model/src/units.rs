@@ -1,4 +1,4 @@
-//! Sizes and times with their units, parsed and printed both ways, and figures for people.
+//! Sizes, times and bit rates with units, parsed and printed; and short numbers for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number of bytes. Text form: `4k`, `8GiB`, `512` (bytes), as fio reads them: `k`, `m`, `g`, `t`, `p`
-/// and `KiB`, `MiB` ... are powers of 1024; `KB`, `MB` ... are powers of 1000.
+/// A number of bytes. Text form as in fio: `4k`, `8GiB`, `512` (bytes). `k`, `m`, `g`, `t`, `p` and `KiB`, `MiB` ... are powers of 1024;
+/// `KB`, `MB` ... are powers of 1000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
@@ -16,7 +16,7 @@ pub struct Bytes(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Nanos(pub u64);
 
-/// Bits per second. Text form, as iperf3 reads it: `10M`, `1.5G`, `500K`, `64000`, in powers of 1000; `bit/s` may follow.
+/// Bits per second. Text form as in iperf3: `10M`, `1.5G`, `500K`, `64000`, in powers of 1000, optionally with `bit/s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BitRate(pub u64);
 
@@ -42,7 +42,7 @@ fn split_number(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, text[end..].trim()))
 }
 
-/// `number * unit` as a whole number, if it is one and fits.
+/// `number * unit` as a whole number; `None` if it is not one or does not fit.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -118,7 +118,7 @@ impl FromStr for Nanos {
     }
 }
 
-/// The shortest text that reads back as the same value: fio's style for sizes (`4k`, `1m`) below 1 GiB.
+/// Prints the shortest text that parses back to the same value: fio's style for sizes (`4k`, `1m`) below 1 GiB.
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
@@ -199,9 +199,9 @@ serde_as_text!(Bytes, r"^\s*(\d+\.?\d*|\.\d+)\s*([bB]|[kKmMgGtTpP]([iI]?[bB])?)?
 serde_as_text!(BitRate, r"^\s*(\d+\.?\d*|\.\d+)\s*[kKmMgGtT]?(\s*bit/s)?\s*$");
 serde_as_text!(Nanos, r"^\s*(\d+\.?\d*|\.\d+)\s*(ns|us|µs|ms|s|m|min|h|d)\s*$");
 
-/// Figures for people: three significant digits and a unit.
+/// Numbers for people: three significant digits and a unit.
 pub mod human {
-    /// `a`, `a and b`, `a, b and c`.
+    /// Joins items: `a`, `a and b`, `a, b and c`.
     #[must_use]
     pub fn listed(items: &[String]) -> String {
         match items {
@@ -234,26 +234,26 @@ pub mod human {
         }
     }
 
-    /// `84.1 us`, `1.20 ms`, `3.00 s`; the argument is in nanoseconds.
+    /// Nanoseconds as `84.1 us`, `1.20 ms`, `3.00 s`.
     #[must_use]
     pub fn time(ns: f64) -> String {
         scaled(ns, 1000.0, &["ns", "us", "ms", "s"], " ")
     }
 
-    /// `950`, `41.2k`, `1.30M`: I/Os per second and other counts.
+    /// I/Os per second and other counts as `950`, `41.2k`, `1.30M`.
     #[must_use]
     pub fn count(value: f64) -> String {
         scaled(value, 1000.0, &["", "k", "M", "G"], "")
     }
 
-    /// `4.00 KiB`, `1.25 GiB`.
+    /// Bytes as `4.00 KiB`, `1.25 GiB`.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     pub fn bytes(value: u64) -> String {
         scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"], " ")
     }
 
-    /// `512 MB/s` in powers of 1000, as drive makers and fio's second figure give it.
+    /// Bytes per second as `512 MB/s`: powers of 1000, as on data sheets and in fio.
     #[must_use]
     pub fn rate(bytes_per_s: f64) -> String {
         scaled(bytes_per_s, 1000.0, &["B/s", "kB/s", "MB/s", "GB/s"], " ")
@@ -265,7 +265,7 @@ pub mod human {
         scaled(bytes_per_s * 8.0, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], " ")
     }
 
-    /// `45 s`, `2 min 05 s`, `1 h 12 min`: how long something takes.
+    /// Seconds as `45 s`, `2 min 05 s`, `1 h 12 min`.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0 .. 1e9 s")]
     pub fn duration(seconds: f64) -> String {

@@ -1,4 +1,4 @@
-//! What checking the blocks of a target found.
+//! The results of verification.
 
 use std::fmt;
 
@@ -8,41 +8,41 @@ use crate::units::Bytes;
 use crate::words::words;
 
 words! {
-    /// How a block is not what it ought to be.
+    /// The fault of a block.
     FaultKind, "fault" {
-        /// Bytes differ from those that were written there.
+        /// Bytes differ from those written.
         Corrupt = "corrupt",
-        /// An acknowledged write is not there: an earlier one is, the fill, or a hole.
+        /// An acknowledged write is missing: the block holds an earlier write, the fill, or a hole.
         LostWrite = "lost_write",
-        /// What is there was written to another offset.
+        /// The block was written to another offset.
         Misdirected = "misdirected",
-        /// A part of it is of one write and a part of another.
+        /// The block mixes two writes.
         Torn = "torn",
-        /// Nothing in it was written by a workload that verifies.
+        /// No verifying workload wrote the block.
         Foreign = "foreign",
-        /// It cannot be read.
+        /// The block cannot be read.
         Unreadable = "unreadable",
     }
 }
 
-/// How many offsets of one kind are kept, beside the highest.
+/// Maximum number of offsets kept per kind, besides the highest.
 const LOWEST: usize = 4;
 
 /// Blocks with the same fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// How many checks found it.
+    /// The number of checks that found it.
     pub count: u64,
-    /// Byte offsets of the first blocks on the target that have it, ascending, at most 4.
+    /// Lowest byte offsets of such blocks on the target, ascending, at most 4.
     pub first_offsets: Vec<u64>,
-    /// Byte offset of the last block on the target that has it.
+    /// Highest byte offset of such a block on the target.
     pub last_offset: u64,
 }
 
-/// `3 x torn, at bytes 0, 4096 and 8192`; of more, the first and the last.
+/// Prints as `3 x torn, at bytes 0, 4096 and 8192`; of more blocks, the first and the last.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let offsets: Vec<String> = self.first_offsets.iter().map(u64::to_string).collect();
@@ -57,13 +57,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What was checked and what was found. A block that is read twice is checked twice.
+/// Checks and faults. A block that is read twice is checked twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Findings {
-    /// Blocks that were checked.
+    /// Blocks checked.
     pub checked: u64,
-    /// Blocks that could not be checked, because the last write to them failed or never returned: they may hold anything.
+    /// Blocks not checked, because the last write to them failed or never returned: their content is undefined.
     pub uncertain: u64,
     /// By kind, in the order of [`FaultKind`].
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -79,14 +79,14 @@ impl Findings {
         }
     }
 
-    /// Adds other findings on the same target.
+    /// Adds the results of another check of the same target.
     pub fn merge(&mut self, other: Self) {
         self.checked += other.checked;
         self.uncertain += other.uncertain;
         other.faults.into_iter().for_each(|fault| self.put(fault));
     }
 
-    /// Blocks with a fault.
+    /// The number of faulty checks.
     #[must_use]
     pub fn faulty(&self) -> u64 {
         self.faults.iter().map(|fault| fault.count).sum()
@@ -108,28 +108,28 @@ impl Findings {
     }
 }
 
-/// How the header of a journal of acknowledged writes begins, which stands before each of its batches.
+/// Magic number of the header before each batch of a journal of acknowledged writes.
 pub const JOURNAL_MAGIC: [u8; 8] = *b"iojHnal1";
 
-/// The most bytes of a journal from one header to the next.
+/// Maximum bytes of a journal from one header to the next.
 pub const JOURNAL_BATCH: usize = (4 << 20) + 160;
 
-/// Where a journal is not what was written.
+/// The damage in a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalDamage {
-    /// Places where bytes are wrong or missing.
+    /// Number of damaged places.
     pub places: u64,
     /// Byte offsets of the first of them in the journal, ascending, at most 4.
     pub first_offsets: Vec<u64>,
-    /// Bytes that make no sense.
+    /// Unreadable bytes.
     pub bytes: u64,
-    /// Records that are missing, as far as later ones tell.
+    /// Missing records, as far as later ones reveal them.
     pub records: u64,
 }
 
 impl JournalDamage {
-    /// Counts a place.
+    /// Adds a damaged place.
     pub fn add(&mut self, offset: u64, bytes: u64, records: u64) {
         self.places += 1;
         self.bytes += bytes;
@@ -140,7 +140,7 @@ impl JournalDamage {
     }
 }
 
-/// `1 place, at its byte 4040: 40 bytes make no sense and 1 record is lost`
+/// Prints as `1 place, at its byte 4040: 40 bytes make no sense and 1 record is lost`.
 impl fmt::Display for JournalDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { places, bytes, records, .. } = self;
@@ -157,31 +157,31 @@ impl fmt::Display for JournalDamage {
     }
 }
 
-/// What can be relied on in a journal.
+/// The condition of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalState {
-    /// It was closed in order, and tells how many records there are.
+    /// True if it was closed properly, which records the total.
     pub closed: bool,
-    /// Bytes at its end that were being written when the machine stopped: they tell nothing.
+    /// Bytes at the end that were being written when the machine stopped; ignored.
     pub torn_tail: Bytes,
-    /// What a crash does not explain.
+    /// Damage that a crash does not explain.
     pub damage: JournalDamage,
 }
 
-/// What a target still holds of what it acknowledged, by the journal of its writes.
+/// The check of a target against the journal of its acknowledged writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recovery {
-    /// Acknowledged writes on record.
+    /// Acknowledged writes in the journal.
     pub writes: u64,
-    /// Those of them that a later flush, acknowledged too, made durable.
+    /// Acknowledged writes followed by an acknowledged flush.
     pub durable_writes: u64,
-    /// How much of the journal is there.
+    /// The condition of the journal.
     pub journal: JournalState,
-    /// The blocks of all those writes, judged by the last acknowledged write of each.
+    /// Checks of all written blocks against the last acknowledged write of each.
     pub findings: Findings,
-    /// The blocks that hold durable writes, judged by the last durable write of each: what is missing here was promised.
+    /// Checks of blocks with durable writes against the last durable write of each: faults here break a guarantee.
     pub durable: Findings,
 }
 

@@ -1,11 +1,10 @@
-//! Foreign text made harmless: characters that a terminal obeys, or that hide or turn around what stands beside them, become
-//! escapes that can be read, such as `\u{1b}`.
+//! Makes foreign text safe to print: characters that control a terminal, are invisible or reorder their surroundings become
+//! escapes such as `\u{1b}`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Beyond the control characters: Unicode's format characters, its two separators of lines and paragraphs, and what else
-/// takes no room by itself.
+/// Beyond control characters: Unicode's format characters, line and paragraph separators, and other characters without width.
 const HIDDEN: [(char, char); 25] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{34f}', '\u{34f}'),
@@ -34,25 +33,25 @@ const HIDDEN: [(char, char); 25] = [
     ('\u{e0000}', '\u{e0fff}'),
 ];
 
-/// Whether a character is obeyed or hidden rather than shown.
+/// Returns whether a character controls the terminal or is invisible.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control() || HIDDEN.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
 
-/// Several lines; their ends and tabs stay.
+/// Escapes text of several lines; line ends and tabs stay.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_hidden(c) && !matches!(c, '\n' | '\t'), |out, c| out.extend(c.escape_default()))
 }
 
-/// One line, whatever is in it: a name cannot pretend to be a line of its own.
+/// Escapes text to a single line, so that a name cannot fake a line.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden, |out, c| out.extend(c.escape_default()))
 }
 
-/// A JSON document, whose meaning stays: such characters only stand within its strings.
+/// Escapes a JSON document without changing its meaning: such characters occur only in strings.
 #[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     escaped(
@@ -67,7 +66,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
 }
 
 fn escaped(text: &str, is_meant: impl Fn(char) -> bool, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
-    // Most text is plain ASCII.
+    // Fast path: most text is plain ASCII.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(&is_meant) {
         return Cow::Borrowed(text);
     }

@@ -1,8 +1,8 @@
-//! What the conductor and an agent say to each other, and how it is framed.
+//! The protocol between runner and agent, and its framing.
 //!
-//! A frame is the four bytes `iotx`, the payload's length as a little-endian u32, and the payload: one message in
-//! JSON. The marker tells a frame from console noise on the same line; the limit keeps a broken peer from
-//! exhausting memory. The first exchange is [`Request::Hello`] and [`Event::Hello`], which carry the protocol's version.
+//! A frame is the four bytes `iotx`, the payload's length as a little-endian u32, and the payload: one message in JSON. The marker tells a
+//! frame from console noise; the limit protects against memory exhaustion. The first exchange is [`Request::Hello`] and [`Event::Hello`],
+//! which carry the protocol version.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -17,85 +17,84 @@ use crate::units::{Bytes, Nanos};
 use crate::verify_errors::Recovery;
 use crate::workload::{Content, Workload};
 
-/// Both ends must speak the same.
+/// Protocol version; both ends must have the same.
 pub const PROTOCOL: u16 = 8;
 /// Largest payload in bytes. A sample of two full histograms is under 200 KiB.
 pub const MAX_FRAME: u32 = 8 << 20;
 
-/// The longest that an agent which works on a request is silent.
+/// Maximum silence of an agent that is working on a request.
 pub const BEAT: Duration = Duration::from_secs(5);
 
 const MARKER: [u8; 4] = *b"iotx";
 
-/// What the conductor asks.
+/// A message from the runner to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// Answered by [`Event::Hello`].
     Hello {
-        /// The conductor's [`PROTOCOL`].
+        /// The runner's [`PROTOCOL`].
         protocol: u16,
     },
     /// Answered by [`Event::Pong`].
     Ping,
-    /// Write the area once, then flush. Answered by [`Event::Progress`] ... [`Event::Filled`].
+    /// Writes the area once, then flushes. Answered by [`Event::Progress`] ... [`Event::Filled`].
     Fill {
-        /// What to fill.
+        /// The area to fill.
         area: Area,
-        /// What to write.
+        /// The content to write.
         content: Content,
-        /// Decides the data.
+        /// Determines the data.
         seed: u64,
     },
-    /// Sync and drop caches. Answered by [`Event::CachesDropped`].
+    /// Syncs and drops caches. Answered by [`Event::CachesDropped`].
     DropCaches {
-        /// The file whose pages go if the whole cache cannot be dropped; absent: the guest's disk.
+        /// The file to evict if the whole cache cannot be dropped; `None` for the guest's disk.
         path: Option<String>,
     },
-    /// Set a measurement up. Answered by [`Event::Ready`]; [`Request::Go`] must be what comes next.
+    /// Sets up a measurement. Answered by [`Event::Ready`]; the next request must be [`Request::Go`].
     Run(Box<Job>),
-    /// Start the load that is set up. Answered by [`Event::Measuring`], [`Event::Sample`] ...
-    /// [`Event::Over`] and [`Event::Done`].
+    /// Starts the load. Answered by [`Event::Measuring`], [`Event::Sample`] ... [`Event::Over`] and [`Event::Done`].
     Go,
-    /// Be the far end of a network's measurements from here on, beside whatever else is asked. Answered by [`Event::Serving`].
+    /// Starts a server for network measurements, in addition to other requests. Answered by [`Event::Serving`].
     Serve {
         /// The address to listen on.
         bind: String,
-        /// What clients must know.
+        /// The token that clients must present.
         token: Option<String>,
     },
-    /// Look at this machine's network interfaces. Answered by [`Event::Interfaces`].
+    /// Reads this machine's network interfaces. Answered by [`Event::Interfaces`].
     Interfaces,
-    /// Compare a target with the journal of its acknowledged writes; only reads. Answered by [`Event::Audited`].
+    /// Compares a target with the journal of its acknowledged writes; read-only. Answered by [`Event::Audited`].
     Audit {
         /// An existing file or device.
         path: String,
-        /// The journal.
+        /// Path of the journal.
         journal: String,
     },
-    /// Measure the engine's own cost. Answered by [`Event::Floor`].
+    /// Measures the engine's overhead. Answered by [`Event::Floor`].
     Floor,
-    /// Look at a path and at the machine; touches nothing. Answered by [`Event::Described`], or by [`Event::Failed`] if the path
-    /// can be neither measured nor made.
+    /// Inspects a path and the machine; read-only. Answered by [`Event::Described`], or by [`Event::Failed`] if the path can be neither
+    /// measured nor created.
     Describe {
-        /// Absolute.
+        /// Absolute path.
         path: String,
-        /// What a new file there would take.
+        /// The size of a file to be created there.
         size: Bytes,
     },
-    /// Make a file where nothing is. It goes when the agent does. Answered by [`Event::Created`].
+    /// Creates a file where nothing exists. The agent removes it on exit. Answered by [`Event::Created`].
     Create {
-        /// Absolute.
+        /// Absolute path.
         path: String,
         /// Its length.
         size: Bytes,
     },
-    /// Let a file that was made stay. Answered by [`Event::Kept`].
+    /// Keeps a created file. Answered by [`Event::Kept`].
     Keep {
-        /// As it was made.
+        /// The path passed to [`Request::Create`].
         path: String,
     },
-    /// End the agent; a guest powers off.
+    /// Ends the agent; a guest powers off.
     Shutdown,
 }
 
@@ -103,180 +102,179 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Area {
-    /// An existing file or device; absent: the guest's disk.
+    /// An existing file or device; `None` for the guest's disk.
     pub path: Option<String>,
-    /// Where it begins.
+    /// Byte offset of its start.
     pub offset: Bytes,
     /// Its length.
     pub size: Bytes,
-    /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
+    /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     pub shared: bool,
-    /// What else has come to stand there is not touched.
+    /// The expected identity; anything else at the path is not touched.
     pub identity: Option<Identity>,
 }
 
-/// A block device by what the kernel knows it by, whatever names lead to it.
+/// A block device as the kernel identifies it, independent of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskId {
-    /// As `rdev` has it. Another disk may get it once this one is gone.
+    /// The device number (`rdev`). The kernel may reuse it once the disk is gone.
     pub number: u64,
-    /// The disk's own, of one boot of the kernel (`diskseq`). Absent before Linux 5.15.
+    /// The disk's sequence number, unique within a boot (`diskseq`). Absent before Linux 5.15.
     pub sequence: Option<u64>,
 }
 
-/// What tells a target from everything else that its name may come to lead to.
+/// The identity of a target, which survives renames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Identity {
-    /// As stat(2) has them.
+    /// A file, by the numbers of stat(2).
     File {
-        /// The filesystem's.
+        /// Device number of the filesystem.
         device: u64,
-        /// The file's.
+        /// The file's inode number.
         inode: u64,
     },
     /// A block device.
     Disk(DiskId),
 }
 
-/// One measurement to make.
+/// A measurement to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// An existing file or device; absent: the guest's disk.
+    /// An existing file or device; `None` for the guest's disk.
     pub path: Option<String>,
-    /// What to do.
+    /// The workload to run.
     pub workload: Workload,
-    /// Length of the area, from the workload's offset on.
+    /// Length of the area, from the workload's offset.
     pub size: Bytes,
-    /// Decides offsets and payload.
+    /// Determines offsets and payload.
     pub seed: u64,
-    /// A sample is sent each.
+    /// Length of a sampling interval.
     pub interval: Nanos,
-    /// Whether the target may be written. A workload that writes is refused without it.
+    /// True if the target may be written. Otherwise a workload that writes is rejected.
     pub writable: bool,
-    /// Whether a layer that iotax made holds the device, so that it cannot be claimed for this alone.
+    /// True if a layer that iotax created holds the device, so that an exclusive claim would fail.
     #[serde(default)]
     pub shared: bool,
-    /// What else has come to stand there is not touched.
+    /// The expected identity; anything else at the path is not touched.
     #[serde(default)]
     pub identity: Option<Identity>,
-    /// An empty directory that iotax made beside the target, for a test that makes files of its own; absent in a guest, whose
-    /// agent makes one itself.
+    /// An empty directory next to the target, for workloads that create files; absent in a guest, whose agent creates one itself.
     #[serde(default)]
     pub directory: Option<String>,
-    /// The far end of a network's measurement; absent for storage.
+    /// The server of a network measurement; absent for storage.
     #[serde(default)]
     pub peer: Option<Peer>,
 }
 
-/// What an agent answers.
+/// A message from an agent to the runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
-    /// Who answers.
+    /// The agent's identity. Answers [`Request::Hello`].
     Hello(AgentHello),
-    /// The answer to a ping.
+    /// Answers [`Request::Ping`].
     Pong,
-    /// So much of a fill is done.
+    /// Progress of a fill.
     Progress {
         /// Bytes written.
         done: Bytes,
         /// Bytes to write.
         total: Bytes,
     },
-    /// The fill is done and flushed.
+    /// The fill is complete and flushed.
     Filled,
-    /// How far caches were dropped.
+    /// The extent to which caches were dropped.
     CachesDropped(CacheDrop),
-    /// Everything is set up: the load starts when the conductor says [`Request::Go`], so that several can start at once.
+    /// The measurement is set up. The load starts on [`Request::Go`], so that several agents can start at once.
     Ready,
-    /// The warm-up is over: the measured window begins.
+    /// The warm-up is over and the measured window starts.
     Measuring,
     /// One interval.
     Sample(Box<Sample>),
-    /// The measured window is over; what follows is no part of it: a flush, verification, the removal of what a test made.
+    /// The measured window is over. A flush, verification and cleanup follow outside of it.
     Over,
     /// The measurement is complete.
     Done(Box<Outcome>),
-    /// CPU nanoseconds per I/O on the null backend.
+    /// The engine's overhead: CPU nanoseconds per I/O on the null backend.
     Floor {
-        /// The figure.
+        /// The overhead.
         ns_per_io: u64,
     },
-    /// It listens.
+    /// The server is listening.
     Serving {
-        /// On this port.
+        /// Its port.
         port: u16,
     },
-    /// The network interfaces that are there.
+    /// The machine's network interfaces.
     Interfaces(Vec<Interface>),
-    /// What the target holds of what the journal tells.
+    /// The comparison of a target with its journal.
     Audited(Recovery),
-    /// What is at a path.
+    /// The description of a path.
     Described(Box<Description>),
-    /// The file is there.
+    /// The file was created.
     Created,
-    /// It will stay.
+    /// The file will be kept.
     Kept,
-    /// The agent is at work and has nothing else to say; said every [`BEAT`] of silence while a request is open.
+    /// The agent is working and has nothing else to report; sent after [`BEAT`] of silence while a request is open.
     Alive,
-    /// The request could not be carried out.
+    /// The request failed.
     Failed {
-        /// Why, with the path and the system's error.
+        /// The reason, with the path and the system's error.
         message: String,
     },
 }
 
-/// Who answers.
+/// An agent's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentHello {
     /// The agent's [`PROTOCOL`].
     pub protocol: u16,
-    /// The tool's version.
+    /// The version of iotax.
     pub version: String,
-    /// Kernel release where it runs.
+    /// Kernel release of its machine.
     pub kernel: String,
-    /// Clocksource where it runs.
+    /// Clocksource of its machine.
     pub clocksource: Option<String>,
-    /// In a guest: the disk found by its serial, or the file on it that is measured.
+    /// In a guest: the disk found by its serial number, or the test file on it.
     pub disk: Option<String>,
-    /// In a guest: the filesystem that this file lies on, with its mount options.
+    /// In a guest: the filesystem of the test file, with its mount options.
     pub filesystem: Option<Layer>,
 }
 
-/// What is at a path of an agent's machine.
+/// The description of a path on an agent's machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// Length of the file or device; absent: nothing is there, and a file of the size that was asked for can be made.
+    /// Length of the file or device; absent if nothing exists there and a file of the requested size can be created.
     pub length: Option<Bytes>,
-    /// Its stack from the bottom up; of its directory if nothing is there.
+    /// The stack from the bottom up; that of the directory if nothing exists.
     pub layers: Vec<Layer>,
     /// The machine.
     pub environment: Environment,
 }
 
-/// A stream that does not carry what it should.
+/// A protocol error.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The stream failed or ended within a frame.
     #[error("the agent's stream failed: {0}")]
     Stream(#[from] io::Error),
-    /// Bytes that are no frame.
+    /// A frame without the marker.
     #[error("expected a frame and got the bytes {0:?}: is the other end an iotax of the same version?")]
     Marker([u8; 4]),
-    /// A frame above the limit.
+    /// A frame above the size limit.
     #[error("a frame of {0} bytes is above the limit of {MAX_FRAME}")]
     TooLarge(u32),
-    /// A payload that is no message.
+    /// A payload that is not a valid message.
     #[error("a message that is not understood ({error}): {excerpt}")]
     Message {
-        /// The parser's words.
+        /// The parser's error.
         error: serde_json::Error,
-        /// The payload's beginning.
+        /// The beginning of the payload.
         excerpt: String,
     },
 }
@@ -309,7 +307,7 @@ pub fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> Result<Option<T>,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
-        // Refuse foreign bytes at once: a short greeting of something else would otherwise be waited on for ever.
+        // Reject foreign bytes at once: waiting for the rest of a short greeting could block forever.
         if filled >= 4 && head[..4] != MARKER {
             return Err(WireError::Marker([head[0], head[1], head[2], head[3]]));
         }
@@ -349,6 +347,7 @@ mod tests {
                 ..Tallies::default()
             },
             oldest_ns: None,
+            ways: Vec::new(),
         }))
     }
 
@@ -384,7 +383,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_end_in_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            // Must neither panic nor allocate what a forged length asks for.
+            // Must neither panic nor allocate the length that a forged frame claims.
             let _ = receive::<Event>(&mut bytes.as_slice());
             let framed = [b"iotx".as_slice(), &(u32::try_from(bytes.len()).unwrap()).to_le_bytes(), &bytes].concat();
             let _ = receive::<Request>(&mut framed.as_slice());

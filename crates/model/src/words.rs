@@ -1,6 +1,6 @@
-//! Values that are one of a few words.
+//! Enums whose values are words on the command line and in plan files.
 
-/// An unknown word where one of a few is expected.
+/// An unknown word where one of a fixed set is expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not a known {what}; accepted: {accepted}{}", nearest.as_ref().map(|n| format!(" (did you mean {n:?}?)")).unwrap_or_default())]
 pub struct WordError {
@@ -11,7 +11,7 @@ pub struct WordError {
 }
 
 impl WordError {
-    /// An error that quotes the input, lists what is accepted and names the nearest.
+    /// An error that quotes the input, lists the accepted words and suggests the closest one.
     #[must_use]
     pub fn new(what: &'static str, input: &str, accepted: &[&str]) -> Self {
         Self {
@@ -23,12 +23,12 @@ impl WordError {
     }
 }
 
-/// Bytes of a word that may be another one, mistyped.
+/// Maximum length of an input that is compared with the accepted words.
 const LONGEST_INPUT: usize = 100;
 
-/// The word most like `input`, if any is like it at all.
+/// The word closest to `input`, if any is close enough.
 pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody mistypes so much, and comparing takes time that grows as the product of both lengths.
+    // Nobody mistypes that much, and comparing costs the product of both lengths.
     let input = (input.len() <= LONGEST_INPUT).then(|| input.to_lowercase())?;
     words
         .into_iter()
@@ -38,7 +38,7 @@ pub fn nearest<'a>(input: &str, words: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, word)| word)
 }
 
-/// Declares an enum whose variants are words of the command line and of plan files; a word may have other spellings.
+/// Declares an enum whose variants are words of the command line and of plan files. A word may have aliases.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $word:literal $(| $alias:literal)*),+ $(,)? }) => {
         $(#[$doc])*
@@ -46,10 +46,10 @@ macro_rules! words {
         pub enum $name { $($(#[$vdoc])* $variant),+ }
 
         impl $name {
-            /// Every accepted word.
+            /// All canonical words.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The word for it.
+            /// The canonical word of this value.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),+ }

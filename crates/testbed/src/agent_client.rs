@@ -1,7 +1,7 @@
-//! The conversation with an agent, whatever stream carries it.
+//! The client of an agent's protocol, over any stream.
 //!
-//! Every wait has a deadline and is given up within [`POLL`] of an interrupt. A conversation that went wrong is over:
-//! a late answer to an abandoned request could be taken for the answer to the next one.
+//! Every wait has a deadline and ends within [`POLL`] of an interrupt. After an error the connection is unusable, because a late answer
+//! could be taken for that of the next request.
 
 mod local;
 
@@ -24,24 +24,24 @@ use iotax_model::workload::Content;
 
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 use local::status;
-pub(crate) use local::{Process, keep_last};
+pub(crate) use local::{AgentProcess, keep_last};
 
-/// For requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
+/// Timeout for requests that an agent answers at once. Generous, because an emulated guest on a busy host is slow.
 const PROMPT: Duration = Duration::from_secs(20);
-/// A sync can take long where much was written into a cache.
+/// Timeout for syncing, which takes long if a cache holds many writes.
 const SYNC: Duration = Duration::from_mins(5);
-/// For opening a target and laying out its buffers and tables, in an emulated guest too.
+/// Timeout for opening a target and allocating buffers, in an emulated guest too.
 const PREPARED: Duration = Duration::from_mins(1);
-/// The null backend runs for well under a second.
+/// Timeout for the null backend, which runs for well under a second.
 const FLOOR: Duration = Duration::from_mins(1);
-/// As much is read as was ever written; whoever waits can interrupt.
+/// Timeout for an audit, which reads as much as was ever written. The user can interrupt it.
 const AUDIT: Duration = Duration::from_hours(24);
-/// Bytes a second: slower than any storage worth measuring.
+/// Bytes per second: slower than any storage worth measuring.
 const SLOWEST: u64 = 10_000_000;
-/// A killed agent whose disk hangs cannot be reaped before the disk answers.
+/// Timeout for reaping a killed agent: one with I/O on a hung disk cannot be reaped.
 const REAPED: Duration = Duration::from_secs(5);
 
-/// A conversation that went wrong.
+/// An error of the protocol or the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// A local agent could not be started.
@@ -52,85 +52,85 @@ pub enum AgentError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The agent or its guest ended.
-    #[error("{peer} went away during {request}{}", after_colon(detail))]
+    /// The agent or its guest exited.
+    #[error("{peer} exited during {request}{}", after_colon(detail))]
     Gone {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// What it was asked.
+        /// The pending request.
         request: &'static str,
-        /// Its exit status and last words, as far as they are known.
+        /// Exit status and last output, as far as known.
         detail: String,
     },
     /// No answer in time.
     #[error("{peer} did not answer {request} within {} s{}", waited.as_secs_f32(), after_colon(detail))]
     Deadline {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// What it was asked.
+        /// The pending request.
         request: &'static str,
-        /// How long it was waited for.
+        /// The time waited.
         waited: Duration,
-        /// Its last words, as far as they are known.
+        /// Exit status and last output, as far as known.
         detail: String,
     },
-    /// No sign of life: it hangs.
+    /// No sign of life: the agent hangs.
     #[error("{peer} hangs: no sign of life for {} s during {request}{}", SILENCE.as_secs(), after_colon(detail))]
     Silent {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// What it was asked.
+        /// The pending request.
         request: &'static str,
-        /// Its last words, as far as they are known.
+        /// Exit status and last output, as far as known.
         detail: String,
     },
-    /// Something else than messages came.
+    /// The stream carries something other than messages.
     #[error("{peer}: {source}")]
     Protocol {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// What came.
+        /// The protocol error.
         source: WireError,
     },
-    /// A message came that does not answer the request.
+    /// A message that does not answer the request.
     #[error("{peer} answered {request} with {answer}")]
     Unexpected {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// What it was asked.
+        /// The pending request.
         request: &'static str,
-        /// The message's beginning.
+        /// The beginning of the message.
         answer: String,
     },
-    /// The agent speaks another protocol.
+    /// The agent has another protocol version.
     #[error(
-        "{peer} is iotax {version} and speaks protocol {theirs}, this one speaks {PROTOCOL}: use the same version on both ends"
+        "{peer} is iotax {version} and has protocol {theirs}, this one has {PROTOCOL}; use the same version on both ends"
     )]
     Version {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// Its version.
+        /// Its version of iotax.
         version: String,
-        /// Its protocol.
+        /// Its protocol version.
         theirs: u16,
     },
-    /// The agent could not do what it was asked; the conversation goes on.
+    /// The request failed; the connection remains usable.
     #[error("{peer}: {message}")]
     Failed {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// The agent's words.
+        /// The agent's message.
         message: String,
     },
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
-    /// An earlier error ended the conversation.
-    #[error("{peer} cannot be asked for {request} after an earlier error; start it anew")]
+    /// An earlier error made the connection unusable.
+    #[error("{peer} cannot take {request} after an earlier error; restart it")]
     Over {
-        /// Who.
+        /// The agent's name.
         peer: String,
-        /// What it was to be asked.
+        /// The request that was not sent.
         request: &'static str,
     },
 }
@@ -139,29 +139,29 @@ fn after_colon(detail: &str) -> String {
     if detail.is_empty() { String::new() } else { format!(": {detail}") }
 }
 
-/// Tells what is known of a peer that went away or hangs: exit status, last lines of its output. May be empty.
-pub type LastWords = Box<dyn FnMut() -> String + Send>;
+/// Returns the exit status and last output of a peer that exited or hangs. May be empty.
+pub type ExitDiagnostics = Box<dyn FnMut() -> String + Send>;
 
-/// A conversation with one agent. Dropping it ends a local agent.
+/// A connection to one agent. Dropping it ends a local agent.
 pub struct AgentClient {
     peer: String,
     writer: Option<Box<dyn Write + Send>>,
     events: Receiver<Result<Event, WireError>>,
-    last_words: LastWords,
+    exit_diagnostics: ExitDiagnostics,
     interrupt: Interrupt,
     child: Option<Arc<Mutex<Child>>>,
     over: bool,
-    /// How long the peer has shown no sign of life while it was waited for.
+    /// How long the peer has shown no sign of life during the current wait.
     silent: Duration,
 }
 
-/// What a message is to the request that waits.
+/// A message, as seen by the pending request.
 enum Heard<T> {
-    /// It is the answer.
+    /// The answer.
     Answer(T),
-    /// It belongs to the request and more will come.
+    /// Part of the answer; more will come.
     More,
-    /// It does not belong here; this is its beginning.
+    /// Does not belong to the request; holds the beginning of the message.
     Foreign(String),
 }
 
@@ -171,7 +171,7 @@ impl<T> Heard<T> {
     }
 }
 
-/// How long it may take to read a job's area into the page cache.
+/// Time limit for reading a job's area into the page cache.
 fn pre_read(job: &Job) -> Duration {
     let bytes = job.workload.jobs().filter(|one| one.pre_read).map(|one| {
         let size = one.size.unwrap_or(job.size);
@@ -181,12 +181,12 @@ fn pre_read(job: &Job) -> Duration {
 }
 
 impl AgentClient {
-    /// Starts `exe agent` and speaks to it over its stdin and stdout. It ends when this link does.
+    /// Starts `exe agent` and connects to its stdin and stdout. The agent exits when the client is dropped.
     pub fn spawn_local(exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         Self::spawn_in(None, exe, interrupt)
     }
 
-    /// The same in a network namespace, if one is named.
+    /// As [`Self::spawn_local`], optionally in a network namespace.
     pub fn spawn_in(namespace: Option<&str>, exe: &Path, interrupt: &Interrupt) -> Result<Self, AgentError> {
         let spawn = |source| AgentError::Spawn { exe: exe.to_owned(), source };
         let process = local::start(namespace, exe).map_err(spawn)?;
@@ -194,44 +194,44 @@ impl AgentClient {
         Ok(Self::through(process, peer, interrupt))
     }
 
-    /// Speaks to an agent through the pipes of a process, which ends when this link does.
+    /// Connects to an agent through the pipes of a process, which exits when the client is dropped.
     pub(crate) fn through(
-        process: Process<impl Read + Send + 'static>,
+        process: AgentProcess<impl Read + Send + 'static>,
         peer: impl Into<String>,
         interrupt: &Interrupt,
     ) -> Self {
-        let Process { child, stdin, stdout, said } = process;
+        let AgentProcess { child, stdin, stdout, said } = process;
         let child = Arc::new(Mutex::new(child));
-        let last_words = Box::new({
+        let exit_diagnostics = Box::new({
             let child = Arc::clone(&child);
-            move || local::last_words(&child, &said)
+            move || local::exit_diagnostics(&child, &said)
         });
-        let mut link = Self::new(stdout, Box::new(stdin), peer, last_words, interrupt);
-        link.child = Some(child);
-        link
+        let mut client = Self::new(stdout, Box::new(stdin), peer, exit_diagnostics, interrupt);
+        client.child = Some(child);
+        client
     }
 
-    /// Speaks to an agent over a socket. `peer` names it in errors; `last_words` is asked when it is lost.
+    /// Connects to an agent over a socket. `peer` names it in errors; `exit_diagnostics` is called when the connection is lost.
     pub fn over(
         stream: UnixStream,
         peer: impl Into<String>,
-        last_words: LastWords,
+        exit_diagnostics: ExitDiagnostics,
         interrupt: &Interrupt,
     ) -> std::io::Result<Self> {
         let reader = stream.try_clone()?;
         stream.set_write_timeout(Some(PROMPT))?;
-        Ok(Self::new(reader, Box::new(Socket(stream)), peer, last_words, interrupt))
+        Ok(Self::new(reader, Box::new(Socket(stream)), peer, exit_diagnostics, interrupt))
     }
 
     fn new(
         mut reader: impl Read + Send + 'static,
         writer: Box<dyn Write + Send>,
         peer: impl Into<String>,
-        last_words: LastWords,
+        exit_diagnostics: ExitDiagnostics,
         interrupt: &Interrupt,
     ) -> Self {
         let (sender, events) = mpsc::channel();
-        // Ends with the stream, with the first frame that is none, or with the link.
+        // Ends with the stream, at the first invalid frame, or when the client is dropped.
         thread::spawn(move || {
             while let Some(event) = wire::receive(&mut reader).transpose() {
                 let broken = event.is_err();
@@ -244,7 +244,7 @@ impl AgentClient {
             peer: peer.into(),
             writer: Some(writer),
             events,
-            last_words,
+            exit_diagnostics,
             interrupt: Arc::clone(interrupt),
             child: None,
             over: false,
@@ -252,12 +252,12 @@ impl AgentClient {
         }
     }
 
-    /// Asks who answers and refuses another protocol.
+    /// Performs the handshake; rejects another protocol version.
     pub fn hello(&mut self, deadline: Duration) -> Result<AgentHello, AgentError> {
         self.hello_while(&mut || true, deadline)
     }
 
-    /// The same of a machine that is still booting, which `lives` tells: whether there was a sign of life since it was asked last.
+    /// As [`Self::hello`], for a machine that is still booting. `lives` returns whether there was a sign of life since its last call.
     pub fn hello_while(
         &mut self,
         lives: &mut dyn FnMut() -> bool,
@@ -275,7 +275,7 @@ impl AgentClient {
         Err(AgentError::Version { peer: self.peer.clone(), version: hello.version, theirs: hello.protocol })
     }
 
-    /// Whether the agent answers at all.
+    /// Checks that the agent answers.
     pub fn ping(&mut self) -> Result<(), AgentError> {
         self.follow("ping", &Request::Ping, PROMPT, |event| match event {
             Event::Pong => Heard::Answer(()),
@@ -283,7 +283,7 @@ impl AgentClient {
         })
     }
 
-    /// What is at a path where the agent runs, or why nothing there can be measured. A new file there would take `size`.
+    /// Describes a path on the agent's machine. Fails if nothing there can be measured. `size` is that of a file to be created.
     pub fn describe(&mut self, path: &Path, size: Bytes) -> Result<Description, AgentError> {
         let request = Request::Describe { path: path.display().to_string(), size };
         self.follow("describe", &request, PROMPT, |event| match event {
@@ -292,7 +292,7 @@ impl AgentClient {
         })
     }
 
-    /// Has a file made where the agent runs. It goes when the agent does.
+    /// Creates a file on the agent's machine. The agent removes it on exit.
     pub fn create(&mut self, path: &Path, size: Bytes) -> Result<(), AgentError> {
         let request = Request::Create { path: path.display().to_string(), size };
         self.follow("create", &request, PROMPT, |event| match event {
@@ -301,7 +301,7 @@ impl AgentClient {
         })
     }
 
-    /// Lets a file that was made stay.
+    /// Keeps a created file.
     pub fn keep(&mut self, path: &Path) -> Result<(), AgentError> {
         let request = Request::Keep { path: path.display().to_string() };
         self.follow("keep", &request, PROMPT, |event| match event {
@@ -310,8 +310,8 @@ impl AgentClient {
         })
     }
 
-    /// Has the first `size` bytes of a file or device (absent: the guest's disk) written once with such
-    /// content. `progress` gets the bytes done so far; `deadline` is for the whole.
+    /// Writes the first `size` bytes of a file or device (`None` for the guest's disk) once. `progress` gets the bytes done so far;
+    /// `deadline` covers the whole fill.
     pub fn fill(
         &mut self,
         area: &Area,
@@ -331,7 +331,7 @@ impl AgentClient {
         })
     }
 
-    /// Has caches dropped where the agent runs.
+    /// Drops caches on the agent's machine.
     pub fn drop_caches(&mut self, path: Option<&Path>) -> Result<CacheDrop, AgentError> {
         self.follow("drop_caches", &Request::DropCaches { path: text(path) }, SYNC, |event| match event {
             Event::CachesDropped(how) => Heard::Answer(how),
@@ -339,7 +339,7 @@ impl AgentClient {
         })
     }
 
-    /// Has a measurement set up, to the point where [`Self::go`] starts its load. That must be what is asked next.
+    /// Sets up a measurement. The next request must be [`Self::go`].
     pub fn prepare(&mut self, job: &Job) -> Result<(), AgentError> {
         let deadline = PREPARED + Duration::from(job.workload.set_up_at_most()) + pre_read(job);
         self.follow("prepare", &Request::Run(Box::new(job.clone())), deadline, |event| match event {
@@ -348,8 +348,8 @@ impl AgentClient {
         })
     }
 
-    /// Has the load started that was set up for this job. `observe` sees [`Event::Measuring`] and every
-    /// [`Event::Sample`] as they come, and [`Event::Over`]. The deadline is the job's warm-up and runtime and `slack` for everything around them.
+    /// Starts the load of the job that was set up. `observe` gets [`Event::Measuring`], every [`Event::Sample`] and [`Event::Over`] as they
+    /// arrive. The deadline is the job's warm-up and runtime, plus `slack` for everything around them.
     pub fn go(
         &mut self,
         job: &Job,
@@ -367,7 +367,7 @@ impl AgentClient {
         })
     }
 
-    /// Has a measurement made by itself: [`Self::prepare`], then [`Self::go`].
+    /// Runs a measurement: [`Self::prepare`], then [`Self::go`].
     pub fn run(
         &mut self,
         job: &Job,
@@ -378,19 +378,19 @@ impl AgentClient {
         self.go(job, slack, observe)
     }
 
-    /// The id of the process that was started for it; absent if none was.
+    /// The id of the agent's local process; `None` if there is none.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref()?.lock().ok().map(|child| child.id())
     }
 
-    /// Whether an earlier error ended the conversation.
+    /// Returns whether an earlier error made the connection unusable.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Has a target compared with the journal of its acknowledged writes, where the agent runs.
+    /// Compares a target with the journal of its acknowledged writes, on the agent's machine.
     pub fn audit(&mut self, path: &Path, journal: &Path) -> Result<Recovery, AgentError> {
         let text = |path: &Path| path.display().to_string();
         let request = Request::Audit { path: text(path), journal: text(journal) };
@@ -400,7 +400,7 @@ impl AgentClient {
         })
     }
 
-    /// Has the agent be the far end of a network's measurements, on an address of its machine. The port that it listens on.
+    /// Starts a server for network measurements on an address of the agent's machine. Returns its port.
     pub fn serve(&mut self, bind: &str, token: Option<&str>) -> Result<u16, AgentError> {
         let request = Request::Serve { bind: bind.to_owned(), token: token.map(str::to_owned) };
         self.follow("serve", &request, PROMPT, |event| match event {
@@ -409,7 +409,7 @@ impl AgentClient {
         })
     }
 
-    /// The network interfaces where the agent runs.
+    /// The network interfaces of the agent's machine.
     pub fn interfaces(&mut self) -> Result<Vec<Interface>, AgentError> {
         self.follow("interfaces", &Request::Interfaces, PROMPT, |event| match event {
             Event::Interfaces(interfaces) => Heard::Answer(interfaces),
@@ -417,7 +417,7 @@ impl AgentClient {
         })
     }
 
-    /// CPU nanoseconds per I/O of the engine on the null backend, where the agent runs.
+    /// The engine's overhead on the agent's machine: CPU nanoseconds per I/O on the null backend.
     pub fn floor(&mut self) -> Result<u64, AgentError> {
         self.follow("floor", &Request::Floor, FLOOR, |event| match event {
             Event::Floor { ns_per_io } => Heard::Answer(ns_per_io),
@@ -425,12 +425,12 @@ impl AgentClient {
         })
     }
 
-    /// Asks the agent to end and waits until its stream does. Works after an error and an interrupt too.
+    /// Asks the agent to exit and waits for the end of its stream. Also works after an error or an interrupt.
     pub fn shutdown(&mut self, deadline: Duration) -> Result<(), AgentError> {
         if let Some(mut writer) = self.writer.take() {
-            // A peer that is gone already has done what is asked.
+            // A failure means that the peer has exited already.
             let _ = wire::send(&mut writer, &Request::Shutdown);
-            // A guest's agent ends by the message alone; closing would only cut off what it still has to say.
+            // A guest's agent needs only the message; closing the stream would cut off its last output.
             if self.child.is_none() {
                 self.writer = Some(writer);
             }
@@ -446,13 +446,13 @@ impl AgentClient {
         }
     }
 
-    /// Asks the agent to end and tells how the process did that it was spoken to through, if it did in time.
+    /// Asks the agent to exit. Returns the exit status of its local process, if it exits in time.
     pub fn end(&mut self, deadline: Duration) -> Option<ExitStatus> {
         self.shutdown(deadline).ok()?;
         self.child.as_ref().and_then(|child| status(child, deadline))
     }
 
-    /// Sends a request and hands each message to `hear` until one is the answer.
+    /// Sends a request and passes each message to `hear` until one is the answer.
     fn follow<T>(
         &mut self,
         name: &'static str,
@@ -463,7 +463,7 @@ impl AgentClient {
         self.follow_while(name, request, deadline, &mut || false, hear)
     }
 
-    /// The same of a peer that may show signs of life beside its messages.
+    /// As [`Self::follow`], for a peer that also shows signs of life outside of its messages.
     fn follow_while<T>(
         &mut self,
         name: &'static str,
@@ -476,7 +476,7 @@ impl AgentClient {
             return Err(AgentError::Over { peer: self.peer.clone(), request: name });
         };
         let sent = wire::send(writer, request);
-        // What follows ends the conversation unless the answer comes.
+        // Reset only when the answer arrives.
         self.over = true;
         if let Err(WireError::Stream(_)) = sent {
             return Err(self.gone(name));
@@ -528,7 +528,7 @@ impl AgentClient {
                 }
                 Ok(Err(source)) => return Err(AgentError::Protocol { peer: self.peer.clone(), source }),
                 Err(RecvTimeoutError::Timeout) if left <= POLL => return Err(self.late(name, deadline)),
-                // Counted by looks, not by the clock: while this process was stopped it heard nothing.
+                // Counts polls instead of time: while this process is stopped, it receives nothing.
                 Err(RecvTimeoutError::Timeout) => {
                     self.silent = if lives() { Duration::ZERO } else { self.silent + POLL };
                     if self.silent >= SILENCE {
@@ -540,24 +540,24 @@ impl AgentClient {
     }
 
     fn hangs(&mut self, request: &'static str) -> AgentError {
-        AgentError::Silent { peer: self.peer.clone(), request, detail: (self.last_words)() }
+        AgentError::Silent { peer: self.peer.clone(), request, detail: (self.exit_diagnostics)() }
     }
 
     fn gone(&mut self, request: &'static str) -> AgentError {
-        AgentError::Gone { peer: self.peer.clone(), request, detail: (self.last_words)() }
+        AgentError::Gone { peer: self.peer.clone(), request, detail: (self.exit_diagnostics)() }
     }
 
     fn late(&mut self, request: &'static str, waited: Duration) -> AgentError {
-        AgentError::Deadline { peer: self.peer.clone(), request, waited, detail: (self.last_words)() }
+        AgentError::Deadline { peer: self.peer.clone(), request, waited, detail: (self.exit_diagnostics)() }
     }
 }
 
 impl Drop for AgentClient {
     fn drop(&mut self) {
-        // Closes the stream, which ends the agent and the reader's thread.
+        // Closes the stream, which ends the agent and the reader thread.
         self.writer = None;
         if let Some(child) = &self.child {
-            // An agent stuck in the kernel does not see its stdin close.
+            // An agent blocked in the kernel does not notice that its stdin closed.
             if let Ok(mut child) = child.lock() {
                 let _ = child.kill();
             }
@@ -566,7 +566,7 @@ impl Drop for AgentClient {
     }
 }
 
-/// The writing half. The reader has a clone of the socket, so that closing this one would not end it.
+/// The writing half of a socket. Shuts the connection down when dropped: closing alone would not, because the reader has a clone.
 struct Socket(UnixStream);
 
 impl Write for Socket {

@@ -1,4 +1,4 @@
-//! Errors of building targets and networks.
+//! Errors while building targets and networks.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::undo::UndoLogError;
 
-/// A target that could not be built.
+/// An error while building a target.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A system call on its file failed.
@@ -15,10 +15,10 @@ pub enum BuildError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The undo log could not be kept, so nothing was done.
+    /// The undo log could not be written, so nothing was done.
     #[error(transparent)]
     UndoLog(#[from] UndoLogError),
     /// qemu-img failed.
@@ -27,7 +27,7 @@ pub enum BuildError {
     /// Another tool failed.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// The machine is not any more what it was when the plan was checked.
+    /// The machine has changed since the plan was checked.
     #[error(transparent)]
     Refusal(#[from] Refusal),
 }

@@ -1,4 +1,4 @@
-//! A filesystem that iotax made, and its mount: how both are undone.
+//! Filesystems and mounts that iotax created, and how to remove them.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,28 +17,28 @@ use crate::holders;
 use crate::lock::ProcessLock;
 use crate::stack::mount::{self, Mount};
 
-/// How long a device or mount may still be in use by a process that is on its way out.
+/// How long to wait for an exiting process to release a device or mount.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A filesystem of iotax's own, known by its UUID.
+/// A filesystem that iotax created, identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Made {
-    /// The device's node.
+pub struct CreatedFilesystem {
+    /// The device node.
     pub device: PathBuf,
-    /// What it led to.
+    /// The disk at that node when it was created.
     pub disk: Option<Box<RecordedDisk>>,
-    /// What was made.
+    /// The filesystem type.
     pub kind: FsType,
-    /// Chosen for it.
+    /// The UUID passed to mkfs.
     pub uuid: String,
 }
 
-impl Made {
-    /// Wipes its signature if it is still this filesystem's.
+impl CreatedFilesystem {
+    /// Wipes its signature, if the device still carries this filesystem's UUID.
     pub(crate) fn wipe(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
-        // The very device whose signature was read, whatever its names mean by now.
+        // The device whose signature was read, whatever its name leads to now.
         let place = device::by_descriptor(&device);
         until_free(|| {
             let flags = i32::try_from(OFlags::EXCL.bits()).unwrap_or_default();
@@ -51,8 +51,7 @@ impl Made {
         Ok(())
     }
 
-    /// The device that carries it, under whatever name it has after a restart of the machine; `None` if the one that it was made on
-    /// does not any more.
+    /// The device that carries the filesystem, also under a new name after a reboot; `None` if its original device no longer carries it.
     fn locate(&self) -> io::Result<Option<File>> {
         let by_uuid = Path::new("/dev/disk/by-uuid").join(&self.uuid);
         for device in [&self.device, &by_uuid] {
@@ -83,18 +82,18 @@ impl Made {
     }
 }
 
-/// Where it is mounted.
+/// A mount that iotax created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mounted {
-    /// A directory of iotax's own.
+    /// The mount point, a directory that iotax created.
     pub point: PathBuf,
-    /// The device's `major:minor`.
+    /// The device number, `major:minor`.
     pub number: String,
 }
 
 impl Mounted {
-    /// Unmounts it if what is mounted there is still on that device.
+    /// Unmounts it, if the mount there is still of that device.
     pub(crate) fn unmount(&self) -> io::Result<()> {
         while let Some(mount) = self.standing()? {
             if !self.is(&mount) {
@@ -111,21 +110,21 @@ impl Mounted {
         Ok(())
     }
 
-    /// The uppermost mount there, or wherever its point is by now: that has a name of its own.
+    /// The topmost mount at the mount point, or wherever the mount was moved: its name is unique.
     fn standing(&self) -> io::Result<Option<Mount>> {
         let renamed = |mount: &Mount| mount.point.file_name() == self.point.file_name() && self.is(mount);
         let table = mount::table(Path::new("/proc/self"))?;
         Ok(table.into_iter().rfind(|mount| mount.point == self.point || renamed(mount)))
     }
 
-    /// Whether it is a mount of that device.
+    /// Returns whether a mount is of that device.
     fn is(&self, mount: &Mount) -> bool {
         let source = || fs::metadata(&mount.source).map(|found| device::number_text(found.rdev()));
         mount.number == self.number || source().is_ok_and(|number| number == self.number)
     }
 }
 
-/// Tries again for as long as it is busy.
+/// Retries while the resource is busy.
 fn until_free(mut attempt: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -147,7 +146,7 @@ mod tests {
     const LOSETUP: Program = Program { name: "losetup", package: "mount" };
     const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
 
-    /// A blank disk over a file; absent, after saying why, where there are none to be had.
+    /// A blank disk over a file; `None`, with a message, if this machine has none.
     fn disk(file: &Path) -> Option<String> {
         File::create(file).and_then(|file| file.set_len(16 << 20)).expect("made");
         let attached = LOSETUP.run(["--find".as_ref(), "--show".as_ref(), file.as_os_str()]);
@@ -171,13 +170,13 @@ mod tests {
         MKFS.run(["-q", "-F", "-U", &uuid, &ours]).expect("made");
         let disk = RecordedDisk::of(&name).map(Box::new);
         assert!(disk.is_some());
-        let made = Made { device: name.clone(), disk, kind: FsType::Ext4, uuid };
+        let made = CreatedFilesystem { device: name.clone(), disk, kind: FsType::Ext4, uuid };
         let is_ours_standing = || made.is_on(&File::open(&ours).expect("opened")).expect("readable");
         let turn = |to: &str| {
             fs::remove_file(&name).expect("there");
             symlink(to, &name).expect("linked");
         };
-        // Whether udev finds it under its other name or not: it is not left without a word.
+        // Its alias may be missing in udev; the failure must be reported.
         turn(&other);
         let found = made.wipe(&lock).map_err(|error| error.to_string());
         let said = format!("{found:?}");
@@ -186,9 +185,9 @@ mod tests {
         made.wipe(&lock).expect("wiped");
         assert!(!is_ours_standing());
         made.wipe(&lock).expect("gone from the very disk");
-        // After a restart the numbers mean other things.
+        // After a reboot the numbers mean other devices.
         let disk = made.disk.clone().expect("known").of_another_boot();
-        let later = Made { disk: Some(Box::new(disk)), ..made };
+        let later = CreatedFilesystem { disk: Some(Box::new(disk)), ..made };
         let told = later.wipe(&lock).expect_err("nobody knows").to_string();
         assert!(told.contains("plug that in again") && told.contains(&later.uuid), "{told}");
         [ours, other].iter().for_each(|node| drop(LOSETUP.run(["--detach", node]).expect("detached")));

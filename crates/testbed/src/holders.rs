@@ -1,4 +1,4 @@
-//! Which processes use a device or a directory, by /proc.
+//! Finds processes that use a device or a directory, through /proc.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,8 +8,7 @@ use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 
 use crate::host_info::text;
 
-/// Processes that have one of these block devices (by their numbers, as `rdev` has them) or files (by device and inode) open
-/// for writing, whatever it is called there.
+/// Processes that have one of these block devices (by `rdev`) or files (by device and inode) open for writing, under any name.
 pub(crate) fn writers(devices: &[u64], files: &[(u64, u64)]) -> Vec<String> {
     if devices.is_empty() && files.is_empty() {
         return Vec::new();
@@ -22,7 +21,7 @@ pub(crate) fn writers(devices: &[u64], files: &[(u64, u64)]) -> Vec<String> {
 }
 
 fn is_one(descriptor: &Path, devices: &[u64], files: &[(u64, u64)]) -> bool {
-    // Without asking a network's filesystem, which could take for ever.
+    // Does not query network filesystems, which could block forever.
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let Ok(found) = statx(CWD, descriptor, AtFlags::STATX_DONT_SYNC, wanted) else { return false };
     match FileType::from_raw_mode(found.stx_mode.into()) {
@@ -31,7 +30,7 @@ fn is_one(descriptor: &Path, devices: &[u64], files: &[(u64, u64)]) -> bool {
     }
 }
 
-/// One thread of each mount namespace that is not this one's, by their directories in /proc below a root.
+/// One thread in each other mount namespace, as a directory in /proc below `root`.
 pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     let proc = root.join("proc");
     let namespace = |task: &Path| fs::read_link(task.join("ns/mnt")).ok();
@@ -42,7 +41,7 @@ pub(crate) fn namespaces(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Processes that stand in a directory or have something below it open.
+/// Processes whose current directory is in a directory, or that have something in it open.
 pub(crate) fn below(directory: &Path) -> Vec<String> {
     users(|task| {
         let places = ["cwd", "root", "exe"].map(|name| task.join(name));
@@ -59,8 +58,7 @@ pub(crate) fn of_file(path: &Path) -> Vec<String> {
     })
 }
 
-/// Processes of which a thread does this, such as `qemu-system-x86 (process 1234)`. Those that may not be looked at are passed
-/// over.
+/// Processes with a thread for which `uses` is true, such as `qemu-system-x86 (process 1234)`. Skips processes without access.
 fn users(uses: impl Fn(&Path) -> bool) -> Vec<String> {
     let others =
         processes(Path::new("/proc")).into_iter().filter(|(number, _)| *number != std::process::id());
@@ -73,15 +71,15 @@ fn processes(proc: &Path) -> Vec<(u32, PathBuf)> {
     entries(proc).into_iter().filter_map(|process| Some((number(&process)?, process))).collect()
 }
 
-/// The threads of a process, by their directories in /proc. Each may have descriptors, a root and mounts that the process's own
-/// directory does not show; once its first thread has ended, that shows none at all.
+/// The threads of a process, as directories in /proc. Threads may have their own descriptors, root and mounts; the process's directory
+/// shows only those of the first thread, and nothing once that has ended.
 fn tasks(process: &Path) -> Vec<PathBuf> {
     entries(&process.join(TASKS))
 }
 
 const TASKS: &str = "task";
 
-/// The process with this directory in /proc, or of the thread with this one.
+/// The name and id of the process, or of the thread's process, with this directory in /proc.
 pub(crate) fn title(process: &Path) -> String {
     let process = match process.parent() {
         Some(tasks) if tasks.ends_with(TASKS) => tasks.parent().unwrap_or(process),
@@ -96,7 +94,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// By the flags of open(2), which fdinfo shows in octal; `None` if it does not show them.
+/// Returns whether a descriptor's open(2) flags, which fdinfo shows in octal, include writing; `None` if they are not shown.
 fn is_for_writing(task: &Path, descriptor: &Path) -> Option<bool> {
     let info = fs::read_to_string(task.join("fdinfo").join(descriptor.file_name()?)).ok()?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;

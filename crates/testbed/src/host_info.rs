@@ -1,6 +1,6 @@
-//! What this machine is: kernel, CPU, memory, hypervisor, free space.
+//! Information about this machine: kernel, CPU, memory, hypervisor, free space.
 //!
-//! Everything is read below a root path, `/` on a live system. A fact that cannot be read is absent.
+//! Everything is read below a root path, `/` on a live system. Values that cannot be read are absent.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,49 +10,48 @@ use std::path::{Path, PathBuf};
 use iotax_model::record::Environment;
 use iotax_model::units::Bytes;
 
-/// Why a fact that a caller cannot do without is not known.
+/// An error reading required information.
 #[derive(Debug, thiserror::Error)]
-pub enum FactsError {
-    /// The filesystem would not say how full it is.
+pub enum HostInfoError {
+    /// The filesystem does not report its free space.
     #[error(
-        "cannot tell the free space of {dir}: {source}; name an existing directory that this user can reach"
+        "cannot read the free space of {dir}: {source}; name an existing directory that this user can reach"
     )]
     FreeSpace {
-        /// The directory asked about.
+        /// The directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The room on a filesystem.
+/// The space of a filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
-    /// What a user without privileges may still write.
+pub struct FilesystemSpace {
+    /// Bytes available to unprivileged users.
     pub available: Bytes,
-    /// The size of the filesystem.
+    /// Size of the filesystem.
     pub total: Bytes,
 }
 
-/// The room on the filesystem that holds `dir`, by statvfs(3).
-pub fn free_space(dir: &Path) -> Result<Space, FactsError> {
+/// The space of the filesystem of `dir`, by statvfs(3).
+pub fn free_space(dir: &Path) -> Result<FilesystemSpace, HostInfoError> {
     let room = rustix::fs::statvfs(dir)
-        .map_err(|error| FactsError::FreeSpace { dir: dir.to_owned(), source: error.into() })?;
-    Ok(Space {
+        .map_err(|error| HostInfoError::FreeSpace { dir: dir.to_owned(), source: error.into() })?;
+    Ok(FilesystemSpace {
         available: Bytes(room.f_bavail.saturating_mul(room.f_frsize)),
         total: Bytes(room.f_blocks.saturating_mul(room.f_frsize)),
     })
 }
 
-/// The machine as `root`'s /proc, /sys and /etc show it. What only the caller knows is left absent: QEMU, the
-/// accelerator and its reason, the tool and its floor.
+/// The machine according to /proc, /sys and /etc below `root`. QEMU, accelerator, tool and overhead are left to the caller.
 pub fn environment(root: &Path) -> Environment {
     let read = |path: &str| text(&root.join(path));
     let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
     Environment {
         kernel: read("proc/sys/kernel/osrelease"),
         os: read("etc/os-release").or_else(|| read("usr/lib/os-release")).and_then(|text| os_name(&text)),
-        // The key's name on x86, on POWER and on ARM boards.
+        // The name of this key on x86, on POWER and on ARM boards.
         cpu_model: ["model name", "cpu", "Model"]
             .iter()
             .find_map(|key| field(&cpuinfo, key))
@@ -67,12 +66,12 @@ pub fn environment(root: &Path) -> Environment {
     }
 }
 
-/// The running kernel's: another after every start of the machine.
+/// The id of the running kernel's boot; changes with every reboot.
 pub(crate) fn boot_id() -> Option<String> {
     text(Path::new("/proc/sys/kernel/random/boot_id"))
 }
 
-/// The content of a small file, without the white space around it; `None` if it cannot be read or is empty.
+/// The trimmed content of a small file; `None` if it is empty or cannot be read.
 pub(crate) fn text(path: &Path) -> Option<String> {
     // Firmware strings in /sys need not be UTF-8.
     let bytes = fs::read(path).ok()?;
@@ -89,14 +88,14 @@ fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
         .filter(|value| !value.is_empty())
 }
 
-/// PRETTY_NAME of os-release(5), unquoted.
+/// The unquoted PRETTY_NAME of os-release(5).
 fn os_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     let value = value.trim().trim_matches(['"', '\'']);
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-/// How many numbers a list such as `0-3,8` names.
+/// The count of numbers in a list such as `0-3,8`.
 fn length_of_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |total, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -105,8 +104,8 @@ fn length_of_list(list: &str) -> Option<u32> {
     })
 }
 
-/// Kilohertz of the CPU's time stamp counter, as the kernel of a virtual machine tells; absent on bare metal, where the same
-/// line tells how fast the CPU runs at the moment.
+/// Frequency of the CPU's time stamp counter in kHz, as the kernel of a virtual machine reports it; `None` on bare metal, where the same
+/// line is the CPU's current frequency.
 #[must_use]
 pub fn tsc_khz(root: &Path) -> Option<u64> {
     let cpuinfo = text(&root.join("proc/cpuinfo"))?;
@@ -116,24 +115,24 @@ pub fn tsc_khz(root: &Path) -> Option<u64> {
     khz.parse().ok().filter(|khz| *khz > 0)
 }
 
-/// Memory that can be taken without swapping; absent if the kernel does not say.
+/// Memory available without swapping; `None` if the kernel does not report it.
 #[must_use]
 pub fn memory_available(root: &Path) -> Option<Bytes> {
     memory(&text(&root.join("proc/meminfo"))?, "MemAvailable").map(Bytes)
 }
 
-/// A line of meminfo in bytes. The kernel's kB are KiB.
+/// A value of meminfo in bytes. The kernel's kB are KiB.
 fn memory(meminfo: &str, key: &str) -> Option<u64> {
     field(meminfo, key)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What each file of the directory says, by its name.
+/// The content of each file of a directory, by name.
 fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?))).collect()
 }
 
-/// Words of the firmware's vendor or product and the hypervisor that writes them.
+/// Strings of firmware vendors or products, and their hypervisors.
 const FIRMWARE: [(&str, &str); 9] = [
     ("VMware", "VMware"),
     ("VirtualBox", "VirtualBox"),
@@ -146,16 +145,15 @@ const FIRMWARE: [(&str, &str); 9] = [
     ("QEMU", "QEMU"),
 ];
 
-/// Clocksources that only a guest of that hypervisor is offered.
+/// Clocksources that only guests of a hypervisor have.
 const CLOCKS: [(&str, &str); 3] = [("kvm-clock", "KVM"), ("hyperv_clocksource", "Hyper-V"), ("xen", "Xen")];
 
-/// The hypervisor beneath this machine: as Xen names itself, as the firmware names it, or as its clock gives it away.
+/// The hypervisor below this machine: from Xen's own name, the firmware, or the clocksource.
 fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
     if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
         return Some(kind);
     }
-    // x86 CPUs say whether they are virtual. Without that flag the firmware's words prove nothing: a cloud's
-    // bare-metal machines carry the same ones.
+    // x86 CPUs have a flag for virtual machines. Without it firmware strings prove nothing: bare-metal cloud machines have the same ones.
     if let Some(flags) = field(cpuinfo, "flags")
         && !flags.split_whitespace().any(|flag| flag == "hypervisor")
     {
@@ -171,7 +169,7 @@ fn hypervisor(root: &Path, cpuinfo: &str) -> Option<String> {
         .join(" ");
     let clocks = text(&root.join("sys/devices/system/clocksource/clocksource0/available_clocksource"));
     known(&firmware, &FIRMWARE).or_else(|| known(&clocks.unwrap_or_default(), &CLOCKS)).or_else(|| {
-        // The flag is there and the name is not.
+        // The flag is set, but there is no name.
         field(cpuinfo, "flags").map(|_| "a hypervisor that does not give its name".to_owned())
     })
 }

@@ -1,4 +1,4 @@
-//! Network interfaces: as they are, and how a guest's is set up.
+//! Reads network interfaces and configures a guest's.
 
 use std::fs;
 use std::io;
@@ -12,17 +12,17 @@ use crate::netlink;
 
 const LOOPBACK: &str = "lo";
 
-/// The interfaces of the network namespace that this process is in, in the order of their names; where they are is the caller's
-/// to say. `root` is `/` on a live system; only there is the kernel asked for what no file tells.
+/// The interfaces in this process's network namespace, sorted by name; the caller fills in their place. `root` is `/` on a live system;
+/// only there the kernel is queried for what no file shows.
 ///
 /// # Errors
-/// A system that does not list them.
+/// The interfaces cannot be listed.
 pub fn interfaces(root: &Path) -> io::Result<Vec<Interface>> {
     let dir = root.join("sys/class/net");
     let mut names = Vec::new();
     for entry in fs::read_dir(&dir)? {
         let entry = entry?;
-        // Some drivers have files of their own there, such as bonding_masters.
+        // Some drivers have other files there, such as bonding_masters.
         if entry.path().is_dir() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
@@ -42,13 +42,13 @@ pub fn interfaces(root: &Path) -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// What the files of an interface tell.
+/// The interface according to its files.
 fn told(dir: &Path, name: &str) -> Interface {
     let number = |file: &str| text(&dir.join(file))?.parse::<u64>().ok();
     let device = dir.join("device");
     let driver = fs::read_link(device.join("driver")).ok();
     let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    // The drivers of links that are made of software name a speed that nothing keeps to: veth and tun 10 Gbit/s.
+    // Software links report a speed that they do not keep: veth and tun 10 Gbit/s.
     let megabits = if device.exists() { number("speed") } else { None };
     Interface {
         name: name.to_owned(),
@@ -61,7 +61,7 @@ fn told(dir: &Path, name: &str) -> Interface {
     }
 }
 
-/// How many queues there are for receiving and for sending.
+/// The number of receive and transmit queues.
 fn queues(dir: &Path) -> Option<(u32, u32)> {
     let mut queues = (0, 0);
     for entry in fs::read_dir(dir).ok()?.flatten() {
@@ -74,7 +74,7 @@ fn queues(dir: &Path) -> Option<(u32, u32)> {
     Some(queues)
 }
 
-/// The network card of a guest that has one: the interface that is a device. `root` is `/` outside of tests.
+/// The network card of a guest: the interface with a device. `root` is `/` outside of tests.
 #[must_use]
 pub fn card(root: &Path) -> Option<String> {
     let is_device = |name: &String| root.join("sys/class/net").join(name).join("device").exists();
@@ -84,15 +84,15 @@ pub fn card(root: &Path) -> Option<String> {
 /// Brings the loopback interface up.
 ///
 /// # Errors
-/// Those of the kernel.
+/// The kernel's errors.
 pub fn set_up_loopback() -> io::Result<()> {
     netlink::set_up(LOOPBACK, None, None)
 }
 
-/// Gives an interface an address with the length of its network's prefix, and a largest packet if one is given, and brings it up.
+/// Sets an interface's address, prefix length and optionally its MTU, and brings it up.
 ///
 /// # Errors
-/// Those of the kernel: no such interface, or a packet that is larger than its driver takes.
+/// The kernel's errors: no such interface, or an MTU above the driver's limit.
 pub fn set_up(name: &str, address: (Ipv4Addr, u8), mtu: Option<u32>) -> io::Result<()> {
     netlink::set_up(name, Some(address), mtu)
 }

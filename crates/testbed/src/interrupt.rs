@@ -1,13 +1,13 @@
-//! Interrupts, and the pace of waits.
+//! Interrupts and polling.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Set by Ctrl-C: whoever waits gives up.
+/// Set by Ctrl-C: all waits give up.
 pub type Interrupt = Arc<AtomicBool>;
 
-/// How often a wait looks at the interrupt.
+/// Interval at which waits check the interrupt.
 pub const POLL: Duration = Duration::from_millis(50);
-/// How long a peer may show no sign of life. Agents say something every [`iotax_model::wire::BEAT`] while they work.
+/// Maximum time without a sign of life. Working agents send something every [`iotax_model::wire::BEAT`].
 pub const SILENCE: Duration = Duration::from_secs(15);

@@ -1,6 +1,6 @@
-//! Touches machines: builds targets and undoes it, boots guests, talks to agents, watches the host, reads facts.
+//! Everything that touches machines: builds and removes targets, boots guests, talks to agents, monitors the host.
 //!
-//! Readers of /proc and /sys take the root they read from, so that tests run on recorded trees.
+//! Readers of /proc and /sys take a root path, so that tests run on recorded trees.
 
 pub mod agent_client;
 pub mod build_error;

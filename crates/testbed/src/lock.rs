@@ -1,7 +1,7 @@
-//! The lock that the processes of a run hold as long as they live: tools that change this machine, and guests.
+//! A lock held by all processes of a run: tools that change this machine, and guests.
 //!
-//! It is a file's (flock(2)), and each of them has that file open from the moment it is forked until the kernel has closed its
-//! files. So who undoes a run knows that none of them does anything any more, also of those that outlived the run's own process.
+//! It is a flock(2) on a file that every process inherits. When the lock is free, none of them is running any more, even if they outlived
+//! the run's own process.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use crate::interrupt::Interrupt;
 use crate::program::{Program, ProgramError};
 
-/// A run's lock, which is free again when all of its processes have ended, and the interrupt that ends its tools.
+/// A run's process lock, and the interrupt that ends its tools.
 #[derive(Debug, Clone)]
 pub struct ProcessLock {
     path: PathBuf,
@@ -23,7 +23,7 @@ pub struct ProcessLock {
 }
 
 impl ProcessLock {
-    /// Takes the lock, whose file is made if it is missing; `None` if a process holds it.
+    /// Takes the lock; creates its file if missing. `None` if a process holds it.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         match file.try_lock() {
@@ -35,27 +35,27 @@ impl ProcessLock {
         }
     }
 
-    /// From now on the tools that hold it are ended when the user interrupts.
-    pub(crate) fn heed(&mut self, stop: &Interrupt) {
+    /// Makes this interrupt end the tools that hold the lock.
+    pub(crate) fn set_interrupt(&mut self, stop: &Interrupt) {
         self.stop = Interrupt::clone(stop);
     }
 
-    /// The same lock for what goes on after an interrupt.
-    pub(crate) fn heedless(&self) -> Self {
+    /// The same lock without an interrupt, for cleanup.
+    pub(crate) fn without_interrupt(&self) -> Self {
         Self { stop: Interrupt::default(), ..self.clone() }
     }
 
-    /// The interrupt that is heeded.
+    /// The interrupt in effect.
     pub(crate) const fn stop(&self) -> &Interrupt {
         &self.stop
     }
 
-    /// For one of the three streams of a process that is to hold it.
+    /// A handle for stdin, stdout or stderr of a process that must hold the lock.
     pub fn stdio(&self) -> io::Result<Stdio> {
         self.file.try_clone().map(Into::into)
     }
 
-    /// Runs a tool that holds it, as its stdin.
+    /// Runs a tool with the lock as its stdin.
     pub(crate) fn run<S: AsRef<OsStr>>(
         &self,
         program: Program,

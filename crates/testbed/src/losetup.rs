@@ -1,4 +1,4 @@
-//! Loop devices as losetup(8) lists and detaches them.
+//! Loop devices, listed and detached with losetup(8).
 
 use std::fs;
 use std::io;
@@ -15,37 +15,37 @@ use crate::program::{Program, ProgramError};
 
 pub(crate) const LOSETUP: Program = Program { name: "losetup", package: "mount" };
 
-/// How long a detached device may still be held by a process that is on its way out.
+/// How long to wait for an exiting process to release a detached device.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A loop device over a file, known by the file's device and inode: its own number is not known before it is attached.
+/// A loop device over a file, identified by the file's device and inode: the loop number is unknown before it is attached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attached {
-    /// Absolute.
+    /// Absolute path.
     pub file: PathBuf,
-    /// As stat(2) has it.
+    /// Device number from stat(2).
     pub device: u64,
-    /// As stat(2) has it.
+    /// Inode number from stat(2).
     pub inode: u64,
-    /// The kernel's, of when it was attached: no loop device outlives its kernel, and numbers then mean other things.
+    /// The boot in which it was attached. Loop devices do not survive a reboot, and numbers change.
     pub boot_id: Option<String>,
 }
 
-/// A line of `losetup --list`. A device that somebody detaches at that moment is listed without a file.
+/// A line of `losetup --list`. A device that is just being detached has no file.
 #[derive(Deserialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,
-    /// Absent to users who may not ask too.
+    /// Absent without the privilege to query it.
     #[serde(rename = "back-ino")]
     inode: Option<u64>,
-    /// With spaces around it.
+    /// Padded with spaces.
     #[serde(rename = "back-maj:min")]
     device: Option<String>,
 }
 
 impl Listed {
-    /// Device and inode of what it is attached to, as stat(2) has them.
+    /// Device and inode of the backing file, as from stat(2).
     pub(crate) fn file(&self) -> Option<(u64, u64)> {
         let (major, minor) = self.device.as_ref()?.trim().split_once(':')?;
         Some((rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?), self.inode?))
@@ -57,12 +57,12 @@ struct Listing {
     loopdevices: Vec<Listed>,
 }
 
-/// The loop devices of this machine that are attached.
+/// All attached loop devices.
 pub(crate) fn list() -> Result<Vec<Listed>, ProgramError> {
     let said = LOSETUP.run(["--list", "--json", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"])?;
     listed(&said).map_err(|error| ProgramError::Failed {
         command: "losetup --list --json".into(),
-        reason: format!("its words are not understood ({error}): {}", String::from_utf8_lossy(&said)),
+        reason: format!("its output is not the expected JSON ({error}): {}", String::from_utf8_lossy(&said)),
     })
 }
 
@@ -81,13 +81,13 @@ impl Attached {
         }
         for node in self.nodes()? {
             if let Err(error) = lock.run(LOSETUP, ["--detach", &node]) {
-                // It went by itself if an earlier detach only waited for whoever had it open.
+                // It may have detached itself after an earlier detach of an open device.
                 if self.nodes()?.contains(&node) {
                     return Err(io::Error::other(error));
                 }
             }
         }
-        // The kernel lets go of one that is still open once it is closed.
+        // The kernel detaches an open device when it is closed.
         let deadline = Instant::now() + PATIENCE;
         loop {
             let Some(node) = self.nodes()?.pop() else { return Ok(()) };

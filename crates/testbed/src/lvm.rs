@@ -1,4 +1,4 @@
-//! LVM's tools, told to leave no traces beside what they are asked for.
+//! LVM's tools, configured to leave no traces.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,50 +11,50 @@ use crate::device::RecordedDisk;
 use crate::lock::ProcessLock;
 use crate::program::{Program, ProgramError};
 
-/// The one program that is all of LVM's commands.
+/// The program that contains all of LVM's commands.
 pub const LVM: Program = Program { name: "lvm", package: "lvm2" };
 
-/// A line of a report: the value of each field that was asked for.
-pub type Row = BTreeMap<String, String>;
+/// A row of a report: the values of the requested fields.
+pub type ReportRow = BTreeMap<String, String>;
 
-/// A physical volume that iotax makes: known by its UUID, wherever its device is found later.
+/// A physical volume that iotax created, identified by its UUID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Physical {
-    /// The device's node when it was made; absolute, no link.
+    /// The device node when it was created; absolute, without symbolic links.
     pub device: PathBuf,
-    /// What it led to.
+    /// The disk at that node.
     pub disk: Option<Box<RecordedDisk>>,
-    /// In LVM's form, chosen before it is made.
+    /// The UUID in LVM's format, passed to pvcreate.
     pub uuid: String,
 }
 
-/// The volume group that a logical volume is in.
+/// The volume group of a logical volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Group {
     /// A new one on this physical volume.
     Own(Box<Physical>),
-    /// One of the user's with this UUID.
+    /// An existing one of the user, with this UUID.
     Users(String),
 }
 
-/// Which devices LVM looks at.
+/// The devices that LVM may use.
 #[derive(Debug, Clone, Copy)]
 pub enum Scope<'a> {
-    /// This one and no other, whatever is configured: nothing of the user's can be touched.
+    /// This device only, overriding the configuration: the user's volumes cannot be touched.
     Device(&'a Path),
-    /// Every device, whatever is configured.
+    /// All devices, overriding the configuration.
     Everything,
-    /// What the system's configuration says: where the user's own groups are.
+    /// The devices of the system's configuration, where the user's groups are.
     Configured,
 }
 
 impl Scope<'_> {
-    /// What is added to the system's configuration.
+    /// The overrides of the system's configuration.
     fn config(self) -> String {
-        // No copies of metadata in /etc/lvm, no daemon that stays behind, no hints that a short-lived group makes wrong, no
-        // check of a pool that is thrown away.
+        // No metadata copies in /etc/lvm, no daemon left behind, no hints that a short-lived group makes wrong, no check of a temporary
+        // pool.
         let mut sections = vec![
             "backup{backup=0 archive=0} activation{monitoring=0}".to_owned(),
             "devices{hints=\"none\"} global{thin_check_executable=\"\"}".to_owned(),
@@ -68,23 +68,27 @@ impl Scope<'_> {
             format!("devices{{use_devicesfile=0 global_filter=[\"a|.*|\"] filter=[{accepted}]}}")
         }));
         if !Path::new("/run/udev/control").exists() {
-            // Nobody would answer: LVM makes the nodes in /dev itself.
+            // There may be no udev to answer: LVM creates the nodes in /dev itself.
             sections
                 .push("activation{udev_sync=0 udev_rules=0} devices{obtain_device_list_from_udev=0}".into());
         }
         sections.join(" ")
     }
 
-    /// The arguments of a command that changes something. Run them by [`crate::undo::Undo log::run`].
+    /// The arguments of a command that changes something. Run it with [`crate::undo::UndoLog::run`].
     pub fn command(self, command: &str, arguments: &[&str]) -> Vec<String> {
         let mut words = vec![command.to_owned(), "--config".to_owned(), self.config(), "--yes".to_owned()];
         words.extend(arguments.iter().map(|word| (*word).to_owned()));
         words
     }
 
-    /// What a reporting command (`pvs`, `vgs`, `lvs`) says of these fields, sizes in bytes, of what `selection` selects
-    /// (lvmreport(7)).
-    pub fn report(self, command: &str, fields: &str, selection: &str) -> Result<Vec<Row>, ProgramError> {
+    /// Runs a reporting command (`pvs`, `vgs`, `lvs`) for these fields, in bytes, of what `selection` selects (lvmreport(7)).
+    pub fn report(
+        self,
+        command: &str,
+        fields: &str,
+        selection: &str,
+    ) -> Result<Vec<ReportRow>, ProgramError> {
         let config = self.config();
         let form = ["--reportformat", "json", "--units", "b", "--nosuffix"];
         let words = [command, "--config", &config].into_iter().chain(form);
@@ -96,7 +100,7 @@ impl Scope<'_> {
     }
 }
 
-/// A regular expression of LVM's that matches this path.
+/// An LVM filter pattern that matches this path.
 fn pattern(path: &Path) -> String {
     let mut pattern = String::new();
     for c in path.to_string_lossy().chars() {
@@ -110,19 +114,19 @@ fn pattern(path: &Path) -> String {
 }
 
 /// The rows of `{"report": [{"lv": [{"lv_name": "a"}, ...]}]}`.
-fn rows(json: &[u8]) -> Option<Vec<Row>> {
+fn rows(json: &[u8]) -> Option<Vec<ReportRow>> {
     let report: Value = serde_json::from_slice(json).ok()?;
     let (_, rows) = report.get("report")?.get(0)?.as_object()?.iter().next()?;
     serde_json::from_value(rows.clone()).ok()
 }
 
-/// A field of a row that must be a number.
-pub fn number(row: &Row, field: &str) -> Option<u64> {
+/// A numeric field of a row.
+pub fn number(row: &ReportRow, field: &str) -> Option<u64> {
     row.get(field)?.parse().ok()
 }
 
 impl Physical {
-    /// The `number`th of a run. The tag is random, so the UUID is too.
+    /// The physical volume `number` of a run. Its UUID is as random as the tag.
     #[must_use]
     pub fn new(device: PathBuf, tag: &str, number: usize) -> Self {
         let plain = format!("{:0>32}", format!("iotax{tag}n{number}"));
@@ -135,7 +139,7 @@ impl Physical {
         Self { disk: RecordedDisk::of(&device).map(Box::new), device, uuid: uuid + rest }
     }
 
-    /// The device that it is on now; absent if it is gone from the one that it was made on.
+    /// The node of the device with this UUID; `None` if the original device no longer carries it.
     fn locate(&self) -> io::Result<Option<PathBuf>> {
         let selection = format!("pv_uuid={}", self.uuid);
         let found = |scope: Scope<'_>| -> io::Result<Option<PathBuf>> {
@@ -147,7 +151,7 @@ impl Physical {
         {
             return Ok(Some(device));
         }
-        // After a restart of the machine the device may have another name.
+        // After a reboot the device may have another name.
         match found(Scope::Everything)? {
             None if !self.disk.as_ref().is_some_and(|disk| disk.is_at(&self.device)) => {
                 Err(io::Error::other(format!(
@@ -160,13 +164,13 @@ impl Physical {
         }
     }
 
-    /// Makes the device what it was: without a label.
+    /// Removes the label from the device.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         change(Scope::Device(&device), "pvremove", &device.to_string_lossy(), lock)
     }
 
-    /// Removes a group from it, if it has no volumes any more but the group is there.
+    /// Removes a group from it, if the group exists and has no volumes left.
     pub(crate) fn remove_group(&self, name: &str, lock: &ProcessLock) -> io::Result<()> {
         let Some(device) = self.locate()? else { return Ok(()) };
         let scope = Scope::Device(&device);
@@ -180,7 +184,7 @@ impl Physical {
 }
 
 impl Group {
-    /// Removes a volume from it, if it is there.
+    /// Removes a volume, if it exists.
     pub(crate) fn remove_volume(&self, group: &str, name: &str, lock: &ProcessLock) -> io::Result<()> {
         match self {
             Self::Own(physical) => match physical.locate()? {
@@ -189,7 +193,7 @@ impl Group {
             },
             Self::Users(uuid) => {
                 let selection = format!("vg_uuid={uuid}");
-                // It may have been given another name since.
+                // The user may have renamed the group.
                 let row = one(Scope::Configured, "vgs", "vg_name", &selection)?;
                 let now = row.and_then(|row| row.get("vg_name").cloned());
                 let now =
@@ -207,7 +211,7 @@ fn remove_volume(scope: Scope<'_>, group: &str, name: &str, lock: &ProcessLock) 
     }
 }
 
-fn one(scope: Scope<'_>, command: &str, field: &str, selection: &str) -> io::Result<Option<Row>> {
+fn one(scope: Scope<'_>, command: &str, field: &str, selection: &str) -> io::Result<Option<ReportRow>> {
     let rows = scope.report(command, field, selection).map_err(io::Error::other)?;
     Ok(rows.into_iter().next())
 }

@@ -1,8 +1,6 @@
-//! Watches the host while something is measured: block devices, network interfaces, CPUs, pressure, the threads of guests and of
-//! the kernel.
+//! Monitors the host during a measurement: block devices, network interfaces, CPUs, pressure, threads of guests and of the kernel.
 //!
-//! [`Monitor::snapshot`] reads raw counters, [`delta`] turns two of them into what happened between. Raw counters and
-//! what is derived from them are kept apart, so that any two snapshots of one monitor can be compared.
+//! [`Monitor::snapshot`] reads raw counters; [`delta`] computes the activity between two snapshots of one monitor.
 
 mod counters;
 pub mod kernel;
@@ -22,8 +20,8 @@ use counters::{CpuCounters, DiskCounters, NicCounters, PressureCounters};
 pub use threads::GuestThreads;
 use threads::{GuestCounters, Threads};
 
-/// Reads the counters of one machine again and again. Its files stay open, so that a snapshot costs little more than
-/// the kernel's work of writing the counters down: on two cores at 2.6 GHz 23 us, and 6 us for each thread of a guest.
+/// Reads the counters of a machine repeatedly. Keeps its files open, so that a snapshot is cheap: 23 us on two cores at 2.6 GHz, and 6 us
+/// for each thread of a guest.
 #[derive(Debug)]
 pub struct Monitor {
     disks: Vec<String>,
@@ -31,13 +29,13 @@ pub struct Monitor {
     stat: Source,
     pressure: [Source; 3],
     threads: Vec<Threads>,
-    /// The interfaces of a network namespace, if they are watched.
+    /// The interfaces of a network namespace, if monitored.
     network: Option<Source>,
 }
 
-/// All counters of a monitor at one moment. What could not be read is absent.
+/// All counters at one moment. Counters that could not be read are absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct MonitorSnapshot {
     at: Instant,
     disks: BTreeMap<String, DiskCounters>,
     cpu: Option<CpuCounters>,
@@ -47,8 +45,8 @@ pub struct Snapshot {
 }
 
 impl Monitor {
-    /// Watches the `disks`, by the kernel's names, and the threads of guests. `root` is where /proc is
-    /// found: `/` on a live system. What does not exist is absent from every snapshot.
+    /// Monitors `disks`, by kernel name, and the threads of guests. /proc is below `root`, `/` on a live system. Anything that does not
+    /// exist is absent from every snapshot.
     #[must_use]
     pub fn new(root: &Path, disks: Vec<String>, guests: Vec<GuestThreads>) -> Self {
         let proc = root.join("proc");
@@ -62,7 +60,7 @@ impl Monitor {
         }
     }
 
-    /// Watches also the interfaces of the network namespace that a process is in; absent: this one. Loopback is one of them.
+    /// Also monitors the interfaces, including loopback, in the network namespace of a process; `None` for this process's.
     #[must_use]
     pub fn with_network(self, root: &Path, process: Option<u32>) -> Self {
         let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
@@ -70,15 +68,15 @@ impl Monitor {
         Self { network: Some(dev), ..self }
     }
 
-    /// Reads all counters now.
-    pub fn snapshot(&mut self) -> Snapshot {
+    /// Reads all counters.
+    pub fn snapshot(&mut self) -> MonitorSnapshot {
         self.snapshot_at(Instant::now())
     }
 
-    /// Reads all counters and notes `at` as their time, for a caller that has taken the time of the event itself.
-    pub fn snapshot_at(&mut self, at: Instant) -> Snapshot {
+    /// Reads all counters and stamps them with `at`, the time of an event.
+    pub fn snapshot_at(&mut self, at: Instant) -> MonitorSnapshot {
         let [io, cpu, memory] = &mut self.pressure;
-        Snapshot {
+        MonitorSnapshot {
             at,
             disks: self.diskstats.read().map(|text| counters::disks(text, &self.disks)).unwrap_or_default(),
             cpu: self.stat.read().and_then(counters::cpu),
@@ -89,13 +87,12 @@ impl Monitor {
     }
 }
 
-/// What happened between two snapshots of one monitor, the window having begun at `window_start`.
+/// The activity between two snapshots of one monitor; `window_start` is the start of the window.
 ///
-/// A part of which a counter ran backwards (a wrap of the 32-bit times of diskstats after 49 days included), or of
-/// which something went away in between, is absent: a part of a sum would look like the sum. Threads that ended are
-/// the exception, as far as the process's own time tells what they used.
+/// A part is absent if one of its counters ran backwards (32-bit times in diskstats wrap after 49 days) or disappeared, because a partial
+/// sum would look complete. The time of ended threads is recovered from the process's total where possible.
 #[must_use]
-pub fn delta(earlier: &Snapshot, later: &Snapshot, window_start: Instant) -> HostActivity {
+pub fn delta(earlier: &MonitorSnapshot, later: &MonitorSnapshot, window_start: Instant) -> HostActivity {
     let duration = later.at.saturating_duration_since(earlier.at);
     let disks = earlier.disks.iter().filter_map(|(name, before)| {
         Some((name.clone(), before.until(later.disks.get(name)?, nanos(duration))?))
@@ -120,7 +117,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A file of /proc that is kept open and read from its beginning each time.
+/// A file of /proc that is kept open and read from the start each time.
 #[derive(Debug)]
 struct Source {
     file: Option<File>,
@@ -132,7 +129,7 @@ impl Source {
         Self { file: File::open(path).ok(), text: vec![0; 4096] }
     }
 
-    /// The whole content; absent if the file was not there at first or cannot be read now.
+    /// The content; `None` if the file did not exist when opened or cannot be read.
     fn read(&mut self) -> Option<&str> {
         let file = self.file.as_ref()?;
         let mut filled = 0;

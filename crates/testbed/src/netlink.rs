@@ -1,7 +1,6 @@
-//! Netlink: what the kernel is asked and told of network interfaces without any program (netlink(7), rtnetlink(7)).
+//! Netlink: queries and configures network interfaces without programs (netlink(7), rtnetlink(7)).
 //!
-//! A guest has nothing but this very binary, so what ip(8) and ethtool(8) do elsewhere is asked of the kernel itself. Only
-//! what is needed of the two families is here.
+//! A guest has no ip(8) and no ethtool(8), only this binary. Covers only what is needed of the two families.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,15 +11,15 @@ use rustix::net::{
     AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
 
-/// Length of a message's header, struct nlmsghdr.
+/// Size of struct nlmsghdr.
 const HEADER: usize = 16;
-/// Length of an attribute's header, struct nlattr.
+/// Size of struct nlattr.
 const ATTRIBUTE: usize = 4;
-/// Lengths are rounded up to this.
+/// Alignment of messages and attributes.
 const ALIGNMENT: usize = 4;
-/// Marks an attribute that consists of attributes.
+/// Flag of an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
-/// The bits of an attribute's type that are not flags.
+/// Mask of an attribute's type without flags.
 const TYPE: u16 = 0x3fff;
 /// More than the kernel puts into one datagram.
 const LARGEST: usize = 64 << 10;
@@ -42,11 +41,11 @@ const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const IFF_UP: u32 = 1;
 const AF_INET: u8 = 2;
-/// Length of struct ifinfomsg.
+/// Size of struct ifinfomsg.
 const LINK: usize = 16;
 
 const GENL_ID_CTRL: u16 = 0x10;
-/// Length of struct genlmsghdr.
+/// Size of struct genlmsghdr.
 const GENERIC: usize = 4;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
@@ -59,7 +58,7 @@ const ETHTOOL_A_BITSET_BITS: u16 = 3;
 const ETHTOOL_A_BITSET_BIT: u16 = 1;
 const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
 
-/// A conversation with the kernel, about the network namespace of the thread that began it.
+/// A netlink socket for the network namespace of the thread that opened it.
 struct Netlink(OwnedFd);
 
 impl Netlink {
@@ -68,13 +67,13 @@ impl Netlink {
         Ok(Self(socket_with(AddressFamily::NETLINK, kind, flags, family)?))
     }
 
-    /// Sends one request and returns what is answered before the kernel says that it is done.
+    /// Sends one request and returns the answers up to the kernel's end marker.
     fn ask(&self, kind: u16, flags: u16, payload: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let length = u32::try_from(HEADER + payload.len()).map_err(io::Error::other)?;
         let mut message = length.to_ne_bytes().to_vec();
         message.extend(kind.to_ne_bytes());
         message.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
-        // No sequence and no sender: the socket is this request's alone.
+        // Sequence number and sender stay zero: the socket serves this request alone.
         message.extend([0; 8]);
         message.extend(payload);
         send(&self.0, &message, SendFlags::empty())?;
@@ -109,7 +108,7 @@ fn messages(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The attributes of a payload: type and value. What is cut short ends them.
+/// The attributes of a payload: type and value. Stops at a truncated one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
@@ -125,7 +124,7 @@ fn find(bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     attributes(bytes).find_map(|(kind, value)| (kind == wanted).then_some(value))
 }
 
-/// An attribute as it is sent. Values are shorter than 64 KiB.
+/// Encodes an attribute. Values are shorter than 64 KiB.
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(ATTRIBUTE + value.len()).unwrap_or(u16::MAX);
     let mut bytes = length.to_ne_bytes().to_vec();
@@ -135,34 +134,33 @@ fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A name as the kernel has it, with a zero at its end.
+/// Encodes a name, zero-terminated.
 fn name(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.push(0);
     bytes
 }
 
-/// The text of a value, without the zero at its end.
+/// Decodes a text without its terminating zero.
 fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(value.strip_suffix(b"\0").unwrap_or(value)).into_owned()
 }
 
-/// What the kernel says of an interface, struct ifinfomsg with its attributes behind.
+/// The kernel's description of an interface: struct ifinfomsg and attributes.
 fn link(kernel: &Netlink, interface: &str) -> io::Result<Vec<u8>> {
     let request = [vec![0; LINK], attribute(IFLA_IFNAME, &name(interface))].concat();
     let answers = kernel.ask(RTM_GETLINK, 0, &request)?;
-    answers.into_iter().next().ok_or_else(|| io::Error::other("the kernel says nothing of it"))
+    answers.into_iter().next().ok_or_else(|| io::Error::other("the kernel did not describe the interface"))
 }
 
-/// What an interface made by software is: `veth`, `bridge`, `tun`; absent for a device.
+/// The type of a software interface: `veth`, `bridge`, `tun`; `None` for a device.
 pub(crate) fn kind(interface: &str) -> io::Result<Option<String>> {
     let link = link(&Netlink::open(None)?, interface)?;
     let about = link.get(LINK..).and_then(|about| find(about, IFLA_LINKINFO));
     Ok(about.and_then(|about| find(about, IFLA_INFO_KIND)).map(text))
 }
 
-/// Gives an interface an address with the length of its network's prefix and a largest packet, if they are wanted, and brings
-/// it up.
+/// Sets an interface's address with prefix length and its MTU, if given, and brings it up.
 pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Option<u32>) -> io::Result<()> {
     let kernel = Netlink::open(None)?;
     let link = link(&kernel, interface)?;
@@ -174,7 +172,7 @@ pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Opti
         let request = [about, attribute(IFA_LOCAL, &octets), attribute(IFA_ADDRESS, &octets)].concat();
         kernel.ask(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &request)?;
     }
-    // Struct ifinfomsg: family, type, index, flags, and which flags are meant.
+    // Struct ifinfomsg: family, type, index, flags, and the mask of flags to change.
     let mut request = [&[0; 4], index, &IFF_UP.to_ne_bytes(), &IFF_UP.to_ne_bytes()].concat();
     if let Some(mtu) = mtu {
         request.extend(attribute(IFLA_MTU, &mtu.to_ne_bytes()));
@@ -182,8 +180,8 @@ pub(crate) fn set_up(interface: &str, address: Option<(Ipv4Addr, u8)>, mtu: Opti
     kernel.ask(RTM_NEWLINK, 0, &request).map(drop)
 }
 
-/// The kernel's names of an interface's offloads that are on, as ethtool(8) would list them (kernel documentation,
-/// networking/ethtool-netlink). Kernels before 5.7 do not tell.
+/// The kernel's names of an interface's enabled offloads, as listed by ethtool(8) (kernel documentation, networking/ethtool-netlink). Needs
+/// Linux 5.7.
 pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     let kernel = Netlink::open(Some(netlink::GENERIC))?;
     // Struct genlmsghdr: command, version, reserved.
@@ -197,10 +195,10 @@ pub(crate) fn offloads(interface: &str) -> io::Result<Vec<String>> {
     let header = attribute(ETHTOOL_A_FEATURES_HEADER | NESTED, &device);
     let answers = kernel.ask(family, 0, &[about(ETHTOOL_MSG_FEATURES_GET), header].concat())?;
     let active = answers.first().and_then(|answer| find(answer.get(GENERIC..)?, ETHTOOL_A_FEATURES_ACTIVE));
-    active.map(set_bits).ok_or_else(|| io::Error::other("the kernel tells no offloads"))
+    active.map(set_bits).ok_or_else(|| io::Error::other("the kernel did not report offloads"))
 }
 
-/// The names of a set's bits. Of the offloads that are on the kernel lists those alone.
+/// The names in a bit set. The set of active offloads lists only enabled bits.
 fn set_bits(set: &[u8]) -> Vec<String> {
     let bits = attributes(find(set, ETHTOOL_A_BITSET_BITS).unwrap_or_default());
     let bits = bits.filter(|(kind, _)| *kind == ETHTOOL_A_BITSET_BIT);

@@ -1,4 +1,4 @@
-//! Network namespaces of iotax's own and the interfaces in them: how they are removed, by ip(8), and programs that run in them.
+//! Network namespaces that iotax creates, their interfaces and programs; removal with ip(8).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use serde::{Deserialize, Serialize};
 use crate::lock::ProcessLock;
 use crate::program::Program;
 
-/// Makes namespaces and interfaces.
+/// Creates namespaces and interfaces.
 pub(crate) const IP: Program = Program { name: "ip", package: "iproute2" };
-/// passt(1), which may outlive a run in a namespace of its own.
+/// passt(1), which may outlive a run in its namespace.
 pub(crate) const PASST: Program = Program { name: "passt", package: "passt" };
-/// Where ip(8) keeps the names of namespaces.
+/// The directory of namespace names, as used by ip(8).
 const NAMES: &str = "/run/netns";
-/// How the names of iotax's own begin.
+/// The prefix of iotax's namespaces.
 const OURS: &str = "iotax-";
-/// By which a process names its own program.
+/// The path of a process's own program.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// A network namespace that iotax made, known by its name, which holds the run's tag.
+/// A network namespace that iotax created. Its name contains the run's tag.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
-    /// As ip(8) knows it.
+    /// Its name for ip(8).
     pub name: String,
 }
 
@@ -34,20 +34,20 @@ impl Namespace {
         Path::new(NAMES).join(&self.name)
     }
 
-    /// Kills a passt(1) that waits in it for a QEMU that never came: nothing else tells whose it is. Agents end with
-    /// their conductor, and guests are on record themselves.
+    /// Kills a passt(1) that still waits in the namespace for a QEMU that never started. Agents exit with the runner, and guests have their
+    /// own entries in the undo log.
     fn end_passt(&self) {
-        // None is known in a namespace that was made by halves.
+        // A partly created namespace has none.
         let pids = IP.run(["netns", "pids", &self.name]).unwrap_or_default();
         for pid in String::from_utf8_lossy(&pids).split_whitespace() {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             let pid = pid.parse().ok().and_then(Pid::from_raw).filter(|_| name.starts_with(PASST.name));
-            // It may have ended meanwhile.
+            // It may have exited meanwhile.
             let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
         }
     }
 
-    /// Removes it with all that is in it. It ends for good when the last process in it does.
+    /// Removes it with its contents. It lives on until its last process exits.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         if !self.name.starts_with(OURS) || self.name.contains('/') {
             return Err(io::Error::other("this is not a namespace that iotax made; left alone"));
@@ -60,20 +60,20 @@ impl Namespace {
     }
 }
 
-/// An interface in a namespace that iotax made.
+/// An interface in a namespace that iotax created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Interface {
+pub struct NetnsInterface {
     /// The namespace's name.
     pub namespace: String,
-    /// Its name there.
+    /// Its name in the namespace.
     pub name: String,
-    /// What it is: `veth`, `bridge`, `tap`.
+    /// Its type: `veth`, `bridge`, `tap`.
     pub kind: String,
 }
 
-impl Interface {
-    /// Removes it. The other end of a pair goes with it.
+impl NetnsInterface {
+    /// Removes it, and with it the other end of a pair.
     pub(crate) fn remove(&self, lock: &ProcessLock) -> io::Result<()> {
         let namespace = Namespace { name: self.namespace.clone() };
         if !namespace.name.starts_with(OURS) || !namespace.path().try_exists()? {
@@ -95,16 +95,17 @@ fn listed_name(line: &str) -> Option<&str> {
     line.split(": ").nth(1)?.split('@').next()
 }
 
-/// A program that is to run in a network namespace, or in this process's if none is named.
+/// A command that runs in a network namespace; `None` for this process's.
 ///
-/// It runs in the very process that is started: ip(8) becomes it. It also sees the namespace's interfaces in /sys.
+/// ip(8) executes the program in its own process, so that its pid is that of the child. The program sees the namespace's interfaces in
+/// /sys.
 #[must_use]
 pub fn command_in(namespace: Option<&str>, program: &Path) -> Command {
     let Some(namespace) = namespace else { return Command::new(program) };
     let mut command = Command::new(IP.path().unwrap_or_else(|_| IP.name.into()));
     command.args(["netns", "exec", namespace]);
     if program == Path::new(OWN_PROGRAM) {
-        // By then it would be ip(8).
+        // /proc/self would be ip(8) by then.
         command.arg(format!("/proc/{}/exe", std::process::id()));
     } else {
         command.arg(program);
@@ -133,7 +134,7 @@ mod tests {
         }
         Namespace { name: "iotax-none-near".into() }.remove(&lock).expect("it is not there");
         let (namespace, name, kind) = ("iotax-none-near".into(), "veth0".into(), "veth".into());
-        Interface { namespace, name, kind }.remove(&lock).expect("it is not there");
+        NetnsInterface { namespace, name, kind }.remove(&lock).expect("it is not there");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs the system's own tools: qemu-img, lvm, mkfs, losetup.
+//! Runs system tools: qemu-img, lvm, mkfs, losetup.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,12 +14,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::interrupt::{Interrupt, POLL};
 
-/// Far more than making or removing anything takes.
+/// Timeout, far above what any tool needs.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// How long a tool that was interrupted may take to end.
+/// Time for an interrupted tool to exit.
 const ASKED: Duration = Duration::from_secs(10);
 
-/// A tool that did not do what it was asked.
+/// An error of a tool.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is not installed.
@@ -27,35 +27,35 @@ pub enum ProgramError {
     NotFound {
         /// The tool.
         program: &'static str,
-        /// Debian's package that holds it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// It failed.
     #[error("{command}: {reason}")]
     Failed {
-        /// The whole command, as it was given.
+        /// The complete command line.
         command: String,
-        /// The tool's own words, or its exit status if it said nothing.
+        /// The tool's message, or its exit status if there is none.
         reason: String,
     },
 }
 
-/// A tool and where to get it.
+/// A tool and its package.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
     /// Its name in PATH.
     pub name: &'static str,
-    /// Debian's package that holds it.
+    /// The Debian package that contains it.
     pub package: &'static str,
 }
 
 impl Program {
-    /// Whether it is there.
+    /// Checks that it is installed.
     pub fn find(self) -> Result<(), ProgramError> {
         self.path().map(drop)
     }
 
-    /// Its file.
+    /// Its path.
     pub fn path(self) -> Result<PathBuf, ProgramError> {
         std::env::split_paths(&search_path())
             .map(|directory| directory.join(self.name))
@@ -63,8 +63,8 @@ impl Program {
             .ok_or(ProgramError::NotFound { program: self.name, package: self.package })
     }
 
-    /// Runs it to its end, with nothing on its stdin, and returns its stdout. In a process group of its own: Ctrl-C is the
-    /// conductor's to handle. Its words are in English, whatever the user's language.
+    /// Runs it with empty stdin and returns its stdout. It has its own process group, because the runner handles Ctrl-C, and an English
+    /// locale.
     pub fn run<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -72,7 +72,7 @@ impl Program {
         self.run_with(Stdio::null(), arguments, &Interrupt::default())
     }
 
-    /// The same with this as its stdin, ended when the user interrupts.
+    /// As [`Self::run`], with a given stdin; an interrupt ends it.
     pub(crate) fn run_with<S: AsRef<OsStr>>(
         self,
         stdin: Stdio,
@@ -101,13 +101,13 @@ impl Program {
     }
 }
 
-/// What a program says until it ends; killed with all that it started if it does not. On an interrupt it is asked to end, so that
-/// LVM leaves no metadata half written, and killed if it does not do that either.
+/// Runs a program and collects its output. Kills it with all its children after the timeout. On an interrupt it gets SIGTERM first, so that
+/// LVM does not leave half-written metadata.
 pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result<Output> {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let group = Pid::from_child(&child);
     let (sender, ended) = mpsc::channel();
-    // One that hangs in the kernel outlives even its killing; its thread then stays with it.
+    // A program blocked in the kernel survives SIGKILL; its thread then remains.
     thread::spawn(move || sender.send(child.wait_with_output()));
     let (mut end, mut asked) = (Instant::now() + PATIENCE, false);
     loop {
@@ -127,7 +127,7 @@ pub(crate) fn output(command: &mut Command, interrupt: &Interrupt) -> io::Result
     }
 }
 
-/// The user's PATH, and where the administrator's programs are, which a user's PATH may leave out.
+/// The user's PATH and the sbin directories, which it may lack.
 fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");

@@ -1,23 +1,23 @@
-//! Refusals, made before anything is touched.
+//! Errors found before anything is touched.
 
 use iotax_model::exit::Exit;
 
-/// Something that cannot be done here, said before anything was touched.
+/// A rejected request. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// [`Exit::Usage`] for bad input, [`Exit::Environment`] for what the machine refuses.
+    /// [`Exit::Usage`] for invalid input, [`Exit::Environment`] for limits of the machine.
     pub exit: Exit,
     message: String,
 }
 
 impl Refusal {
-    /// The input is at fault.
+    /// An error in the input.
     pub fn input(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, message: message.into() }
     }
 
-    /// The machine is at fault.
+    /// A limit of the machine.
     pub fn environment(message: impl Into<String>) -> Self {
         Self { exit: Exit::Environment, message: message.into() }
     }

@@ -1,7 +1,7 @@
-//! The layers beneath a path, read from the system: device, partition, device-mapper, RAID, loop, filesystem, file.
+//! The layers below a path, read from the system: device, partition, device-mapper, RAID, loop, filesystem, file.
 //!
-//! The mount table says which filesystem a path is on, /sys/dev/block which device that is, and each device's
-//! directory there what it stands on. Everything is read below a root path, `/` on a live system.
+//! The mount table maps a path to its filesystem, /sys/dev/block maps that to a device, and each device's directory lists the devices below
+//! it. Everything is read below a root path, `/` on a live system.
 
 mod device;
 pub(crate) mod mount;
@@ -16,62 +16,62 @@ use iotax_model::units::human;
 
 use mount::Mount;
 
-/// What a path stands on.
+/// The stack below a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stack {
-    /// From the bottom up. Where a layer stands on several (a mirror, a volume over two disks), each of them with what
-    /// is beneath it comes before the layer itself, and what two of them share comes once.
+pub struct LayerStack {
+    /// From the bottom up. If a layer is on several others (a mirror, a volume over two disks), each of them precedes it with its own
+    /// stack; shared layers are listed once.
     pub layers: Vec<Layer>,
-    /// The kernel's names of the block devices among the layers, from the bottom up, as /proc/diskstats has them.
+    /// The kernel's names of the block devices among the layers, from the bottom up, as in /proc/diskstats.
     pub disks: Vec<String>,
 }
 
-/// Why the layers beneath a path are not known.
+/// An error while reading the stack of a path.
 #[derive(Debug, thiserror::Error)]
 pub enum StackError {
     /// The path cannot be reached.
     #[error("cannot look beneath {path}: {source}; name an existing file, directory or block device")]
     Path {
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nothing that holds data.
+    /// The path is not a file, directory or block device.
     #[error("{path} is neither a file nor a directory nor a block device; name one of these")]
     Kind {
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
     },
-    /// The mount table cannot be read, or it has no place for the path.
+    /// The mount table cannot be read, or does not cover the path.
     #[error("cannot tell the filesystem of {path} from {table}: {reason}; is /proc mounted here?")]
     Mounts {
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
         /// The mount table.
         table: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The layers beneath an existing file (itself included), a directory (itself not included) or a block device.
-pub fn of_path(root: &Path, path: &Path) -> Result<Stack, StackError> {
-    let mut walk = Walk { root, stack: Stack::default(), entered: Vec::new() };
+/// The stack of an existing file (including it), a directory (without it) or a block device.
+pub fn of_path(root: &Path, path: &Path) -> Result<LayerStack, StackError> {
+    let mut walk = Walk { root, stack: LayerStack::default(), entered: Vec::new() };
     walk.add_path(path)?;
     Ok(walk.stack)
 }
 
-/// The way down to the bottom and, layer by layer, up again.
+/// A traversal from a path down to the bottom, which adds layers on the way up.
 struct Walk<'a> {
     root: &'a Path,
-    stack: Stack,
-    /// Devices whose layers are there or on their way: what two layers share comes once, and no circle is followed.
+    stack: LayerStack,
+    /// Devices already visited: adds shared layers once and stops at cycles.
     entered: Vec<String>,
 }
 
 impl Walk<'_> {
-    /// Adds what is beneath `path` and, for a file, the file.
+    /// Adds the layers below `path` and, for a file, the file.
     fn add_path(&mut self, path: &Path) -> Result<(), StackError> {
         let unreachable = |source| StackError::Path { path: path.to_owned(), source };
         let place = self.canonical(path).map_err(unreachable)?;
@@ -88,7 +88,7 @@ impl Walk<'_> {
         if !kind.is_file() && !kind.is_dir() {
             return Err(StackError::Kind { path: path.to_owned() });
         }
-        // The mount table and the layers speak of paths as they are below the root.
+        // The mount table and the layers use paths relative to the root.
         let root = fs::canonicalize(self.root).map_err(unreachable)?;
         let inside = Path::new("/").join(place.strip_prefix(root).unwrap_or(&place));
         let mount = mount::of(self.root, &inside).map_err(|(table, reason)| StackError::Mounts {
@@ -106,7 +106,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Where `path`, as it is called below the root, really is.
+    /// Resolves a path relative to the root.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         let path = std::path::absolute(path)?;
         fs::canonicalize(self.root.join(path.strip_prefix("/").unwrap_or(&path)))
@@ -119,10 +119,10 @@ impl Walk<'_> {
     }
 }
 
-/// Stands before the source of a filesystem.
+/// Precedes the source of a filesystem.
 const NO_DEVICE: &str = ", no block device beneath it is known: its source is ";
 
-/// The layers beneath what iotax makes in a directory: up to the filesystem that the directory is on.
+/// The layers below files in a directory: up to its filesystem.
 #[must_use]
 pub fn beneath_directory(layers: &[Layer]) -> &[Layer] {
     let above = [LayerKind::Image, LayerKind::Snapshot, LayerKind::Bus, LayerKind::Guest];
@@ -131,10 +131,10 @@ pub fn beneath_directory(layers: &[Layer]) -> &[Layer] {
     filesystem.map_or(&[], |top| &layers[..=top])
 }
 
-/// What tells layers from others, without what a restart or another mount of the same filesystem changes.
+/// The identity of layers, without what changes on a reboot or remount.
 pub fn identity(layers: &[Layer]) -> impl Iterator<Item = (LayerKind, &str, &str)> {
     layers.iter().map(|Layer { kind, name, detail, .. }| match kind {
-        // Its number is the next that is free.
+        // Its number is just the first free one.
         LayerKind::Loop => (*kind, "", detail.as_str()),
         LayerKind::Partition | LayerKind::Dm | LayerKind::Md => (*kind, name.as_str(), ""),
         LayerKind::Filesystem => {

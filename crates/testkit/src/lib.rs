@@ -1,4 +1,5 @@
-//! What the tests need of a machine: [`require!`] for what can be installed, [`skip!`] for what the machine or its kernel lacks.
+//! What the tests need of a machine: [`require!`] for what can be installed, [`skip!`] for what the machine or its kernel lacks;
+//! and how much they do: [`thorough`].
 //!
 //! `scripts/setup --tests` installs from the same list, so what a test asks for and is not in it is a panic. Where everything on the
 //! list was promised (`IOTAX_REQUIRE=all`, as `scripts/test` does on Debian) a test that lacks something fails; elsewhere it says
@@ -12,6 +13,9 @@ const LIST: &str = include_str!("../../../scripts/requirements");
 
 /// Set to `all` where everything on the list was promised.
 const VARIABLE: &str = "IOTAX_REQUIRE";
+
+/// Set to `all` where tests may take their time.
+const TIER: &str = "IOTAX_TESTS";
 
 /// Returns from a test, or from a function that has a default to return, unless this machine has what is named:
 /// `program "fio", "busybox"`, `programs LIST`, `kernel "ahci"` (one in /boot that has this module), `guests` (what every guest
@@ -112,6 +116,18 @@ pub fn has(kind: Kind, names: &[&str]) -> bool {
         .map(|one| format!("{} (Debian: {})", one.name, one.package))
         .collect();
     judge(&missing, std::env::var(VARIABLE).ok().as_deref())
+}
+
+/// Returns true under `scripts/test --all`: a test that takes samples of many cases goes through all of them, and one that repeats
+/// a measurement repeats it more often.
+pub fn thorough() -> bool {
+    is_thorough(std::env::var(TIER).ok().as_deref())
+}
+
+/// Reads the tier's variable; a panic if it is not understood.
+fn is_thorough(tier: Option<&str>) -> bool {
+    assert!(matches!(tier, None | Some("all")), "{TIER} = {tier:?}: expected \"all\", or nothing");
+    tier.is_some()
 }
 
 /// Whether nothing is missing; a panic where everything was promised.

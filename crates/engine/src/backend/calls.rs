@@ -15,15 +15,15 @@ use crate::error::EngineError;
 use crate::open::PUNCH;
 use crate::request::Direction;
 
-/// How bytes get from the file into a buffer and back, and all of them to stable storage.
+/// Moves bytes between a file and a buffer, and syncs the file.
 pub(crate) trait Transfer: Sized {
     /// Gets ready for this file.
     fn new(file: &File, options: Options) -> Result<Self, EngineError>;
 
-    /// How many bytes at this offset were read.
+    /// Reads at this offset: the number of bytes read.
     fn read(&mut self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// How many bytes were written at this offset.
+    /// Writes at this offset: the number of bytes written.
     fn write(&mut self, file: &File, buffer: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Makes what was written stable; of the metadata only what reading it back needs, if `data_only`.
@@ -128,7 +128,7 @@ pub(super) fn by_call(file: &File, is_device: bool, io: Io) -> i32 {
 /// From linux/fs.h; the libc crate has it not.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
-/// Whether an open file is a block device.
+/// True if an open file is a block device.
 pub(super) fn is_device(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }

@@ -20,7 +20,7 @@ use crate::request::Direction;
 /// The longest stretch that can be registered as one buffer (1 GiB, see io_uring_register(2)).
 const LONGEST_REGISTERED: usize = 1 << 30;
 
-/// How I/O names its buffer.
+/// The way an I/O names its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
     /// By address: registering was refused.
@@ -31,7 +31,7 @@ enum Memory {
     BySlot,
 }
 
-/// How a discard is done.
+/// The way a discard is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trim {
     /// A hole in a file.
@@ -50,10 +50,10 @@ pub(crate) struct Uring {
     buffers: Buffers,
     memory: Memory,
     trim: Trim,
-    /// Whether the ring takes nothing but reads and writes, as one that polls does.
+    /// True if the ring takes only reads and writes, as one that polls does.
     transfers_only: bool,
     in_flight: u32,
-    /// What is queued that the ring does not take.
+    /// Queued I/Os that the ring does not take.
     aside: Vec<(Slot, Io)>,
     /// And is done.
     done: Vec<Completion>,
@@ -98,14 +98,19 @@ impl Backend for Uring {
 
     #[inline]
     fn queue(&mut self, slot: Slot, io: Io) {
-        let entry = match io.direction {
-            Direction::Read | Direction::Write => self.transfer(&slot, io),
-            _ if self.transfers_only || (io.direction == Direction::Trim && self.trim == Trim::Call) => {
-                return self.aside.push((slot, io));
+        let (address, tag) = (self.buffers.address(&slot), tag(&slot, io));
+        // Each has a push of its own: an entry that several ways lead to is built in memory and copied, which stalls the CPU.
+        match (io.direction, self.registered(&slot)) {
+            (Direction::Read, Some(index)) => {
+                let read = opcode::ReadFixed::new(FILE, address, io.length, index).offset(io.offset);
+                self.push(&read.build().user_data(tag));
             }
-            _ => self.other(io),
-        };
-        self.push(&entry.user_data(tag(&slot, io)));
+            (Direction::Write, Some(index)) => {
+                let write = opcode::WriteFixed::new(FILE, address, io.length, index).offset(io.offset);
+                self.push(&write.build().user_data(tag));
+            }
+            _ => self.queue_other(slot, io),
+        }
     }
 
     #[inline]
@@ -134,7 +139,7 @@ impl Backend for Uring {
     }
 }
 
-/// What comes back with the completion: the slot's number and, above it, how many bytes a result of 0 stands for.
+/// The user data of an I/O: the slot's number and, above it, the bytes that a result of 0 stands for.
 #[inline]
 fn tag(slot: &Slot, io: Io) -> u64 {
     let moved_by_0 = if io.direction == Direction::Trim { io.length } else { 0 };
@@ -152,37 +157,41 @@ fn completion(entry: &cqueue::Entry) -> Completion {
 }
 
 impl Uring {
+    /// The number of the registered buffer that a slot's buffer is in.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a depth is at most 4096")]
-    fn transfer(&self, slot: &Slot, io: Io) -> squeue::Entry {
-        let address = self.buffers.address(slot);
-        let index = match self.memory {
-            Memory::Plain => {
-                return if io.direction == Direction::Read {
-                    opcode::Read::new(FILE, address, io.length).offset(io.offset).build()
-                } else {
-                    opcode::Write::new(FILE, address, io.length).offset(io.offset).build()
-                };
-            }
-            Memory::OneStretch => 0,
-            Memory::BySlot => slot.number() as u16,
-        };
-        if io.direction == Direction::Read {
-            opcode::ReadFixed::new(FILE, address, io.length, index).offset(io.offset).build()
-        } else {
-            opcode::WriteFixed::new(FILE, address, io.length, index).offset(io.offset).build()
+    const fn registered(&self, slot: &Slot) -> Option<u16> {
+        match self.memory {
+            Memory::Plain => None,
+            Memory::OneStretch => Some(0),
+            Memory::BySlot => Some(slot.number() as u16),
         }
     }
 
-    /// What moves no bytes. A sync is issued as everything else is, without waiting for the writes before it: it covers those
-    /// that are done by then.
+    /// Queues what names no registered buffer.
     #[cold]
-    fn other(&self, io: Io) -> squeue::Entry {
+    #[inline(never)]
+    fn queue_other(&mut self, slot: Slot, io: Io) {
+        let is_transfer = matches!(io.direction, Direction::Read | Direction::Write);
+        let by_call = self.transfers_only || (io.direction == Direction::Trim && self.trim == Trim::Call);
+        if by_call && !is_transfer {
+            return self.aside.push((slot, io));
+        }
+        let entry = self.plain(&slot, io).user_data(tag(&slot, io));
+        self.push(&entry);
+    }
+
+    /// The entry of an I/O without registered buffers. A sync is issued as everything else is, without waiting for the writes
+    /// before it: it covers those that are done by then.
+    fn plain(&self, slot: &Slot, io: Io) -> squeue::Entry {
+        let address = self.buffers.address(slot);
         match io.direction {
+            Direction::Read => opcode::Read::new(FILE, address, io.length).offset(io.offset).build(),
+            Direction::Write => opcode::Write::new(FILE, address, io.length).offset(io.offset).build(),
             Direction::Sync => opcode::Fsync::new(FILE).build(),
             Direction::DataSync => opcode::Fsync::new(FILE).flags(types::FsyncFlags::DATASYNC).build(),
-            _ if self.trim == Trim::Command => discard(io.offset, io.length.into()),
-            _ => opcode::Fallocate::new(FILE, io.length.into())
+            Direction::Trim if self.trim == Trim::Command => discard(io.offset, io.length.into()),
+            Direction::Trim => opcode::Fallocate::new(FILE, io.length.into())
                 .offset(io.offset)
                 .mode(PUNCH.bits().cast_signed())
                 .build(),
@@ -208,7 +217,7 @@ impl Uring {
     fn probe_polling(&mut self, slots: &[Slot]) -> Result<(), EngineError> {
         #[expect(clippy::cast_possible_truncation, reason = "bs is at most 64 MiB")]
         let io = Io { direction: Direction::Read, offset: 0, length: self.buffers.slot_bytes() as u32 };
-        let result = self.probe(&self.transfer(&slots[0], io))?;
+        let result = self.probe(&self.plain(&slots[0], io))?;
         if result == -libc::EOPNOTSUPP || result == -libc::EINVAL {
             let answer = io::Error::from_raw_os_error(-result);
             return Err(EngineError::Target {

@@ -39,7 +39,7 @@ pub(crate) struct Libaio {
     /// Trims, for which there is no asynchronous form.
     trims: Vec<(Slot, Io)>,
     done: Vec<Completion>,
-    /// What a wait brought.
+    /// The completions of a wait.
     events: Vec<Event>,
     in_flight: usize,
 }

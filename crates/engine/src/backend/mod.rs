@@ -26,7 +26,7 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::request::Io;
 
-/// What a backend is to work on.
+/// The file and the buffers of a backend.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) file: File,
@@ -37,7 +37,7 @@ pub(crate) struct Setup {
     pub(crate) options: Options,
 }
 
-/// How I/O is done, beyond the backend's name: the workload's keys.
+/// The workload's keys about the way I/O is done, beyond the backend's name.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Options {
     pub(crate) hipri: bool,
@@ -86,19 +86,19 @@ pub(crate) trait Backend: Sized {
     /// Moves what is done to `done`, which has room for all slots.
     fn reap(&mut self, done: &mut Vec<Completion>);
 
-    /// What is done otherwise than asked.
+    /// A deviation from the request.
     fn note(&self) -> Option<Note> {
         None
     }
 }
 
-/// What is done otherwise than asked, told once for all workers.
+/// A deviation from the request, reported once for all workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Note {
-    /// How many I/Os it is about, if they were counted.
-    pub(crate) ios: Option<u64>,
+pub struct Note {
+    /// The I/Os concerned, if they were counted.
+    pub ios: Option<u64>,
     /// The sentence, after "... I/Os " if they were counted.
-    pub(crate) words: String,
+    pub words: String,
 }
 
 /// The buffers of a setup.

@@ -1,4 +1,4 @@
-//! What a test's system calls are made through: it times and counts them.
+//! Times and counts the system calls of a test.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use crate::shared::{Common, Heartbeat};
 use crate::window::Window;
 use crate::workers::{Finish, WorkerContext};
 
-/// So many failures in a row, and no success, make a worker pause after each: an error is often quicker than any I/O.
+/// Consecutive failures before a worker pauses after each, so that errors do not spin.
 const FAILURES_BEFORE_PAUSE: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -26,7 +26,7 @@ pub(crate) struct Over;
 #[derive(Debug)]
 pub(crate) struct Meter {
     recorder: IntervalRecorder,
-    faults: IoErrors,
+    io_errors: IoErrors,
     common: Arc<Common>,
     heartbeat: Arc<Heartbeat>,
     failures_in_a_row: u32,
@@ -43,7 +43,7 @@ impl Meter {
         let recorder = IntervalRecorder::new(number, room, window, spare, reports);
         Self {
             recorder,
-            faults: IoErrors::default(),
+            io_errors: IoErrors::default(),
             common,
             heartbeat,
             failures_in_a_row: 0,
@@ -126,7 +126,7 @@ impl Meter {
     /// Counts a call that failed, by the kernel's errno below zero or the bytes that it moved.
     #[cold]
     fn failed(&mut self, result: i32, direction: &'static str, offset: u64) -> ControlFlow<Over> {
-        self.faults.add(result, direction, offset, self.now);
+        self.io_errors.add(result, direction, offset, self.now);
         self.common.failed();
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if self.failures_in_a_row >= FAILURES_BEFORE_PAUSE {
@@ -139,7 +139,7 @@ impl Meter {
         ControlFlow::Continue(())
     }
 
-    /// What the worker leaves behind, its work being done or over.
+    /// The result of the worker.
     pub(super) fn finish(mut self, ended: ControlFlow<Over>) -> Finish {
         let before_the_end = ended.is_continue() || self.is_stopped;
         if before_the_end {
@@ -149,7 +149,7 @@ impl Meter {
             began_at: self.began_at,
             ended_at: before_the_end.then_some(self.now),
             ramp_ios: self.recorder.ramp_ios,
-            faults: self.faults,
+            io_errors: self.io_errors,
             ..Finish::default()
         }
     }

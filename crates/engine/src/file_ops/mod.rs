@@ -65,7 +65,7 @@ use crate::watch;
 use crate::window::Window;
 use crate::workers::{Finish, Report, WorkerContext, Workers};
 
-/// What one worker does in a test.
+/// The work of one worker in a test.
 pub(crate) trait Routine {
     /// Does all of it, every system call that counts through the meter.
     fn work(&mut self, meter: &mut Meter) -> ControlFlow<Over>;
@@ -74,7 +74,7 @@ pub(crate) trait Routine {
 /// Gets a worker ready, in its own thread and uncounted.
 type Prepare = fn(&mut Place) -> Result<Box<dyn Routine>, EngineError>;
 
-/// How a worker gets ready for a test.
+/// The function that prepares a worker for a test.
 fn prepare(test: Test) -> Result<Prepare, EngineError> {
     Ok(match test {
         Test::Putc => bytes::putc,
@@ -133,7 +133,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// What a worker's thread does.
+/// The work of a worker's thread.
 fn work(
     context: WorkerContext,
     mut place: Place,
@@ -149,7 +149,7 @@ fn work(
     Ok(meter.finish(ended))
 }
 
-/// What a test works on: the target's area, or a directory.
+/// The place of a test: the target's area, or a directory.
 enum Ground<'a> {
     Area(Target),
     Directory(&'a Path),

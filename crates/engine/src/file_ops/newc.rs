@@ -14,7 +14,7 @@ const BLOCK: usize = 512;
 const DIRECTORY: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 
-/// What an archive says of an entry.
+/// An archive's header of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// Kind and permissions, as stat(2) has them.
@@ -26,12 +26,12 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Of a file as every tree has them.
+    /// The header of a file.
     pub(super) const fn file(size: u32) -> Self {
         Self { mode: FILE | 0o644, size, name: 0 }
     }
 
-    /// Of a directory.
+    /// The header of a directory.
     pub(super) const fn directory() -> Self {
         Self { mode: DIRECTORY | 0o755, size: 0, name: 0 }
     }
@@ -88,7 +88,7 @@ pub(super) fn finish(length: u64, buffer: &mut Vec<u8>) {
     buffer.extend((0..left).map(|_| 0));
 }
 
-/// Whether a name is that of an archive's end.
+/// True for the name that ends an archive.
 pub(super) fn is_end(name: &str) -> bool {
     name == TRAILER
 }

@@ -1,4 +1,4 @@
-//! What one worker of a test has to work with.
+//! The files, area and settings of one worker of a test.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use iotax_model::workload::{Test, Workload};
 use crate::error::EngineError;
 use crate::page_cache::{drop_caches, drop_pages};
 
-/// What one worker of a test has to work with.
+/// The files, area and settings of one worker of a test.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) workload: Workload,
@@ -64,7 +64,7 @@ impl Place {
         self.length() / self.workload.bs.0
     }
 
-    /// How often the work is done.
+    /// The number of repetitions.
     pub(crate) fn passes(&self) -> u64 {
         self.workload.loops.unwrap_or(u64::MAX)
     }

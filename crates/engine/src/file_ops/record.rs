@@ -1,4 +1,4 @@
-//! What one worker of a test reads into and writes from.
+//! The buffer of one worker of a test.
 
 use iotax_model::units::Bytes;
 
@@ -7,7 +7,6 @@ use crate::buffers::{Buffers, Slot};
 use crate::error::EngineError;
 use crate::payload::{Payload, SECTOR};
 use crate::random::{Purpose, SplitMix64};
-use crate::request::{Direction, Io};
 
 /// Memory for one record of bs, aligned as direct I/O wants it, and the contents that are written from it.
 pub(super) struct Record {
@@ -41,7 +40,6 @@ impl Record {
     /// Makes the next content.
     pub(super) fn refresh(&mut self) {
         let whole = self.buffers.slice(&mut self.slot);
-        let io = Io { direction: Direction::Write, offset: 0, length: 0 };
-        self.payload.refresh(0, &io, whole);
+        self.payload.refresh(0, whole);
     }
 }

@@ -19,7 +19,7 @@ const SPREAD: f64 = 1.45;
 /// Directories lie no deeper.
 const DEEPEST: usize = 7;
 
-/// What names are made of.
+/// The characters of names.
 const SYLLABLES: [&str; 24] = [
     "ad", "block", "bus", "core", "ctl", "dev", "dma", "ext", "flow", "hw", "io", "irq", "key", "log", "map",
     "net", "pci", "queue", "reg", "sched", "str", "sys", "tab", "virt",

@@ -14,7 +14,7 @@ use super::tree::{self, Entry, Filler};
 use crate::error::EngineError;
 use crate::request::{Direction, Io};
 
-/// What reading a directory counts as if it fails.
+/// The operation that a failed directory read counts as.
 const LISTING: Io = Io { direction: Direction::Read, offset: 0, length: 0 };
 
 /// The entries of a worker's tree.
@@ -25,7 +25,7 @@ pub(super) fn planned(place: &Place) -> Vec<Entry> {
     tree::plan(files, directories, bytes, place.seed ^ u64::from(place.number))
 }
 
-/// What the files of a worker's tree hold.
+/// The content of the files in a worker's tree.
 pub(super) fn filler(place: &Place) -> Filler {
     let record = usize::try_from(place.workload.bs.0).unwrap_or(usize::MAX);
     Filler::new(&place.workload.content(), record, place.seed, place.number)
@@ -41,7 +41,7 @@ pub(super) fn made(place: &Place) -> Result<OwnDirectory, EngineError> {
     Ok(own)
 }
 
-/// What is in a directory: paths from the tree's root on, and whether they are directories.
+/// Entries of a directory: paths from the tree's root, each with true for a directory.
 pub(super) fn list(root: &File, folder: &str) -> io::Result<Vec<(String, bool)>> {
     let path = if folder.is_empty() { "." } else { folder };
     let opened = openat(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

@@ -1,4 +1,4 @@
-//! Whether the next I/O reads, writes or trims.
+//! The direction of the next I/O: read, write or trim.
 
 use iotax_model::workload::{Rw, Workload};
 

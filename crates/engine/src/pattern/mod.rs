@@ -1,4 +1,4 @@
-//! What one worker does: which I/O comes next.
+//! Access patterns: which I/O comes next.
 
 mod distribution;
 mod hundred;
@@ -17,7 +17,7 @@ use self::sizes::Sizes;
 use crate::random::{Purpose, SplitMix64};
 use crate::request::{Direction, Io};
 
-/// What one worker does, I/O for I/O.
+/// The I/Os of one worker, one after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     mix: Mix,
@@ -27,7 +27,7 @@ pub(crate) struct Pattern {
     bounds: Option<Bounds>,
 }
 
-/// What comes between the I/Os and at their end. A number that is the largest stands for never.
+/// Flushes between I/Os, and the end. The largest number stands for never.
 #[derive(Debug, Clone)]
 struct Bounds {
     /// Bytes until all is done.
@@ -75,7 +75,7 @@ impl Pattern {
     }
 }
 
-/// What is to be done next.
+/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Go,
@@ -84,7 +84,7 @@ enum Step {
 }
 
 impl Bounds {
-    /// Of a worker whose area has so many bytes.
+    /// The bounds of a worker whose area has so many bytes.
     fn new(workload: &Workload, area: u64) -> Option<Self> {
         let (flush, flush_every) = match (workload.fsync, workload.fdatasync) {
             (Some(writes), _) => (Direction::Sync, writes),

@@ -140,7 +140,7 @@ pub(super) struct Blocks {
     bytes: u64,
     /// Bytes of the whole area, which holds the longest I/O.
     size: u64,
-    /// Whether all I/Os are as long as a unit.
+    /// True if all I/Os are as long as a unit.
     is_uniform: bool,
 }
 

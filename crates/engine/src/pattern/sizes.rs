@@ -1,4 +1,4 @@
-//! How long the next I/O is.
+//! The length of the next I/O.
 
 use iotax_model::units::Bytes;
 use iotax_model::workload::Workload;

@@ -1,4 +1,4 @@
-//! What is written: unless asked otherwise, data that no layer can compress or recognize.
+//! The content of writes: by default, data that no layer can compress or deduplicate.
 
 mod keys;
 mod shape;
@@ -8,7 +8,6 @@ use iotax_model::workload::Content;
 use self::keys::Keys;
 use self::shape::Shape;
 use crate::random::SplitMix64;
-use crate::request::Io;
 
 /// Contents are made in whole sectors of so many bytes.
 pub(crate) const SECTOR: u32 = 512;
@@ -69,9 +68,7 @@ impl Payload {
     }
 
     /// Fills a slot's `buffer`, cut to the length of the I/O, with the content of its next write.
-    // Within the worker's loop it would take registers away from I/O that writes nothing.
-    #[inline(never)]
-    pub(crate) fn refresh(&mut self, slot: usize, _io: &Io, buffer: &mut [u8]) {
+    pub(crate) fn refresh(&mut self, slot: usize, buffer: &mut [u8]) {
         let number = self.count;
         self.count += 1;
         if buffer.len() >= self.keep_from && self.kept[slot] >= buffer.len() {

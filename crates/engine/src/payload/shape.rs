@@ -41,7 +41,7 @@ impl Shape {
         }
     }
 
-    /// Whether all contents are the same.
+    /// True if all contents are the same.
     pub(super) const fn is_constant(&self) -> bool {
         self.random == 0
     }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::random::Purpose;
-use crate::request::Direction;
 use iotax_model::units::Bytes;
 use std::collections::HashSet;
 
@@ -23,8 +22,7 @@ fn written(content: &Content, length: usize, writes: usize) -> Vec<u8> {
 }
 
 fn refresh(payload: &mut Payload, buffer: &mut [u8]) {
-    let length = u32::try_from(buffer.len()).expect("short");
-    payload.refresh(0, &Io { direction: Direction::Write, offset: 0, length }, buffer);
+    payload.refresh(0, buffer);
 }
 
 /// Percentage by which zstd shortens the data if each block is compressed on its own, as arrays and filesystems do.

@@ -1,4 +1,4 @@
-//! What a target still holds of what it acknowledged, by the journal.
+//! Compares a target with the journal of the writes that it acknowledged.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What every 512-byte sector of a verified write says of itself, in its first 44 bytes:
+//! The stamp in the first 44 bytes of every 512-byte sector of a verified write:
 //!
 //! | byte | what |
 //! |---|---|
@@ -41,14 +41,14 @@ pub(crate) struct Stamp {
     pub(crate) offset: u64,
     /// Where that write began.
     pub(crate) start: u64,
-    /// How many bytes it had.
+    /// The bytes of the write.
     pub(crate) length: u32,
 }
 
-/// What a sector is found to hold.
+/// The content of a sector, by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// What was written, here or elsewhere.
+    /// A stamped write, here or elsewhere.
     Whole(Stamp),
     /// A stamp that the rest does not agree with.
     Damaged,

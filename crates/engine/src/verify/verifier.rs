@@ -71,7 +71,7 @@ impl Verifier {
     }
 
     /// Stamps a write that was admitted.
-    pub(crate) fn seal(&self, slot: usize, io: &Io, buffer: &mut [u8]) {
+    pub(crate) fn stamp(&self, slot: usize, io: &Io, buffer: &mut [u8]) {
         let generation = self.noted[slot * self.per_slot];
         seal(buffer, io, self.proof.mark(generation), self.proof.verify);
     }

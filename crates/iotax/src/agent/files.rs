@@ -8,7 +8,7 @@ use iotax_model::target::Preallocation;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 use iotax_testbed::target::{Built, preflight, raw};
-use iotax_testbed::undo::{Entry, UndoLog};
+use iotax_testbed::undo::{UndoEntry, UndoLog};
 
 use crate::say::say;
 
@@ -22,7 +22,7 @@ pub(super) struct Files {
 
 /// A file or directory that was made.
 struct Made {
-    entry: Entry,
+    entry: UndoEntry,
     /// Of a file, which is open so that no other gets it.
     identity: Option<Identity>,
     _held: Option<File>,
@@ -84,7 +84,7 @@ impl Files {
     /// Takes a file off the record, so that it stays.
     pub(super) fn keep(&mut self, path: &Path) -> Result<(), String> {
         match (self.made.remove(path), &mut self.undo_log) {
-            (Some(made), Some(undo_log)) => undo_log.forget(made.entry).map_err(|error| error.to_string()),
+            (Some(made), Some(undo_log)) => undo_log.commit(made.entry).map_err(|error| error.to_string()),
             _ => Err(format!("{}: this agent did not make it", path.display())),
         }
     }

@@ -7,8 +7,8 @@ use iotax_model::record::HostActivity;
 use iotax_model::target::LayerKind;
 use iotax_model::wire::Event;
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
-use iotax_testbed::monitor::pace::{self, Pace};
-use iotax_testbed::monitor::{self, Monitor, Snapshot};
+use iotax_testbed::monitor::pace::{self, PaceReading};
+use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
 /// Watches the machine over one measurement's window.
@@ -18,15 +18,15 @@ pub(super) struct Inside {
     runtime_ns: u64,
     began: Option<Began>,
     /// With the counters at the window's end.
-    activity: Option<(HostActivity, Snapshot)>,
+    activity: Option<(HostActivity, MonitorSnapshot)>,
 }
 
 /// When the window began.
 struct Began {
     at: Instant,
-    first: Snapshot,
+    first: MonitorSnapshot,
     threads: KernelCounters,
-    pace: Pace,
+    pace: PaceReading,
 }
 
 impl Inside {

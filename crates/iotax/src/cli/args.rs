@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use iotax_model::plan::{DEFAULT_MAX_ROUNDS, Margin, Plan, PlanError, UntilDecided};
+use iotax_model::plan::{BETWEEN, DEFAULT_MAX_ROUNDS, Margin, Plan, PlanError, UntilDecided};
 use iotax_model::target::Accel;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::workload::Workload;
@@ -57,38 +57,64 @@ impl Overwrite {
 /// How much a ladder measures.
 #[derive(Debug, Clone, Args)]
 pub(super) struct Length {
-    /// 3 rounds of 1.8 s: about 3 minutes
-    #[arg(long, group = "length")]
-    pub(super) quick: bool,
-    /// 5 rounds of 6 s: about 12 minutes (the default)
-    #[arg(long, group = "length")]
-    standard: bool,
-    /// 10 rounds of 30 s: about 2 hours
-    #[arg(long, group = "length")]
-    pub(super) thorough: bool,
-    /// Number of rounds
+    /// Measure for this long at most, in many short rounds; it ends earlier if every comparison is decided [default: 3m]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["repeat", "max_time"])]
+    time: Option<Nanos>,
+    /// A fixed number of rounds instead
     #[arg(long, value_name = "N")]
     repeat: Option<u32>,
-    /// How long each measurement is
+    /// How long each measurement is [default: what gives enough rounds in the time; 6s with --repeat]
     #[arg(long, value_name = "TIME")]
     runtime: Option<Nanos>,
-    /// Warm-up before each, not counted
+    /// Warm-up before each, not counted [default: a fifth of the measurement]
     #[arg(long, alias = "ramp_time", value_name = "TIME")]
     ramp_time: Option<Nanos>,
 }
 
+/// The time of a ladder unless another is given.
+const DEFAULT_TIME: Nanos = Nanos::from_secs(180);
+/// From this time on a ladder's disks are larger, so that it does not write them over and over.
+const LONG: Nanos = Nanos::from_secs(3600);
+/// As many rounds as a time is divided into, where measurements are not shorter than the shortest by that.
+const ROUNDS: u64 = 24;
+
+/// Windows are whole steps long.
+const STEP: Nanos = Nanos::from_millis(50);
+
 impl Length {
-    /// Rounds, window and warm-up.
-    pub(super) fn all(&self) -> (u32, Nanos, Nanos) {
-        let (repeat, runtime, ramp_time) = if self.quick {
-            (3, Nanos::from_millis(1800), Nanos::from_millis(400))
-        } else if self.thorough {
-            (10, Nanos::from_secs(30), Nanos::from_secs(5))
-        } else {
-            (5, Nanos::from_secs(6), Nanos::from_secs(1))
+    /// Whether so much is measured that it takes larger disks.
+    pub(super) fn is_long(&self) -> bool {
+        self.time.is_some_and(|time| time >= LONG)
+    }
+
+    /// Window and warm-up of each measurement, of so many cells a round; `shortest` is the least that tells something.
+    pub(super) fn window(&self, cells: usize, shortest: Nanos) -> (Nanos, Nanos) {
+        let cell = self.time().0 / (ROUNDS * cells.max(1) as u64);
+        // A sixth of what is left beside the pause is warm-up.
+        let of_time = cell.saturating_sub(BETWEEN.0) * 5 / 6;
+        let of_time = Nanos(of_time - of_time % STEP.0).max(shortest);
+        let fixed = self.repeat.map(|_| Nanos::from_secs(6));
+        let runtime = self.runtime.or(fixed).unwrap_or(of_time);
+        (runtime, self.ramp_time.unwrap_or(Nanos(runtime.0 / 5)))
+    }
+
+    /// The plan with the rounds that were asked for.
+    pub(super) fn apply(&self, plan: Plan, design: &Design) -> Result<Plan, PlanError> {
+        if self.repeat.is_none() && (design.max_rounds.is_some() || design.max_time.is_some()) {
+            let words = "--max-rounds and --max-time go with --repeat N --until-decided; without them --time says how long";
+            return Err(PlanError::Content(words.into()));
+        }
+        let mut plan = match self.repeat {
+            Some(repeat) => Plan { repeat, ..plan },
+            None => plan.within(self.time())?,
         };
-        let (runtime, ramp_time) = (self.runtime.unwrap_or(runtime), self.ramp_time.unwrap_or(ramp_time));
-        (self.repeat.unwrap_or(repeat), runtime, ramp_time)
+        design.apply(&mut plan)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn time(&self) -> Nanos {
+        self.time.unwrap_or(DEFAULT_TIME)
     }
 }
 

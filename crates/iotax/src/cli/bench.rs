@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{Margin, Plan};
+use iotax_model::plan::Plan;
 use iotax_model::workload::{Verify, Workload, WorkloadKeys};
 
 use super::args::SessionArgs;
@@ -12,7 +12,6 @@ use super::flags::WorkloadFlags;
 use super::output::Output;
 use super::session::Session;
 use super::{Failure, OrExit, input, jobs, target_args, usage};
-use crate::runner::GuestOptions;
 
 /// Flags of `iotax bench`; those that describe the work have fio's names.
 #[derive(Debug, ClapArgs)]
@@ -68,30 +67,9 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
             args.target.display()
         )));
     }
-    let plan = Plan {
-        name: format!("bench {}", args.target.display()),
-        suite: None,
-        repeat: 1,
-        until_decided: None,
-        margin: Margin::default(),
-        baseline: target.name.clone(),
-        seed,
-        targets: vec![target],
-        workloads,
-        neighbours: Vec::new(),
-    };
+    let plan =
+        Plan { seed, ..Plan::new(format!("bench {}", args.target.display()), vec![target], workloads) };
     plan.check().or_exit(Exit::Usage)?;
-    Session {
-        plan,
-        output: &args.output,
-        yes: args.session.yes,
-        guests: GuestOptions::default(),
-        earlier: None,
-        keep: args.keep,
-        permission,
-        leave_agent: args.session.remote.leave_agent,
-        ask: false,
-        report: false,
-    }
-    .carry_out()
+    let session = Session::new(plan, &args.output, &args.session, permission);
+    Session { keep: args.keep, ask: false, ..session }.carry_out()
 }

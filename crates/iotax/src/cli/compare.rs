@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Account, Compared, Gate, Question, Side, Which, compare};
+use iotax_analysis::judge;
 use iotax_model::exit::Exit;
 use iotax_model::plan::Margin;
-use iotax_results::analysis::Metric;
-use iotax_results::compare::{Account, Compared, Gate, Question, Side, Which, compare};
-use iotax_results::exchange::json::{comparison, read};
-use iotax_results::judge;
-use iotax_results::report::document;
+use iotax_report::document;
+use iotax_report::json::{comparison, read};
 
 use super::output::{Output, load};
 use super::say::{self, say};
@@ -61,7 +61,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let output = Output { db: args.db.clone(), ..Output::default() };
     let (one, other) = (a.account(&output)?, b.account(&output)?);
     let (a, b) = (a.side(&one), b.side(&other));
-    let all = if args.metric.is_empty() { Metric::ALL.to_vec() } else { args.metric.clone() };
+    let all = if args.metric.is_empty() { Metric::compared().collect() } else { args.metric.clone() };
     let shown = if args.metric.is_empty() { document::SHOWN.to_vec() } else { args.metric.clone() };
     let question = Question {
         baseline: args.baseline,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
-use iotax_results::exchange::csv::Sheet;
+use iotax_report::csv::Sheet;
 
 use super::destination::Destination;
 use super::say::say;

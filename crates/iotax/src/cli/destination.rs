@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use iotax_model::exit::Exit;
-use iotax_results::mark::Mark;
+use iotax_report::mark::Mark;
 use rustix::io::Errno;
 
 use super::replace::{self, Draft};

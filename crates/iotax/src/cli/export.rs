@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use iotax_analysis::judge;
+use iotax_interop::export::{FORMATS, Format};
 use iotax_model::exit::Exit;
-use iotax_results::exchange::export::{FORMATS, Format};
-use iotax_results::judge;
 
 use super::output::{Output, load};
 use super::{Failure, output_formats};

@@ -1,13 +1,13 @@
 //! A flag for each key of a workload, from the table of keys.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use iotax_model::workload::{KEYS, Key, WorkloadKeys};
+use iotax_model::workload::{KEYS, WorkloadKey, WorkloadKeys};
 
 /// The keys that were given as flags. `--key-name` and `--key_name` are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WorkloadFlags(pub(super) WorkloadKeys);
 
-fn flag(key: &'static Key) -> Arg {
+fn flag(key: &'static WorkloadKey) -> Arg {
     let help = key.default.map_or_else(
         || key.help.trim().to_owned(),
         |default| format!("{} [default: {}]", key.help.trim(), default()),

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
+use iotax_analysis::store::{NewRun, RunState, Store};
+use iotax_interop::import::{self, Found, Imported};
 use iotax_model::exit::Exit;
-use iotax_results::exchange::import::{self, Found, Imported};
-use iotax_results::exchange::json;
-use iotax_results::store::{NewRun, RunState, Store};
+use iotax_report::json;
 
 use super::output::Output;
 use super::say::say;
@@ -56,7 +56,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let mut store = args.output.store()?;
     for run in &runs {
         let id = keep(&mut store, run).or_exit(Exit::Environment)?;
-        outputs.report(&store, id, args.form)?;
+        outputs.report(&store, id, args.form, false)?;
         not_understood(run);
         say!("Run {id} kept; iotax report {id}, iotax compare {id} RUN");
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use iotax_model::exit::Exit;
-use iotax_model::jobs::{self, Included, Jobs, Machine, Surroundings, vdbench};
-use iotax_model::plan::{Margin, Plan};
+use iotax_model::jobs::{self, Included, Jobs, MachineKeywords, Surroundings, vdbench};
+use iotax_model::plan::Plan;
 use iotax_model::target::{FileSpec, TargetSpec};
 use iotax_testbed::device::Permission;
 
@@ -67,18 +67,7 @@ impl JobFlags {
             target_args::targets(&self.target, false, permission)?
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        Ok(Plan {
-            name,
-            repeat: REPEAT,
-            suite: None,
-            until_decided: None,
-            margin: Margin::default(),
-            baseline: targets.first().map_or_else(String::new, |target| target.name.clone()),
-            seed: jobs.seed,
-            targets,
-            workloads: jobs.workloads,
-            neighbours: Vec::new(),
-        })
+        Ok(Plan { repeat: REPEAT, seed: jobs.seed, ..Plan::new(name, targets, jobs.workloads) })
     }
 
     /// Refuses flags that a plan file has no use for.
@@ -136,9 +125,9 @@ fn included(including: &str, name: &str) -> Result<Included, String> {
     }
 }
 
-fn machine() -> Machine {
+fn machine() -> MachineKeywords {
     let memory = rustix::system::sysinfo();
-    Machine {
+    MachineKeywords {
         pagesize: rustix::param::page_size() as u64,
         mb_memory: (memory.totalram as u64).saturating_mul(memory.mem_unit.into()) >> 20,
         ncpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),

@@ -2,15 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{Margin, Plan};
+use iotax_model::plan::Plan;
 use iotax_model::target::{
     FileSpec, FilesystemSpec, Format, FsType, GuestSpec, LvmSpec, Preallocation, Snapshot,
 };
-use iotax_model::units::Bytes;
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{STANDARD, Workload};
 use iotax_testbed::target::lvm;
@@ -18,7 +17,8 @@ use iotax_testbed::target::lvm;
 use super::args::{Design, Guest, Length, SessionArgs};
 use super::from_libvirt::{self, Like};
 use super::output::Output;
-use super::say::{self, print_line, say};
+use super::print_plan::print_plan;
+use super::say::say;
 use super::session::Session;
 use super::{Failure, OrExit, usage};
 use crate::runner;
@@ -32,7 +32,7 @@ pub(super) struct Args {
     /// A block device for rungs of its own, beneath and beside LVM; name it with --overwrite too
     #[arg(long, value_name = "DEVICE")]
     device: Option<PathBuf>,
-    /// Size of each rung's disk [default: 1GiB, 4GiB with --thorough]
+    /// Size of each rung's disk [default: 1GiB, 4GiB with a --time of an hour or more]
     #[arg(long)]
     size: Option<Bytes>,
     #[command(flatten)]
@@ -66,6 +66,10 @@ pub(super) struct Args {
     #[command(flatten)]
     guest: Guest,
 }
+
+/// The shortest measurement. Much of what differs from one to the next lasts longer, so that a time says more in many short ones than in few
+/// long ones.
+const SHORTEST: Nanos = Nanos::from_millis(250);
 
 /// What lies beneath a rung's guest or program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,56 +224,31 @@ fn rungs(args: &Args) -> Result<Like, Failure> {
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let Like { targets, notes } = rungs(args)?;
-    let (repeat, runtime, ramp_time) = args.length.all();
-    let size = args.size.unwrap_or(Bytes(if args.length.thorough { 4 << 30 } else { 1 << 30 }));
+    let size = args.size.unwrap_or(Bytes(if args.length.is_long() { 4 << 30 } else { 1 << 30 }));
     let mut workloads = args.workloads.clone();
     if workloads.is_empty() {
         workloads =
             STANDARD.iter().map(|(name, ..)| name.parse()).collect::<Result<_, _>>().or_exit(Exit::Usage)?;
     }
+    let (runtime, ramp_time) = args.length.window(targets.len() * workloads.len(), SHORTEST);
     for workload in &mut workloads {
         workload.runtime = runtime;
         workload.ramp_time = ramp_time;
         workload.size = Some(size);
     }
-    let Some(baseline) = targets.first().map(|target| target.name.clone()) else {
+    if targets.is_empty() {
         return Err(usage("no rung is left; give --rungs host-file"));
-    };
+    }
     let places = [&args.device, &args.dir].into_iter().flatten().map(|path| path.display().to_string());
     let place = places.collect::<Vec<_>>().join(" and ");
-    let mut plan = Plan {
-        name: format!("ladder {place}"),
-        suite: None,
-        repeat,
-        until_decided: None,
-        margin: Margin::default(),
-        baseline,
-        seed: args.session.seed,
-        targets,
-        workloads,
-        neighbours: Vec::new(),
-    };
-    args.design.apply(&mut plan).or_exit(Exit::Usage)?;
-    plan.check().or_exit(Exit::Usage)?;
+    let seed = args.session.seed;
+    let plan = Plan { seed, ..Plan::new(format!("ladder {place}"), targets, workloads) };
+    let plan = args.length.apply(plan, &args.design).or_exit(Exit::Usage)?;
     if args.print_plan {
-        let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
-        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
-        notes.iter().for_each(|note| print_line!("# {note}"));
-        say::document(&format!("{}\n", text.trim_end()));
-        return Ok(Exit::Fine);
+        return print_plan(&plan, &notes);
     }
     notes.iter().for_each(|note| say!("{note}"));
-    Session {
-        plan,
-        output: &args.output,
-        yes: args.session.yes,
-        guests: args.guest.options(),
-        earlier: None,
-        keep: false,
-        permission: args.session.overwrite.permission().or_exit(Exit::Environment)?,
-        leave_agent: args.session.remote.leave_agent,
-        ask: true,
-        report: true,
-    }
-    .carry_out()
+    let permission = args.session.overwrite.permission().or_exit(Exit::Environment)?;
+    let session = Session::new(plan, &args.output, &args.session, permission);
+    Session { guests: args.guest.options(), report: true, ..session }.carry_out()
 }

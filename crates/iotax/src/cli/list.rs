@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use iotax_analysis::store::{RunSummary, StoreError};
+use iotax_analysis::time::utc;
 use iotax_model::exit::Exit;
 use iotax_model::visible;
-use iotax_results::store::{RunSummary, StoreError};
-use iotax_results::time::utc;
 use serde_json::json;
 
 use super::output::Output;

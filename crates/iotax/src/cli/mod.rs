@@ -1,6 +1,7 @@
 //! The command line: one definition feeds the parser, the help, the completions and the man page.
 
 mod args;
+mod auth;
 mod bench;
 mod clean;
 mod compare;
@@ -21,6 +22,7 @@ mod net;
 mod output;
 mod output_formats;
 mod plan;
+mod print_plan;
 mod progress;
 mod replace;
 mod report;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use iotax_analysis::store::{Run, Store, StoreError};
+use iotax_analysis::{Judgement, judge};
 use iotax_model::exit::Exit;
-use iotax_results::analysis::{Judgement, judge};
-use iotax_results::mark::Mark;
-use iotax_results::store::{Run, Store, StoreError};
-use iotax_results::{exchange, report};
+use iotax_report as report;
+use iotax_report::mark::Mark;
 
 use super::destination::{self, Destination};
 use super::output_formats::{self, Foreign};
@@ -24,7 +24,7 @@ pub(super) struct Output {
     #[arg(long, value_name = "FILE")]
     pub(super) db: Option<PathBuf>,
     /// Write the results as JSON; - (or no value) is stdout, which then carries nothing else
-    #[arg(long, value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
+    #[arg(long, short = 'J', value_name = "FILE|-", num_args = 0..=1, default_missing_value = "-")]
     pub(super) json: Option<PathBuf>,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
@@ -166,13 +166,20 @@ impl Outputs {
         }
     }
 
-    /// Tables, JSON and HTML of a run; and the run with what they rest on.
-    pub(super) fn report(&self, store: &Store, run: i64, form: Form) -> Result<(Run, Judgement), Failure> {
+    /// The answer of a run, or all its tables; JSON and HTML; and the run with what they rest on.
+    pub(super) fn report(
+        &self,
+        store: &Store,
+        run: i64,
+        form: Form,
+        detail: bool,
+    ) -> Result<(Run, Judgement), Failure> {
         let run = load(store, run)?;
         let judgement = judge(&run);
-        form.show(&report::document::run(&run, &judgement), self.stdout_is_taken());
+        let page = if detail { report::document::run } else { report::document::answer };
+        form.show(&page(&run, &judgement), self.stdout_is_taken());
         if self.json.is_some() {
-            self.write_json(&exchange::json::document(&run, &judgement))?;
+            self.write_json(&report::json::document(&run, &judgement))?;
         }
         if let Some(place) = &self.html {
             place.write(report::html::render(&run, &judgement).as_bytes())?;

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use iotax_analysis::Judgement;
+use iotax_analysis::store::Run;
+use iotax_interop::export::{Document, FORMATS, Format};
 use iotax_model::exit::Exit;
 use iotax_model::words::WordError;
-use iotax_results::analysis::Judgement;
-use iotax_results::exchange::export::{Document, FORMATS, Format};
-use iotax_results::mark::{self, Mark};
-use iotax_results::store::Run;
+use iotax_report::mark::{self, Mark};
 
 use super::destination::Destination;
 use super::say::say;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
 use iotax_model::exit::Exit;
-use iotax_model::plan::{self, Axis, LeftOut, Plan, Reading};
+use iotax_model::plan::{self, LeftOut, Plan, PlanAxis, PlanFile};
 use iotax_model::target::Accel;
 use iotax_model::units::human;
 use iotax_model::visible;
@@ -89,12 +89,12 @@ pub(super) fn read(
     jobs: &JobFlags,
     instead: &Instead,
     permission: &Permission,
-) -> Result<Reading, Failure> {
+) -> Result<PlanFile, Failure> {
     let place = path.display();
     let text = input::text(path, input::PLAN)?;
     let mut reading = if jobs::is_meant(path, &text) {
         let plan = jobs.plan(path, &text, permission)?;
-        Reading { plan, axes: Vec::new(), left_out: Vec::new() }
+        PlanFile { plan, axes: Vec::new(), left_out: Vec::new() }
     } else {
         jobs.refuse_for_plan(path)?;
         Plan::read(&text).with_context(|| format!("{place} is not a plan")).or_exit(Exit::Usage)?
@@ -110,7 +110,7 @@ pub(super) fn say_left_out(left_out: &[LeftOut]) {
     }
 }
 
-fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<(), Failure> {
+fn check(reading: &PlanFile, permission: &Permission, guest: &Guest) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
     let needs = preflight::check(&plan, permission)
@@ -128,7 +128,7 @@ fn check(reading: &Reading, permission: &Permission, guest: &Guest) -> Result<()
     Ok(())
 }
 
-fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
+fn show(reading: &PlanFile, as_json: bool) -> Result<(), Failure> {
     let mut plan = reading.plan.clone();
     make_absolute(&mut plan).or_exit(Exit::Environment)?;
     // A plan may be for another machine, whose directories and devices are not here.
@@ -138,7 +138,7 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
         say::print_json(&document(reading, needs.as_ref().map_err(ToString::to_string)));
         return Ok(());
     }
-    let Reading { plan, axes, left_out } = reading;
+    let PlanFile { plan, axes, left_out } = reading;
     print_line!("{}", visible::line(&plan.name));
     print_line!("{}", price(plan, &needs.as_ref().map_or_else(|_| Vec::new(), space)));
     if let Some(design) = estimate::design(plan) {
@@ -149,7 +149,7 @@ fn show(reading: &Reading, as_json: bool) -> Result<(), Failure> {
     }
     if !axes.is_empty() {
         print_line!("\nAxes");
-        for Axis { of, key, values } in axes {
+        for PlanAxis { of, key, values } in axes {
             print_line!("  {of:<24} {key} = {}", values.join(", "));
         }
     }
@@ -236,8 +236,8 @@ fn job(workload: &Workload) -> String {
     )
 }
 
-fn document(reading: &Reading, needs: Result<&Needs, String>) -> Value {
-    let Reading { plan, axes, left_out } = reading;
+fn document(reading: &PlanFile, needs: Result<&Needs, String>) -> Value {
+    let PlanFile { plan, axes, left_out } = reading;
     let targets = plan.targets.iter().enumerate().map(|(index, target)| {
         let mut value = json!({ "name": target.name, "description": target.description() });
         if let Some((other, differences)) = plan.most_like(index) {

@@ -1,19 +1,31 @@
-//! Progress on stderr: a bar with an ETA on a terminal, a line per cell elsewhere.
+//! Progress on stderr: a bar with an ETA on a terminal; elsewhere a line per cell, or per look where rounds are added.
 
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iotax_model::record::Sample;
 use iotax_model::units::{Bytes, human};
 use iotax_model::visible;
+use iotax_report::terminal::Styled;
 
-use super::say::say;
+use super::say::{Stream, say};
 use crate::runner::{Progress, Step};
 
 /// An I/O that takes so long is worth a word while it lasts.
 const LONG_NS: u64 = 1_000_000_000;
 
+/// Puts an interval of a workload, given by its name, with one of those that are measured at once into words.
+pub(super) type Line<'a> = dyn Fn(&str, &str, &Sample) -> String + 'a;
+
+/// The table of what is known so far, in so many columns.
+pub(super) type SoFar<'a> = dyn Fn(usize) -> Option<Styled> + 'a;
+
 /// Watches a run for a person.
-pub(super) struct Watcher {
+pub(super) struct Watcher<'a> {
+    so_far: &'a SoFar<'a>,
+    /// Absent: intervals only move the bar.
+    line: Option<&'a Line<'a>>,
+    workload: String,
     bar: ProgressBar,
     terminal: bool,
     /// When the first cell began and its number: the ETA follows from the cells since.
@@ -23,14 +35,24 @@ pub(super) struct Watcher {
     cell: String,
 }
 
-impl Watcher {
-    pub(super) fn new() -> Self {
+impl<'a> Watcher<'a> {
+    pub(super) fn new(line: Option<&'a Line<'a>>, so_far: &'a SoFar<'a>) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+        // The table of the last look stands above.
+        let style = ProgressStyle::with_template("{prefix}{spinner} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner());
         bar.set_style(style);
         let terminal = !bar.is_hidden();
-        Self { bar, terminal, first: None, iops: Vec::new(), cell: String::new() }
+        Self {
+            so_far,
+            line,
+            workload: String::new(),
+            bar,
+            terminal,
+            first: None,
+            iops: Vec::new(),
+            cell: String::new(),
+        }
     }
 
     pub(super) fn finish(&self) {
@@ -58,7 +80,7 @@ fn eighth(share: f64) -> usize {
     (share * 8.0).ceil().clamp(1.0, 8.0) as usize - 1
 }
 
-impl Progress for Watcher {
+impl Progress for Watcher<'_> {
     fn phase(&mut self, what: &str) {
         if self.terminal {
             self.show(what);
@@ -91,20 +113,41 @@ impl Progress for Watcher {
             "round {}/{}  cell {}/{}{open}{eta}  {}  {}",
             step.round, step.rounds, step.cell, step.cells, step.target, step.workload
         );
+        step.workload.clone_into(&mut self.workload);
         if self.terminal {
             self.show(&self.cell);
-        } else {
+        } else if self.line.is_none() && step.open.is_none() {
             say!("{}", self.cell);
         }
     }
 
+    fn sample(&mut self, name: &str, sample: &Sample) {
+        if let Some(line) = self.line {
+            self.note(&line(&self.workload, name, sample));
+        }
+    }
+
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>) {
+        if self.line.is_some() {
+            return;
+        }
         self.iops.push(iops);
         let waits = oldest_ns
             .filter(|age| *age >= LONG_NS)
             .map(|age| format!("  an I/O has been in flight for {}", human::time(age as f64)));
         let waits = waits.unwrap_or_default();
         self.show(&format!("{}  {} IOPS  {}{waits}", self.cell, human::count(iops), sparkline(&self.iops)));
+    }
+
+    fn look(&mut self, text: &str) {
+        if !self.terminal {
+            return say!("{text}");
+        }
+        let table = (self.so_far)(Stream::Stderr.width());
+        // One that does not fit would push the line below it off the screen.
+        let fits = |table: &&str| table.lines().count() + 3 <= Stream::Stderr.height();
+        let table = table.as_deref().filter(fits).unwrap_or_default();
+        self.bar.set_prefix(format!("{}\n{table}", visible::line(text)));
     }
 
     fn note(&mut self, text: &str) {

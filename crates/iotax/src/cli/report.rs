@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use iotax_analysis::compare::{Account, history};
+use iotax_analysis::judge;
+use iotax_analysis::store::Store;
 use iotax_model::exit::Exit;
-use iotax_results::compare::{Account, history};
-use iotax_results::exchange::{csv, json};
-use iotax_results::judge;
-use iotax_results::report::document;
-use iotax_results::store::Store;
+use iotax_report::document;
+use iotax_report::{csv, json};
 
 use super::output::{Output, load};
 use super::terminal::Form;
@@ -24,6 +24,9 @@ pub(super) struct Args {
     /// Show where the run's wall time went as well
     #[arg(long)]
     timing: bool,
+    /// Show the tables of each workload, what is inside each latency, all remarks and every figure
+    #[arg(long)]
+    detail: bool,
     /// Write measurements, comparisons, cells, samples and disks as CSV files into this directory; of several runs their history
     /// too
     #[arg(long, value_name = "DIR")]
@@ -49,7 +52,10 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
 fn one(args: &Args, store: &Store, run: i64) -> Result<Exit, Failure> {
     let outputs = args.output.open(json::MARK)?;
     args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;
-    let (run, judgement) = outputs.report(store, run, args.form)?;
+    let (run, judgement) = outputs.report(store, run, args.form, args.detail)?;
+    if args.detail {
+        args.form.show(&document::figures(&run, &judgement), outputs.stdout_is_taken());
+    }
     if args.timing {
         args.form.show(&document::timing(judgement.timing.as_ref()), outputs.stdout_is_taken());
     }
@@ -70,6 +76,9 @@ fn several(args: &Args, store: &Store, runs: &[i64]) -> Result<Exit, Failure> {
     }
     if args.timing {
         return Err(usage("--timing takes one run"));
+    }
+    if args.detail {
+        return Err(usage("--detail takes one run"));
     }
     let outputs = args.output.open(json::history::MARK)?;
     args.csv.as_deref().map_or(Ok(()), |dir| outputs.refuse_among_csv(dir))?;

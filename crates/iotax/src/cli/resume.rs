@@ -1,16 +1,16 @@
 //! `iotax resume`: goes on with a run that was stopped, or adds rounds to one.
 
 use clap::Args as ClapArgs;
+use iotax_analysis::Stopped;
+use iotax_analysis::store::RunState;
+use iotax_analysis::{Run, judge};
 use iotax_model::exit::Exit;
 use iotax_model::units::Nanos;
-use iotax_results::analysis::Stopped;
-use iotax_results::store::RunState;
-use iotax_results::{Run, judge};
 
 use super::args::{Guest, Overwrite, Remote};
 use super::output::{Output, load};
 use super::say::say;
-use super::session::{Earlier, Session};
+use super::session::{Earlier, Live, Session};
 use super::{Failure, OrExit, usage};
 
 /// Flags of `iotax resume`.
@@ -115,6 +115,7 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
         leave_agent: args.remote.leave_agent,
         ask: true,
         report,
+        live: Live::default(),
     }
     .carry_out()
 }

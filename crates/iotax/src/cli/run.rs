@@ -35,17 +35,6 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     say_left_out(&reading.left_out);
     let mut plan = reading.plan;
     plan.seed = args.session.seed.or(plan.seed);
-    Session {
-        plan,
-        output: &args.output,
-        yes: args.session.yes,
-        guests: args.guest.options(),
-        earlier: None,
-        keep: false,
-        permission,
-        leave_agent: args.session.remote.leave_agent,
-        ask: true,
-        report: false,
-    }
-    .carry_out()
+    let session = Session::new(plan, &args.output, &args.session, permission);
+    Session { guests: args.guest.options(), ..session }.carry_out()
 }

@@ -1,30 +1,33 @@
 //! What every command that measures does: check, show the plan, ask, carry it out, report.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use iotax_analysis::judge;
+use iotax_analysis::store::{NewRun, Store};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Environment, TargetRecord};
 use iotax_model::target::Remote;
+use iotax_model::units::Nanos;
 use iotax_model::{Warning, WarningKind};
-use iotax_results::exchange::json;
-use iotax_results::store::{NewRun, Store};
+use iotax_report::{document, json, terminal};
 use iotax_testbed::device::Permission;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight::{self, Needs};
 use iotax_testbed::undo::{self, NotUndone, UndoLog};
 
+use super::args::SessionArgs;
 use super::output::{Output, Outputs};
-use super::progress::Watcher;
-use super::say::{self, say};
+use super::progress::{Line, Watcher};
+use super::say::{self, Stream, say};
 use super::terminal::Form;
-use super::{Failure, OrExit, args, confirm, usage};
+use super::{Failure, OrExit, args, auth, confirm, usage};
 use crate::runner::{self, Ended, GuestOptions, Guests, Interrupted, Order, Outposts, RemoteOptions};
 
 /// A run to go on with.
@@ -60,9 +63,37 @@ pub(super) struct Session<'a> {
     pub(super) ask: bool,
     /// Write a report even if none was asked for.
     pub(super) report: bool,
+    /// What is shown while it goes on.
+    pub(super) live: Live<'a>,
 }
 
-impl Session<'_> {
+/// What is shown of a measurement while it goes on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Live<'a> {
+    /// How long an interval is; absent: as long as suits the workload.
+    pub(super) interval: Option<Nanos>,
+    /// Puts each into words; absent: a bar that moves, on a terminal.
+    pub(super) line: Option<&'a Line<'a>>,
+}
+
+impl<'a> Session<'a> {
+    /// A new run of this plan on the host, which is shown and asked about first.
+    pub(super) fn new(plan: Plan, output: &'a Output, args: &SessionArgs, permission: Permission) -> Self {
+        Self {
+            plan,
+            output,
+            yes: args.yes,
+            guests: GuestOptions::default(),
+            earlier: None,
+            keep: false,
+            permission,
+            leave_agent: args.remote.leave_agent,
+            ask: true,
+            report: false,
+            live: Live::default(),
+        }
+    }
+
     /// Carries it out and reports.
     pub(super) fn carry_out(mut self) -> Result<Exit, Failure> {
         let stop = watch_signals().or_exit(Exit::Environment)?;
@@ -72,6 +103,7 @@ impl Session<'_> {
         if self.ask && !self.yes && !io::stdin().is_terminal() {
             return Err(usage("there is no terminal to ask on; add --yes to begin without asking"));
         }
+        let tokens = auth::tokens(&self.plan)?;
         let mut outputs = self.output.open(json::MARK)?;
         self.refuse_taken(&outputs)?;
         let undo_dir = args::undo_dir()?;
@@ -80,8 +112,9 @@ impl Session<'_> {
 
         let tag = runner::fresh_tag().or_exit(Exit::Environment)?;
         let mut undo_log = UndoLog::create(&undo_dir, &tag).or_exit(Exit::Environment)?;
-        undo_log.heed(&stop);
-        let measured = self.with_undo_log(&needs, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
+        undo_log.set_interrupt(&stop);
+        let measured =
+            self.with_undo_log(&needs, &tokens, &tag, &mut undo_log, &mut store, &mut outputs, &stop);
         // Before the results are written: their readers may take as long as they like.
         let (_, failures) = undo_log.undo_all();
         failures.iter().for_each(say_not_undone);
@@ -120,9 +153,11 @@ impl Session<'_> {
     }
 
     /// Everything that may leave something to undo. `None` if the user does not want it begun.
+    #[expect(clippy::too_many_arguments, reason = "a run needs what was opened and read for it")]
     fn with_undo_log(
         &self,
         needs: &Needs,
+        tokens: &HashMap<String, String>,
         tag: &str,
         undo_log: &mut UndoLog,
         store: &mut Store,
@@ -182,11 +217,28 @@ impl Session<'_> {
         if self.report {
             outputs.or_default_report(run);
         }
-        let mut watcher = Watcher::new();
+        let reader = self.output.existing_store()?;
+        let so_far = |width: usize| {
+            let run = reader.load(run).ok()?;
+            let page = document::so_far(&run, &judge(&run));
+            Some(terminal::set(&page, width, Stream::Stderr.has_colour()))
+        };
+        let mut watcher = Watcher::new(self.live.line, &so_far);
         let permission = &self.permission;
         let before = self.earlier.as_ref().map_or(&[][..], |earlier| &earlier.targets);
         let keep = self.keep;
-        let order = Order { run, plan, seed, done, guests: guests.as_ref(), keep, permission, before };
+        let order = Order {
+            run,
+            plan,
+            seed,
+            done,
+            guests: guests.as_ref(),
+            keep,
+            permission,
+            interval: self.live.interval,
+            tokens,
+            before,
+        };
         let ended = runner::carry_out(&order, remote_agents, tag, undo_log, store, &mut watcher, stop);
         watcher.finish();
         Ok(Some(Measured { run, ended }))
@@ -195,7 +247,7 @@ impl Session<'_> {
     /// Writes the results, and says how it ended.
     fn report(&self, measured: Measured, store: &Store, outputs: &Outputs) -> Result<Exit, Failure> {
         let Measured { run, ended } = measured;
-        let reported = outputs.report(store, run, Form::default());
+        let reported = outputs.report(store, run, Form::default(), false);
         if reported.is_err() {
             say!("Run {run} is kept all the same; its results again: iotax report {run}");
         }
@@ -245,6 +297,10 @@ pub(super) fn make_absolute(plan: &mut Plan) -> io::Result<()> {
         let local = target.path.iter_mut().filter(|path| !Remote::is_meant(path));
         for path in local.chain(target.device.as_mut()).chain(dir).chain(kernel) {
             *path = std::path::absolute(&*path)?;
+        }
+        let auth = target.network.as_mut().and_then(|network| network.auth.as_mut());
+        if let Some(file) = auth.filter(|source| !source.starts_with('$')) {
+            *file = std::path::absolute(&*file)?.display().to_string();
         }
     }
     Ok(())

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::exit::Exit;
-use iotax_model::plan::{Margin, Plan};
-use iotax_model::suite::{Options, SUITES, Shape};
+use iotax_model::plan::Plan;
+use iotax_model::suite::{SUITES, SuiteOptions, SuiteShape};
 use iotax_model::target::GuestFs;
 use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
@@ -15,7 +14,8 @@ use iotax_model::{Suite, TargetSpec};
 
 use super::args::{Design, Guest, SessionArgs};
 use super::output::Output;
-use super::say::{self, print_line, say};
+use super::print_plan::print_plan;
+use super::say::{print_line, say};
 use super::session::Session;
 use super::target_args;
 use super::{Failure, OrExit, usage};
@@ -93,8 +93,8 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     for note in with_filesystems(&mut targets, &workloads)? {
         say!("{note}");
     }
-    let plan = plan(args, suite, targets, workloads)?;
-    if args.excel.is_some() && (suite.shape != Shape::Files || plan.targets.len() > 1) {
+    let plan = plan_of(args, suite, targets, workloads)?;
+    if args.excel.is_some() && (suite.shape != SuiteShape::Files || plan.targets.len() > 1) {
         return Err(usage("--excel: iozone's layout is for suite records on one target"));
     }
     if args.csv.is_some() && suite.name != "bonnie" {
@@ -107,29 +107,15 @@ pub(super) fn main(args: &Args) -> Result<Exit, Failure> {
     let foreign = args.output.foreign.clone().with(classic).or_exit(Exit::Usage)?;
     let output = Output { foreign, ..args.output.clone() };
     if args.print_plan {
-        let text = plan.to_toml().context("this suite has no form as a plan").or_exit(Exit::Usage)?;
-        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
-        say::document(&format!("{}\n", text.trim_end()));
-        return Ok(Exit::Fine);
+        return print_plan(&plan, &[]);
     }
-    Session {
-        plan,
-        output: &output,
-        yes: args.session.yes,
-        guests: args.guest.options(),
-        earlier: None,
-        keep: false,
-        permission,
-        leave_agent: args.session.remote.leave_agent,
-        ask: true,
-        report: true,
-    }
-    .carry_out()
+    let session = Session::new(plan, &output, &args.session, permission);
+    Session { guests: args.guest.options(), report: true, ..session }.carry_out()
 }
 
 /// The suite's workloads, or those of the tests that were asked for.
 fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
-    let options = Options {
+    let options = SuiteOptions {
         size: args.size,
         runtime: args.runtime,
         ramp_time: args.ramp_time,
@@ -154,24 +140,18 @@ fn workloads(args: &Args, suite: &Suite) -> Result<Vec<Workload>, Failure> {
     Ok(all.iter().filter(|w| args.tests.iter().any(|test| test == suite.test(w))).cloned().collect())
 }
 
-fn plan(
+fn plan_of(
     args: &Args,
     suite: &Suite,
     targets: Vec<TargetSpec>,
     workloads: Vec<Workload>,
 ) -> Result<Plan, Failure> {
-    let baseline = targets.first().map(|target| target.name.clone()).unwrap_or_default();
+    let name = format!("suite {} {}", suite.name, args.targets.join(" "));
     let mut plan = Plan {
-        name: format!("suite {} {}", suite.name, args.targets.join(" ")),
         suite: Some(suite.name.into()),
         repeat: args.repeat.unwrap_or(suite.repeat),
-        until_decided: None,
-        margin: Margin::default(),
-        baseline,
         seed: args.session.seed,
-        targets,
-        workloads,
-        neighbours: Vec::new(),
+        ..Plan::new(name, targets, workloads)
     };
     args.design.apply(&mut plan).or_exit(Exit::Usage)?;
     plan.check().or_exit(Exit::Usage)?;

@@ -1,7 +1,7 @@
 //! Pages on the terminal: tables in its width and colours, or Markdown.
 
-use iotax_results::report::document::Page;
-use iotax_results::report::{markdown, terminal};
+use iotax_report::document::Page;
+use iotax_report::{markdown, terminal};
 
 use super::say::Stream;
 

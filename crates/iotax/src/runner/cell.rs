@@ -77,6 +77,7 @@ impl Runner<'_> {
             workload: &workload,
             noise: neighbour.map(|neighbour| outlasting(&neighbour.workload, &workload)),
             seed: job_seed(self.order.seed, place.cell.workload, place.round),
+            interval: self.order.interval,
         };
         let watched = perform(&score, &mut self.local, targets, noise, progress);
         self.phases.begin(phases::FINISH);
@@ -129,6 +130,8 @@ struct Score<'a> {
     /// By what makes noise beside it.
     noise: Option<Workload>,
     seed: u64,
+    /// Absent: as long as suits the workload.
+    interval: Option<Nanos>,
 }
 
 /// Has the agents do their work, and watches.
@@ -142,22 +145,24 @@ fn perform(
     // What this machine does says nothing of a target on another one.
     let here: Vec<&mut Target> = targets.iter_mut().filter(|target| target.remote_agent.is_none()).collect();
     let host = if here.is_empty() { None } else { Some(Host::new(here)?) };
-    let interval = interval(score.workload, targets.len());
+    let interval = score.interval.unwrap_or_else(|| interval(score.workload, targets.len()));
     let (mut players, mut layers) = (Vec::new(), Vec::new());
     let mut local = Some(local);
     for (number, target) in (0..).zip(targets.iter_mut()) {
         let job = job(target, score.workload, score.seed.wrapping_add(number), interval);
+        let name = target.name_among(number);
         let (own, layer) = target.own_link();
         let link = own.or_else(|| local.take()).context("this host's agent measures one target at a time")?;
         layers.extend(layer);
-        players.push(Player { link, slack: slack(&job), job, is_noise: false });
+        players.push(Player { name, link, slack: slack(&job), job, is_noise: false });
     }
     for (number, target) in (0..).zip(noise.iter_mut()) {
         let workload = score.noise.as_ref().context("noise has a workload")?;
         // Not the offsets of what is measured.
         let job = job(target, workload, !score.seed.wrapping_add(number), common_window::fine(workload));
+        let name = target.spec.name.clone();
         let link = target.own_link().0.context("a neighbour has an agent of its own")?;
-        players.push(Player { link, slack: slack(&job), job, is_noise: true });
+        players.push(Player { name, link, slack: slack(&job), job, is_noise: true });
     }
     let mut watch = Watch::new(host, layers, &players, score.workload.window().0);
     start_barrier::play(players, &mut |word| watch.see(word, progress));
@@ -167,7 +172,7 @@ fn perform(
 /// Has all guests drop their caches, at the same time.
 fn drop_in_guests(targets: &mut [Target]) -> anyhow::Result<Option<CacheDrop>> {
     let machines = targets.iter_mut().filter_map(|target| target.machine.as_mut());
-    let links = machines.map(|machine| machine.guest.link());
+    let links = machines.map(|machine| machine.guest.agent());
     let dropped: Vec<_> = thread::scope(|scope| {
         let asked: Vec<_> = links.map(|link| scope.spawn(|| link.drop_caches(None))).collect();
         asked

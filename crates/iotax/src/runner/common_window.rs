@@ -1,4 +1,4 @@
-//! What several guests did in the window in which all of them ran.
+//! What several guests, or clients of several servers, did in the window in which all of them ran.
 //!
 //! Each agent's samples are placed on the host's clock by the moment at which its window began. The common window reaches
 //! from the last beginning to the first end. What counts are intervals that lie in it as a whole: as many of each guest, so that
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{
-    Carried, CpuTime, DiskActivity, ErrorCount, HostActivity, HostCpu, Outcome, PageCache, Pressure, Sample,
-    Share, Tallies,
+    Carried, CpuTime, DiskActivity, ErrorCount, Flow, HostActivity, HostCpu, Outcome, PageCache, Pressure,
+    Sample, Share, Tallies,
 };
 use iotax_model::units::Nanos;
 use iotax_model::workload::Workload;
@@ -22,6 +22,8 @@ pub(super) fn fine(workload: &Workload) -> Nanos {
 /// What one agent did.
 #[derive(Debug, Clone)]
 pub(super) struct Ran {
+    /// A guest's number, or a server's address.
+    pub(super) name: String,
     /// When its window began, by the host's clock.
     pub(super) began: Instant,
     pub(super) samples: Vec<Sample>,
@@ -59,6 +61,31 @@ impl Ran {
         self.began + Duration::from_nanos(self.samples.last().map_or(0, |sample| sample.at_ns))
     }
 
+    /// A guest or a server in words.
+    fn who(&self) -> String {
+        if self.name.parse::<u32>().is_ok() { format!("guest {}", self.name) } else { self.name.clone() }
+    }
+
+    /// Of what this end sent the part that was received, as two counts of bytes; absent if a server does not say, and without
+    /// anything sent.
+    fn received_of_sent(&self) -> Option<(u64, u64)> {
+        let flows =
+            || self.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(|flow| flow.upload);
+        let total = |figure: fn(&Flow) -> Option<u64>| flows().map(figure).sum::<Option<u64>>();
+        let (received, sent) = (total(|flow| flow.received_bytes)?, total(|flow| flow.sent_bytes)?);
+        (sent > 0).then_some((received, sent))
+    }
+
+    /// Counts of some of its intervals, with what was received in the place of what was sent: in each interval the part that got
+    /// through in the whole test.
+    fn as_received(&self, mut tallies: Tallies) -> Tallies {
+        if let (Some((received, sent)), Some(write)) = (self.received_of_sent(), &mut tallies.write) {
+            write.bytes = part_of(write.bytes, received, sent);
+            write.ios = part_of(write.ios, received, sent);
+        }
+        tallies
+    }
+
     /// Its intervals of full length that lie wholly in a window; they follow one another. Those of a network end when a thread gets
     /// a CPU, so that no two have one length.
     fn within(&self, window: Window) -> Vec<&Sample> {
@@ -80,6 +107,11 @@ fn alike(all: &[Ran], window: Window) -> Vec<Vec<&Sample>> {
     let count = parts.iter().map(Vec::len).min().unwrap_or(0);
     parts.iter_mut().for_each(|part| part.truncate(count));
     parts
+}
+
+/// A count times `part / whole`.
+fn part_of(count: u64, part: u64, whole: u64) -> u64 {
+    u64::try_from(u128::from(count) * u128::from(part) / u128::from(whole.max(1))).unwrap_or(count)
 }
 
 fn length_ns(samples: &[&Sample]) -> u64 {
@@ -106,21 +138,23 @@ pub(super) fn together(all: &[Ran]) -> anyhow::Result<Together> {
         let begins = || all.iter().map(|ran| ran.began);
         let apart = begins().max().zip(begins().min()).map_or(Duration::ZERO, |(last, first)| last - first);
         anyhow::bail!(
-            "there is no interval in which all guests ran: they began {} ms apart; give a longer runtime",
+            "there is no interval in which all ran: they began {} ms apart; give a longer runtime",
             apart.as_millis()
         );
     };
     // All alike but for a network's, which are nearly so.
     let duration_ns = parts.iter().map(|part| length_ns(part)).sum::<u64>() / parts.len() as u64;
-    let shares: Vec<Share> = (1..)
+    let shares: Vec<Share> = all
+        .iter()
         .zip(&parts)
-        .map(|(number, part): (u32, _)| Share {
-            name: number.to_string(),
+        .map(|(ran, part)| Share {
+            name: ran.name.clone(),
             duration_ns: length_ns(part),
-            tallies: sum(part.iter().copied()),
+            tallies: ran.as_received(sum(part.iter().copied())),
         })
         .collect();
-    let samples = (0..first.len()).map(|place| over_all(&parts, place, duration_ns / first.len() as u64));
+    let samples =
+        (0..first.len()).map(|place| over_all(all, &parts, place, duration_ns / first.len() as u64));
     Ok(Together {
         samples: samples.collect(),
         window: Window { end: common.begin + Duration::from_nanos(duration_ns), ..common },
@@ -130,32 +164,35 @@ pub(super) fn together(all: &[Ran]) -> anyhow::Result<Together> {
 }
 
 /// One interval of all, at its place among those that count.
-fn over_all(parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
+fn over_all(all: &[Ran], parts: &[Vec<&Sample>], place: usize, duration_ns: u64) -> Sample {
     let here = || parts.iter().filter_map(|part| part.get(place).copied());
+    let mut tallies = Tallies::default();
+    for (ran, sample) in all.iter().zip(here()) {
+        tallies.merge(&ran.as_received(sample.tallies.clone()));
+    }
     Sample {
         at_ns: duration_ns * (place as u64 + 1),
         duration_ns,
-        tallies: sum(here()),
+        tallies,
         oldest_ns: here().filter_map(|sample| sample.oldest_ns).max(),
+        ways: Vec::new(),
     }
 }
 
-/// What they say of the whole, in one: their remarks with the number of the guest.
+/// What they say of the whole, in one: their remarks with who said them.
 fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
     let mut outcome = Outcome { duration_ns, ..Outcome::default() };
-    for (number, Ran { outcome: one, .. }) in (1..).zip(all) {
+    for ran in all {
+        let (one, who) = (&ran.outcome, ran.who());
         outcome.ramp_ios += one.ramp_ios;
         // The engine's CPU is known of a guest's own window, which is a little longer than what counts.
-        let part = |ns: u64| {
-            u64::try_from(u128::from(ns) * u128::from(duration_ns) / u128::from(one.duration_ns.max(1)))
-                .unwrap_or(ns)
-        };
+        let part = |ns: u64| part_of(ns, duration_ns, one.duration_ns);
         outcome.cpu.user_ns += part(one.cpu.user_ns);
         outcome.cpu.system_ns += part(one.cpu.system_ns);
-        outcome.notes.extend(one.notes.iter().map(|note| format!("guest {number}: {note}")));
+        outcome.notes.extend(one.notes.iter().map(|note| format!("{who}: {note}")));
         let failed: u64 = one.errors.iter().map(|error| error.count).sum();
         if failed > 0 {
-            outcome.notes.push(format!("guest {number}: {failed} I/Os failed"));
+            outcome.notes.push(format!("{who}: {failed} I/Os failed"));
         }
         one.errors.iter().for_each(|error| ErrorCount::add(&mut outcome.errors, error));
         outcome.ioengine = outcome.ioengine.or(one.ioengine);
@@ -166,10 +203,10 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         };
         one.jobs.iter().for_each(|job| add_job(&mut outcome.jobs, job));
         if let Some(carried) = &one.carried {
-            let far_cpu = carried.far_cpu;
+            let server_cpu = carried.server_cpu;
             let carried = Carried {
                 flows: carried.flows.iter().map(|flow| flow.scaled(part)).collect(),
-                far_cpu: far_cpu
+                server_cpu: server_cpu
                     .map(|cpu| CpuTime { user_ns: part(cpu.user_ns), system_ns: part(cpu.system_ns) }),
                 ..carried.clone()
             };
@@ -184,9 +221,9 @@ fn merged(all: &[Ran], duration_ns: u64, shares: &[Share]) -> Outcome {
         }
     }
     shares.iter().for_each(|share| outcome.tallies.merge(&share.tallies));
-    if outcome.carried.is_some() && outcome.tallies.write.is_some() {
-        // What the far ends received is known of their whole windows only.
-        outcome.notes.push("of what the guests sent, what they gave to their kernels counts".into());
+    let untold = |ran: &Ran| ran.outcome.carried.is_some() && ran.received_of_sent().is_none();
+    if outcome.tallies.write.is_some() && all.iter().any(untold) {
+        outcome.notes.push("a server does not tell what it received: what was sent to it counts".into());
     }
     if all.iter().any(|ran| ran.outcome.flush_ns.is_none()) {
         outcome.flush_ns = None;

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
+use iotax_analysis::store::Run;
+use iotax_analysis::{Course, Standing, Stopped};
 use iotax_model::record::Measurement;
 use iotax_model::units::human;
 use iotax_model::{Cell, Plan};
-use iotax_results::Run;
-use iotax_results::analysis::{Course, Standing, Stopped};
 
 use super::Progress;
 
@@ -86,7 +86,7 @@ impl<'a> Agenda<'a> {
         };
         let standing = course.standing();
         if standing.taken > 0 {
-            progress.note(&self.look(&standing));
+            progress.look(&self.look(&standing));
         }
         let next = standing.next()?;
         let stretch = Stretch::up_to(standing, next);
@@ -109,23 +109,19 @@ impl<'a> Agenda<'a> {
     /// What a look came to.
     fn look(&self, standing: &Standing) -> String {
         let (taken, looks, rounds) = (standing.taken, standing.looks.len(), standing.rounds());
-        let open = match standing.open {
-            0 => format!("all {} comparisons are decided", standing.comparisons),
-            open => format!("{open} of {} comparisons are open", standing.comparisons),
-        };
+        let (decided, all) = (standing.comparisons - standing.open, standing.comparisons);
+        let passed = human::duration(self.begun.elapsed().as_secs_f64());
         let then = match (standing.stopped, standing.next()) {
             (Some(Stopped::MaxRounds), _) => "; it was the last".into(),
             (Some(Stopped::Failed), _) => "; what is open could not be measured".into(),
             (None, Some(next)) => {
-                let of = self.plan.cells();
-                format!(
-                    "; up to the next, after {next} rounds, {} of {of} cells are measured",
-                    standing.cells.len()
-                )
+                format!("; {} of {} cells go on to {next} rounds", standing.cells.len(), self.plan.cells())
             }
             _ => String::new(),
         };
-        format!("look {taken} of {looks}, after {rounds} rounds: {open}{then}")
+        format!(
+            "look {taken} of {looks}, {rounds} rounds, {passed}: {decided} of {all} comparisons decided{then}"
+        )
     }
 
     /// Why a stretch is not begun, if it would end later than the plan allows.
@@ -145,7 +141,7 @@ impl<'a> Agenda<'a> {
         let end = passed + planned * stretched;
         (end > limit.as_secs_f64()).then(|| {
             format!(
-                "the rounds up to the next look would be measured after {}, later than max_time = {limit} allows",
+                "it ends here: the next look would be after {}, beyond the {limit} that it has",
                 human::duration(end)
             )
         })

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use iotax_model::Plan;
-use iotax_model::target::Space;
+use iotax_model::target::RequiredSpace;
 use iotax_model::target::{Accel, GuestSpec, NetworkSpec, TargetSpec};
 use iotax_model::wire::AgentHello;
 use iotax_testbed::guest::capabilities::{Capabilities, Wanted};
-use iotax_testbed::guest::image::Part;
+use iotax_testbed::guest::image::DevicePart;
 use iotax_testbed::guest::kernel::Kernel;
 use iotax_testbed::guest::{
-    self, Guest, GuestConfig, GuestError, Inside, Storage, accel, initramfs, memory, mkfs, modules,
+    self, Guest, GuestConfig, GuestError, GuestFilesystem, GuestStorage, accel, initramfs, memory, mkfs,
+    modules,
 };
 use iotax_testbed::host_info;
 use iotax_testbed::interrupt::Interrupt;
@@ -45,7 +46,7 @@ pub(crate) struct Guests {
     accel: Accel,
     accel_reason: String,
     /// What the plan's work takes.
-    space: Space,
+    space: RequiredSpace,
     qemu_version: String,
     /// What it took to learn all that.
     prepared_in: Duration,
@@ -123,7 +124,7 @@ impl Guests {
         }
         let probed = boots.values().next().context("no target has a guest")?;
         let marker = format!("iotax-{tag}-probe");
-        undo_log.will(Effect::Guest { marker: marker.clone() })?;
+        undo_log.record(Effect::Guest { marker: marker.clone() })?;
         let wanted = options.accel.unwrap_or(Accel::Auto);
         let (accel, accel_reason) = accel::resolve(
             wanted,
@@ -238,7 +239,7 @@ impl Guests {
         let marker = format!("iotax-{tag}-{name}");
         let run_dir = self.run_dir.join(format!("iotax-{tag}"));
         undo_log.make_tree(&run_dir)?;
-        undo_log.will(Effect::Guest { marker: marker.clone() })?;
+        undo_log.record(Effect::Guest { marker: marker.clone() })?;
         let key = boot_key((&spec, target.spec.network.as_ref()));
         let boot = self.boots.get(&key).context("every guest of the plan was prepared for")?;
         let card = target.way.as_ref().and_then(Way::card).cloned();
@@ -260,19 +261,19 @@ impl Guests {
     }
 
     /// What the guest's disk is made of.
-    fn storage(&self, target: &Target, first: bool) -> Storage {
+    fn storage(&self, target: &Target, first: bool) -> GuestStorage {
         let (built, filesystem) = (&target.built, target.spec.filesystem_in_guest());
         let on_device = std::fs::metadata(&built.path).is_ok_and(|found| found.file_type().is_block_device());
-        Storage {
+        GuestStorage {
             image: built.path.clone(),
             format: built.format,
-            part: on_device.then_some(Part {
+            part: on_device.then_some(DevicePart {
                 offset: built.offset,
-                size: target.spec.disk_size(Space { area: built.size, ..self.space }),
+                size: target.spec.disk_size(RequiredSpace { area: built.size, ..self.space }),
                 writable: built.writable,
             }),
             l2_cache_size: target.spec.file.as_ref().and_then(|file| file.l2_cache_size),
-            filesystem: filesystem.map(|_| Inside { make: first, size: built.size }),
+            filesystem: filesystem.map(|_| GuestFilesystem { make: first, size: built.size }),
         }
     }
 
@@ -313,10 +314,10 @@ fn known<'a>(
     possible(options)?;
     let specs = || plan.everything().filter_map(|target| Some((&target.name, wanted(target)?)));
     let marker = format!("iotax-{tag}-able");
-    let asked = undo_log.will(Effect::Guest { marker: marker.clone() })?;
+    let asked = undo_log.record(Effect::Guest { marker: marker.clone() })?;
     let able =
         Capabilities::ask(specs().map(|(_, spec)| spec), &marker, undo_log.lock()).map_err(interrupted)?;
-    undo_log.forget(asked)?;
+    undo_log.commit(asked)?;
     let alike = specs().filter(|(_, (spec, _))| spec.kernel.is_none());
     let needed: BTreeSet<&'static str> =
         alike.flat_map(|(_, (spec, network))| modules::needed(spec, network)).collect();

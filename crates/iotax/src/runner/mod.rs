@@ -22,13 +22,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use iotax_model::plan::Plan;
-use iotax_model::record::{Environment, Measurement, Phase, TargetRecord};
+use iotax_analysis::store::{RunState, Store};
+use iotax_model::plan::{BETWEEN, Plan};
+use iotax_model::record::{Environment, Measurement, RunPhase, TargetRecord};
 use iotax_model::schedule::{self, Cell};
 use iotax_model::target::{Accel, TargetSpec};
+use iotax_model::units::Nanos;
 use iotax_model::verify_errors::Recovery;
 use iotax_model::warning::Warning;
-use iotax_results::store::{RunState, Store};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::device::Permission;
 use iotax_testbed::host_info;
@@ -63,6 +64,10 @@ pub(crate) struct Order<'a> {
     pub(crate) keep: bool,
     /// Which devices may be overwritten.
     pub(crate) permission: &'a Permission,
+    /// How long the intervals of samples are; absent: as long as suits the workload.
+    pub(crate) interval: Option<Nanos>,
+    /// The tokens that servers ask for, by where the plan says they are.
+    pub(crate) tokens: &'a HashMap<String, String>,
     /// What the targets stood on when an earlier part of the run measured them.
     pub(crate) before: &'a [TargetRecord],
 }
@@ -177,18 +182,24 @@ impl Runner<'_> {
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
         let order = self.order;
-        progress.phase("measuring the engine's own cost");
-        let floor = self.local.floor().map_err(interrupted)?;
-        let environment = Environment { floor_ns_per_io: Some(floor), ..environment(order.guests) };
+        let has_storage = order.plan.everything().any(|target| target.network.is_none());
+        let mut environment = environment(order.guests);
+        if has_storage {
+            progress.phase("measuring the engine's own cost");
+            environment.floor_ns_per_io = Some(self.local.floor().map_err(interrupted)?);
+        }
         store.set_environment(order.run, &environment)?;
         for record in storage::not_recorded(order.plan, order.before)? {
             store.put_target(order.run, &record)?;
         }
 
-        progress.phase("creating files");
+        if has_storage {
+            progress.phase("creating files");
+        }
         let mut builder = Builder::new(self.tag, order.plan, order.permission.clone());
         for spec in order.plan.everything() {
-            let group = target::instances(spec).map(|spec| self.build(spec, &mut builder, undo_log, stop));
+            let members = target::instances(spec).enumerate();
+            let group = members.map(|(number, spec)| self.build(spec, number, &mut builder, undo_log, stop));
             let group = group.collect::<anyhow::Result<Vec<Target>>>()?;
             for warning in group.iter().flat_map(|target| &target.built.warnings) {
                 progress.note(&format!("{}: {}", spec.name, warning.evidence));
@@ -243,18 +254,23 @@ impl Runner<'_> {
     fn build(
         &mut self,
         spec: TargetSpec,
+        number: usize,
         builder: &mut Builder,
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Target> {
         let mut remote_agent = self.remote_agents.take(&spec.name);
-        if spec.network.is_some() {
+        if let Some(network) = &spec.network {
             // Tells its ways from each other too.
             let tag = fresh_tag()?;
-            let laid = Way::lay(&spec, remote_agent, &tag, undo_log, stop).and_then(|way| {
-                let agent = way.near_agent(stop)?;
-                Ok((way, agent))
-            });
+            let token = network.auth.as_ref().and_then(|auth| self.order.tokens.get(auth));
+            let laid = Way::lay(&spec, number, token.map(String::as_str), remote_agent, &tag, undo_log, stop)
+                .and_then(|way| {
+                    let agent = way.client_agent(stop)?;
+                    // The run's agent measures one path at a time.
+                    let needs_own = agent.is_none() && network.servers().len() > 1;
+                    Ok((way, if needs_own { Some(local_agent(stop)?) } else { agent }))
+                });
             let (way, agent) = laid.with_context(|| format!("target {:?}", spec.name))?;
             return Ok(Target::network(spec, way, agent));
         }
@@ -393,7 +409,7 @@ impl Runner<'_> {
     }
 
     /// Ends the guests and the agents, here and on other machines. Where the time went.
-    fn end(mut self, undo_log: &mut UndoLog) -> Vec<Phase> {
+    fn end(mut self, undo_log: &mut UndoLog) -> Vec<RunPhase> {
         self.phases.begin(phases::FINISH);
         self.remote_agents.dismiss(undo_log);
         let remote_agents = self.groups.iter_mut().flatten().filter_map(Target::remote_agent);
@@ -468,11 +484,10 @@ pub(crate) fn environment(guests: Option<&Guests>) -> Environment {
 
 /// Seconds that carrying out the rest of so many rounds of a plan takes, roughly.
 pub(crate) fn estimate_seconds(plan: &Plan, rounds: u32, done: usize, accel: Option<Accel>) -> f64 {
-    /// Between measurements: caches dropped, guest resumed and paused, data stored.
-    const BETWEEN: f64 = 0.1;
     /// Bytes per second at which targets are filled, on the low side.
     const FILL: f64 = 400e6;
-    let per_round: f64 = plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN).sum();
+    let per_round: f64 =
+        plan.workloads.iter().map(|w| w.expected_time().as_secs_f64() + BETWEEN.as_secs_f64()).sum();
     let cells = plan.cells() * rounds as usize;
     let left = (cells.saturating_sub(done)) as f64 / cells.max(1) as f64;
     let built = plan

@@ -1,5 +1,6 @@
-//! A target that is a way between two ends: what was made for it, and the far end's agent.
+//! A target that is a path between two ends: what was made for it, and who is the server.
 
+use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -7,7 +8,7 @@ use iotax_model::net::Peer;
 use iotax_model::record::Interface;
 use iotax_model::target::{Layer, LayerKind, NetPath, TargetSpec};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
-use iotax_testbed::guest::nic::Card;
+use iotax_testbed::guest::nic::GuestNic;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::network;
 use iotax_testbed::undo::UndoLog;
@@ -18,67 +19,78 @@ use super::{interrupted, own_program};
 /// An agent in a namespace is started by another program first.
 const AGENT_START: Duration = Duration::from_secs(20);
 
-/// The way and its far end. The near end is the target's guest or its agent.
+/// The path and its server. The client is the target's guest or its agent.
 pub(super) struct Way {
-    /// Absent: the far end is on another machine.
-    laid: Option<network::Way>,
+    /// Absent: nothing was made for the run, the server is on another machine or runs already.
+    laid: Option<network::BuiltNetwork>,
     pub(super) via: NetPath,
-    far: Far,
-    /// Where the near end finds the far one.
+    server: Server,
+    /// Where the client finds the server.
     pub(super) peer: Peer,
 }
 
-/// Who is at the far end.
-enum Far {
+/// Who the server is.
+enum Server {
     /// An agent on this host.
     Here(AgentClient),
     /// One on another machine.
     There(Box<RemoteAgent>),
+    /// A program that nobody started for the run.
+    Given,
 }
 
-impl Far {
-    fn link(&mut self) -> &mut AgentClient {
+impl Server {
+    fn link(&mut self) -> Option<&mut AgentClient> {
         match self {
-            Self::Here(link) => link,
-            Self::There(remote_agent) => remote_agent.link(),
+            Self::Here(link) => Some(link),
+            Self::There(remote_agent) => Some(remote_agent.link()),
+            Self::Given => None,
         }
     }
 }
 
 impl Way {
-    /// Makes what packets pass, and has the far end listen there.
+    /// Makes what packets pass, and has the server listen there. Of several servers that run already it leads to the one of this
+    /// number.
     pub(super) fn lay(
         spec: &TargetSpec,
+        number: usize,
+        token: Option<&str>,
         remote_agent: Option<RemoteAgent>,
         tag: &str,
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<Self> {
-        let network = spec.network.as_ref().context("a way has a network")?;
+        let network = spec.network.as_ref().context("a path has a network")?;
+        if let Some(server) = network.servers().into_iter().nth(number) {
+            let peer = Peer { token: token.map(str::to_owned), ..server };
+            let via = if is_this_host(&peer) { NetPath::Loopback } else { network.via };
+            return Ok(Self { laid: None, via, server: Server::Given, peer });
+        }
         let laid = network::build(network, spec.guest.as_ref(), tag, undo_log)?;
-        let (far, host) = match (remote_agent, &laid) {
+        let (server, host) = match (remote_agent, &laid) {
             (Some(remote_agent), _) => {
                 let host = remote_agent.address()?;
-                (Far::There(Box::new(remote_agent)), host)
+                (Server::There(Box::new(remote_agent)), host)
             }
             (None, Some(way)) => {
-                let link = agent(way.far.namespace.as_deref(), stop)?;
-                (Far::Here(link), way.far.address.to_string())
+                let link = agent(way.server.namespace.as_deref(), stop)?;
+                (Server::Here(link), way.server.address.to_string())
             }
-            (None, None) => anyhow::bail!("nobody is at the far end"),
+            (None, None) => anyhow::bail!("there is no server"),
         };
-        let mut way = Self { laid, via: network.via, far, peer: Peer::at(host, 0) };
+        let mut way = Self { laid, via: network.via, server, peer: Peer::at(host, 0) };
         way.listen()?;
         Ok(way)
     }
 
-    /// Has the far end listen. What others can reach asks for a secret.
+    /// Has the server listen. What others can reach asks for a secret.
     fn listen(&mut self) -> anyhow::Result<()> {
         let (bind, token) = match &self.laid {
             Some(way) => (way.listen.to_string(), None),
             None => ("::".to_owned(), Some(format!("{:016x}", super::fresh_seed()?))),
         };
-        let link = self.far.link();
+        let Some(link) = self.server.link() else { return Ok(()) };
         let port = link.serve(&bind, token.as_deref()).or_else(|error| match (&error, &self.laid) {
             // Without IPv6.
             (AgentError::Failed { .. }, None) => link.serve("0.0.0.0", token.as_deref()),
@@ -89,25 +101,27 @@ impl Way {
         Ok(())
     }
 
-    /// Starts the far end anew after a failure; on another machine before the next measurement.
+    /// Starts the server anew after a failure; on another machine before the next measurement. One that was there already is left
+    /// alone.
     pub(super) fn restart(&mut self, stop: &Interrupt) -> anyhow::Result<()> {
-        match &mut self.far {
-            Far::Here(link) => {
-                let namespace = self.laid.as_ref().and_then(|way| way.far.namespace.as_deref());
+        match &mut self.server {
+            Server::Here(link) => {
+                let namespace = self.laid.as_ref().and_then(|way| way.server.namespace.as_deref());
                 *link = agent(namespace, stop)?;
             }
-            Far::There(remote_agent) => {
+            Server::There(remote_agent) => {
                 remote_agent.give_up();
                 return Ok(());
             }
+            Server::Given => return Ok(()),
         }
         self.listen()
     }
 
     /// Makes the link to another machine anew that was given up.
     pub(super) fn reach(&mut self, undo_log: &mut UndoLog) -> anyhow::Result<()> {
-        match &mut self.far {
-            Far::There(remote_agent) if remote_agent.is_given_up() => {
+        match &mut self.server {
+            Server::There(remote_agent) if remote_agent.is_given_up() => {
                 remote_agent.reach(undo_log)?;
                 self.listen()
             }
@@ -115,43 +129,49 @@ impl Way {
         }
     }
 
-    /// The agent at the near end, unless that is a guest or this host itself, where the run's agent is.
-    pub(super) fn near_agent(&self, stop: &Interrupt) -> anyhow::Result<Option<AgentClient>> {
+    /// The client's agent, unless that is a guest or this host itself, where the run's agent is.
+    pub(super) fn client_agent(&self, stop: &Interrupt) -> anyhow::Result<Option<AgentClient>> {
         let way = self.laid.as_ref().filter(|way| way.card.is_none());
-        let namespace = way.and_then(|way| way.near.namespace.as_deref());
+        let namespace = way.and_then(|way| way.client.namespace.as_deref());
         namespace.map(|namespace| agent(Some(namespace), stop)).transpose()
     }
 
-    /// The card of the guest at the near end.
-    pub(super) fn card(&self) -> Option<&Card> {
+    /// The card of the guest that is the client.
+    pub(super) fn card(&self) -> Option<&GuestNic> {
         self.laid.as_ref()?.card.as_ref()
     }
 
-    /// The process at the far end, if it is on this host.
-    pub(super) fn far_process(&self) -> Option<u32> {
-        match &self.far {
-            Far::Here(link) => link.pid(),
-            Far::There(_) => None,
+    /// The server's process, if it is an agent on this host.
+    pub(super) fn server_process(&self) -> Option<u32> {
+        match &self.server {
+            Server::Here(link) => link.pid(),
+            Server::There(_) | Server::Given => None,
         }
     }
 
     /// The interfaces of both ends; of loopback's ends, which are one place, once.
-    pub(super) fn interfaces(&mut self, near: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
+    pub(super) fn interfaces(&mut self, client: &mut AgentClient) -> anyhow::Result<Vec<Interface>> {
         let via = self.via;
-        let mut all = placed(near, "near", via)?;
-        if via != NetPath::Loopback {
-            all.extend(placed(self.far.link(), "far", via)?);
+        let mut all = placed(client, "client", via)?;
+        if let (Some(link), true) = (self.server.link(), via != NetPath::Loopback) {
+            all.extend(placed(link, "server", via)?);
         }
         Ok(all)
     }
 
-    /// The other machine that the far end is on.
+    /// The other machine that the server is on, if ssh started it.
     pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
-        match &mut self.far {
-            Far::Here(_) => None,
-            Far::There(remote_agent) => Some(remote_agent),
+        match &mut self.server {
+            Server::There(remote_agent) => Some(remote_agent),
+            Server::Here(_) | Server::Given => None,
         }
     }
+}
+
+/// Whether packets to a server leave this host over loopback, as far as its name tells: an address of this host's card does too.
+fn is_this_host(peer: &Peer) -> bool {
+    let found = (peer.host.as_str(), peer.port).to_socket_addrs();
+    found.is_ok_and(|mut all| all.any(|address| address.ip().is_loopback()))
 }
 
 /// An agent in a namespace, or where this process is.
@@ -164,20 +184,20 @@ fn agent(namespace: Option<&str>, stop: &Interrupt) -> anyhow::Result<AgentClien
 /// What packets may pass at an end.
 fn placed(link: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<Vec<Interface>> {
     let all = link.interfaces().map_err(interrupted)?;
-    // QEMU's own stack speaks to the far end over loopback.
+    // QEMU's own stack speaks to the server over loopback.
     let loopback = match via {
         NetPath::Loopback => true,
-        NetPath::User | NetPath::Passt => place == "far",
-        NetPath::Veth | NetPath::Bridge | NetPath::Remote => false,
+        NetPath::User | NetPath::Passt => place == "server",
+        NetPath::Veth | NetPath::Bridge | NetPath::Remote | NetPath::Server => false,
     };
     let passed: Vec<Interface> =
         all.into_iter().filter(|interface| (interface.name == "lo") == loopback).collect();
-    if via == NetPath::Remote && passed.len() != 1 {
+    if via.is_given() && passed.len() != 1 {
         // Nothing tells by which of them the packets go.
         return Ok(Vec::new());
     }
     let placed = |interface: Interface| {
-        let place = if place == "far" && via == NetPath::Bridge {
+        let place = if place == "server" && via == NetPath::Bridge {
             watched_at(via, &interface.name).unwrap_or(place)
         } else {
             place
@@ -190,12 +210,12 @@ fn placed(link: &mut AgentClient, place: &str, via: NetPath) -> anyhow::Result<V
 /// Where an interface is that is watched on this host while a way is measured; absent if the packets do not pass it.
 pub(super) fn watched_at(via: NetPath, name: &str) -> Option<&'static str> {
     match via {
-        NetPath::Loopback => (name == "lo").then_some("near"),
-        NetPath::User | NetPath::Passt => (name == "lo").then_some("far"),
-        // What leads to the guest lies between its card and the far end.
+        NetPath::Loopback => (name == "lo").then_some("client"),
+        NetPath::User | NetPath::Passt => (name == "lo").then_some("server"),
+        // What leads to the guest lies between its card and the server.
         NetPath::Bridge if name.starts_with("tap") => Some("host"),
-        NetPath::Bridge => (name != "lo").then_some("far"),
-        NetPath::Veth | NetPath::Remote => (name != "lo").then_some("near"),
+        NetPath::Bridge => (name != "lo").then_some("server"),
+        NetPath::Veth | NetPath::Remote | NetPath::Server => (name != "lo").then_some("client"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use iotax_model::record::Phase;
+use iotax_model::record::RunPhase;
 
 /// Files and devices are made, and what boots guests.
 pub(super) const PROVISION: &str = "provision";
@@ -44,12 +44,12 @@ impl Phases {
     }
 
     /// Stops; what was spent in the order in which it was first done.
-    pub(super) fn finish(mut self) -> Vec<Phase> {
+    pub(super) fn finish(mut self) -> Vec<RunPhase> {
         self.end();
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.spent
             .into_iter()
-            .map(|(name, time)| Phase { name: name.to_owned(), duration_ns: nanos(time) })
+            .map(|(name, time)| RunPhase { name: name.to_owned(), duration_ns: nanos(time) })
             .collect()
     }
 }

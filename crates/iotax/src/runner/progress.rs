@@ -1,5 +1,6 @@
 //! What the conductor tells whoever watches it.
 
+use iotax_model::record::Sample;
 use iotax_model::units::Bytes;
 
 /// The cell that is measured now.
@@ -30,6 +31,10 @@ pub(crate) trait Progress {
     fn cell(&mut self, step: Step<'_>);
     /// One interval of it, and how long the oldest I/O in flight had been there at its end.
     fn interval(&mut self, iops: f64, oldest_ns: Option<u64>);
+    /// One interval of one of those that are measured at the same time, by its name.
+    fn sample(&mut self, name: &str, sample: &Sample);
     /// Something the reader should know at once.
     fn note(&mut self, text: &str);
+    /// What a look at all measurements so far came to.
+    fn look(&mut self, text: &str);
 }

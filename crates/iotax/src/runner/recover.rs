@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
+use iotax_analysis::store::Store;
 use iotax_model::plan::Plan;
 use iotax_model::record::{Measurement, TargetRecord};
 use iotax_model::schedule::Cell;
 use iotax_model::warning::{Warning, WarningKind};
-use iotax_results::store::Store;
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::undo::UndoLog;
 
@@ -145,8 +145,8 @@ impl Runner<'_> {
             match self.order.guests {
                 Some(guests) if target.is_guest() => guests.reboot(target, undo_log, stop)?,
                 _ if target.agent.is_some() => {
-                    let near = target.way.as_ref().map(|way| way.near_agent(stop)).transpose()?.flatten();
-                    target.agent = Some(near.map_or_else(|| local_agent(stop), Ok)?);
+                    let own = target.way.as_ref().map(|way| way.client_agent(stop)).transpose()?.flatten();
+                    target.agent = Some(own.map_or_else(|| local_agent(stop), Ok)?);
                 }
                 _ => {}
             }

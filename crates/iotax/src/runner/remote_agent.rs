@@ -13,9 +13,9 @@ use iotax_model::units::{Bytes, human};
 use iotax_model::wire::{AgentHello, Description};
 use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testbed::remote::{self, Agent, Host, Program, RemoteError, Visit};
+use iotax_testbed::remote::{self, AgentLaunch, AgentProgram, RecordedAgent, RemoteError, SshHost};
 use iotax_testbed::target::{Built, preflight};
-use iotax_testbed::undo::{Effect, Entry, UndoLog};
+use iotax_testbed::undo::{Effect, UndoEntry, UndoLog};
 
 use super::{Interrupted, fresh_seed, interrupted, own_program};
 
@@ -63,16 +63,20 @@ impl Outposts {
         undo_log: &mut UndoLog,
         stop: &Interrupt,
     ) -> anyhow::Result<()> {
-        let far = |spec: &TargetSpec| spec.network.as_ref()?.far();
-        let remotes: Vec<(&TargetSpec, Remote)> =
-            plan.everything().filter_map(|spec| Some((spec, spec.remote().or_else(|| far(spec))?))).collect();
+        let server = |spec: &TargetSpec| spec.network.as_ref()?.server_machine();
+        let remotes: Vec<(&TargetSpec, Remote)> = plan
+            .everything()
+            .filter_map(|spec| Some((spec, spec.remote().or_else(|| server(spec))?)))
+            .collect();
         if remotes.is_empty() {
             return Ok(());
         }
-        let program = Program::read(own_program()).context("cannot read the program that is to be copied")?;
+        let program =
+            AgentProgram::read(own_program()).context("cannot read the program that is to be copied")?;
         let program = Arc::new(program);
         for (spec, remote) in &remotes {
-            let host = Host { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
+            let host =
+                SshHost { destination: remote.destination.clone(), port: remote.port, sudo: spec.sudo };
             let remote_agent = RemoteAgent::enter(remote, host, &program, options, undo_log, stop)?;
             let remote_agent = self.0.entry(spec.name.clone()).or_insert(remote_agent);
             if spec.network.is_some() {
@@ -105,13 +109,13 @@ impl Outposts {
 /// The agent on the other machine of one target.
 pub(super) struct RemoteAgent {
     remote: Remote,
-    host: Host,
-    program: Arc<Program>,
+    host: SshHost,
+    program: Arc<AgentProgram>,
     options: RemoteOptions,
     stop: Interrupt,
     link: AgentClient,
     /// As it is in the undo log; absent once it is gone.
-    standing: Option<(Agent, Entry)>,
+    standing: Option<(RecordedAgent, UndoEntry)>,
     hello: AgentHello,
     round_trip: Duration,
     /// As it was looked at last.
@@ -125,8 +129,8 @@ pub(super) struct RemoteAgent {
 impl RemoteAgent {
     fn enter(
         remote: &Remote,
-        host: Host,
-        program: &Arc<Program>,
+        host: SshHost,
+        program: &Arc<AgentProgram>,
         options: RemoteOptions,
         undo_log: &mut UndoLog,
         stop: &Interrupt,
@@ -215,7 +219,7 @@ impl RemoteAgent {
         self.dismiss(undo_log);
         if let Some((agent, entry)) = &self.standing {
             remote::leave(agent, options.ask)?;
-            undo_log.forget(*entry)?;
+            undo_log.commit(*entry)?;
             self.standing = None;
         }
         let (link, standing) =
@@ -235,7 +239,7 @@ impl RemoteAgent {
     pub(super) fn dismiss(&mut self, undo_log: &mut UndoLog) {
         if self.link.end(FAREWELL).is_some_and(|status| status.success())
             && let Some((_, entry)) = &self.standing
-            && undo_log.forget(*entry).is_ok()
+            && undo_log.commit(*entry).is_ok()
         {
             self.standing = None;
         }
@@ -269,22 +273,23 @@ impl RemoteAgent {
 
 /// Starts an agent, on record.
 fn connect(
-    host: &Host,
+    host: &SshHost,
     target: &Path,
-    program: &Program,
+    program: &AgentProgram,
     options: RemoteOptions,
     undo_log: &mut UndoLog,
     stop: &Interrupt,
-) -> anyhow::Result<(AgentClient, (Agent, Entry))> {
+) -> anyhow::Result<(AgentClient, (RecordedAgent, UndoEntry))> {
     let tag = format!("iotax-{:016x}", fresh_seed()?);
     let target = &target.to_string_lossy();
-    let visit = Visit { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
-    let mut standing: Option<(Agent, Entry)> = None;
-    let mut record = |agent: Agent| {
-        let entry = undo_log.will(Effect::Agent(Box::new(agent.clone())))?;
+    let visit =
+        AgentLaunch { host, tag: &tag, target, program, leave: options.leave_agent, ask: options.ask };
+    let mut standing: Option<(RecordedAgent, UndoEntry)> = None;
+    let mut record = |agent: RecordedAgent| {
+        let entry = undo_log.record(Effect::Agent(Box::new(agent.clone())))?;
         // What is known of it now takes the place of what was known before.
         if let Some((_, before)) = standing.replace((agent, entry)) {
-            undo_log.forget(before)?;
+            undo_log.commit(before)?;
         }
         Ok(())
     };

@@ -14,6 +14,8 @@ use iotax_testbed::agent_client::{AgentClient, AgentError};
 
 /// An agent and what it is to do.
 pub(super) struct Player<'a> {
+    /// Tells it from the others: a guest's number, or a server's address.
+    pub(super) name: String,
     pub(super) link: &'a mut AgentClient,
     pub(super) job: Job,
     /// For everything around warm-up and runtime.

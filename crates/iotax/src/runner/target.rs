@@ -15,7 +15,7 @@ use iotax_testbed::guest::{BlockLayer, Guest};
 use iotax_testbed::monitor::GuestThreads;
 use iotax_testbed::stack;
 use iotax_testbed::target::{Built, inspect, qcow2};
-use iotax_testbed::undo::{Entry, UndoLog};
+use iotax_testbed::undo::{UndoEntry, UndoLog};
 
 use super::network::{self, Way};
 use super::remote_agent::RemoteAgent;
@@ -50,18 +50,20 @@ pub(super) struct Target {
     /// The overlays between the image and the one that is written, from the bottom up.
     beneath: Vec<PathBuf>,
     /// The overlay that stands now, and how many there were.
-    overlay: Option<Entry>,
+    overlay: Option<UndoEntry>,
     overlays: u32,
     /// The snapshot of the volume that stands now.
-    volume_snapshot: Option<Entry>,
+    volume_snapshot: Option<UndoEntry>,
     /// The directory beside it that stands now.
-    directory: Option<(PathBuf, Entry)>,
+    directory: Option<(PathBuf, UndoEntry)>,
 }
 
-/// What is built for a target: itself, or a disk for each of its guests. The names of all but the first have a number, with a
+/// What is built for a target: itself, or a disk for each of its guests, or the path to each of its servers. The names of all but the first have a number, with a
 /// sign that no target's own name may contain.
 pub(super) fn instances(spec: &TargetSpec) -> impl Iterator<Item = TargetSpec> + '_ {
-    let count = spec.guest.as_ref().map_or(1, |guest| guest.count);
+    let guests = spec.guest.as_ref().map_or(1, |guest| guest.count as usize);
+    let servers = spec.network.as_ref().map_or(0, |network| network.servers().len());
+    let count = guests.max(servers);
     (1..=count).map(|number| match number {
         1 => spec.clone(),
         _ => TargetSpec { name: format!("{}+{number}", spec.name), ..spec.clone() },
@@ -85,11 +87,19 @@ impl Target {
         }
     }
 
-    /// A network, with the agent at its near end if that is neither a guest's nor the run's.
+    /// A network, with the agent at its client if that is neither a guest's nor the run's.
     pub(super) fn network(spec: TargetSpec, way: Way, agent: Option<AgentClient>) -> Self {
         // There is no storage that could be filled, read or written.
         let nothing = Built::found("/".into(), Bytes(0));
         Self { way: Some(way), agent, ..Self::new(spec, nothing, None) }
+    }
+
+    /// What tells it from others that are measured at the same time: its number, or its server's address.
+    pub(super) fn name_among(&self, number: u64) -> String {
+        match &self.way {
+            Some(way) if !self.is_guest() => way.peer.name(),
+            _ => (number + 1).to_string(),
+        }
     }
 
     pub(super) fn is_guest(&self) -> bool {
@@ -120,7 +130,7 @@ impl Target {
     pub(super) fn own_link(&mut self) -> (Option<&mut AgentClient>, Option<BlockLayer<'_>>) {
         match (&mut self.machine, &mut self.remote_agent) {
             (Some(machine), _) => {
-                let (link, blocks) = machine.guest.link_and_blocks();
+                let (link, blocks) = machine.guest.agent_and_blocks();
                 (Some(link), Some(blocks))
             }
             (None, Some(remote_agent)) => (Some(remote_agent.link()), None),
@@ -128,7 +138,7 @@ impl Target {
         }
     }
 
-    /// The other machine that it, or its far end, is on.
+    /// The other machine that it, or its server, is on.
     pub(super) fn remote_agent(&mut self) -> Option<&mut RemoteAgent> {
         self.remote_agent.as_mut().or_else(|| self.way.as_mut()?.remote_agent())
     }
@@ -260,7 +270,7 @@ impl Target {
         if let Some(remote_agent) = &mut self.remote_agent {
             return remote_agent.keep();
         }
-        self.built.entry.take().map_or(Ok(()), |entry| Ok(undo_log.forget(entry)?))
+        self.built.entry.take().map_or(Ok(()), |entry| Ok(undo_log.commit(entry)?))
     }
 
     /// Its stack as the system shows it, and what the guest adds on top.
@@ -311,7 +321,7 @@ impl Target {
             let interfaces = match guest {
                 Some(guest) => {
                     guest.resume()?;
-                    let interfaces = way.interfaces(guest.link());
+                    let interfaces = way.interfaces(guest.agent());
                     guest.pause()?;
                     interfaces?
                 }
@@ -382,6 +392,6 @@ fn bus_detail(guest: &GuestSpec) -> String {
     words.join(" ")
 }
 
-fn undo(entry: Entry, undo_log: &mut UndoLog) -> anyhow::Result<()> {
+fn undo(entry: UndoEntry, undo_log: &mut UndoLog) -> anyhow::Result<()> {
     undo_log.undo(entry).map_err(|failure| anyhow::anyhow!("{}: {}", failure.effect, failure.reason))
 }

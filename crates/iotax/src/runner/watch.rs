@@ -14,8 +14,8 @@ use iotax_testbed::agent_client::{AgentClient, AgentError};
 use iotax_testbed::guest::BlockLayer;
 use iotax_testbed::guest::blockstats::{self, BlockCounters};
 use iotax_testbed::monitor::kernel::{self, KernelCounters, KernelThreads};
-use iotax_testbed::monitor::pace::{self, Pace};
-use iotax_testbed::monitor::{self, Monitor, Snapshot};
+use iotax_testbed::monitor::pace::{self, PaceReading};
+use iotax_testbed::monitor::{self, Monitor, MonitorSnapshot};
 use iotax_testbed::stack;
 
 use super::common_window::Ran;
@@ -49,6 +49,7 @@ pub(super) struct Host {
 /// What one player said.
 #[derive(Default)]
 struct Seen {
+    name: String,
     began: Option<Instant>,
     samples: Vec<Sample>,
     outcome: Option<Result<Outcome, AgentError>>,
@@ -63,7 +64,7 @@ struct Started {
     /// At the beginning and at the end of each of the lead's intervals.
     beats: Vec<Beat>,
     kernel: Option<KernelCounters>,
-    pace: Option<Pace>,
+    pace: Option<PaceReading>,
     /// What this process had used of the CPUs.
     own_ns: u64,
     blocks: Vec<Option<BlockCounters>>,
@@ -72,7 +73,7 @@ struct Started {
 /// The machine at one moment, so long after the beginning.
 struct Beat {
     after: Duration,
-    snapshot: Option<Snapshot>,
+    snapshot: Option<MonitorSnapshot>,
 }
 
 /// When the first of those that are measured came to its window's end.
@@ -83,7 +84,7 @@ struct Ended {
     /// What this process used of the CPUs until then.
     own_ns: u64,
     /// When the last of them had said everything, and so had flushed what it wrote.
-    after: Option<Snapshot>,
+    after: Option<MonitorSnapshot>,
     blocks: Option<BlockStats>,
 }
 
@@ -104,8 +105,8 @@ impl Host {
         let (mut stacks, mut threads, mut ways) = (Vec::new(), Vec::new(), Vec::new());
         for target in targets {
             match &target.way {
-                // Beneath a guest are the interfaces where its far end is; else the near end's are what packets pass.
-                Some(way) if way.card().is_some() => ways.push((way.via, way.far_process())),
+                // Beneath a guest are the interfaces where its server is; else the client's are what packets pass.
+                Some(way) if way.card().is_some() => ways.push((way.via, way.server_process())),
                 Some(way) => ways.push((way.via, target.agent.as_ref().and_then(AgentClient::pid))),
                 None => stacks.push(stack::of_path(root, &target.built.path)?),
             }
@@ -143,7 +144,10 @@ impl<'a> Watch<'a> {
             blocks,
             measured: players.iter().filter(|player| !player.is_noise).count(),
             runtime_ns,
-            players: players.iter().map(|_| Seen::default()).collect(),
+            players: players
+                .iter()
+                .map(|player| Seen { name: player.name.clone(), ..Seen::default() })
+                .collect(),
             started: None,
             ended: None,
         }
@@ -189,6 +193,9 @@ impl<'a> Watch<'a> {
 
     fn sample(&mut self, player: usize, sample: Sample, progress: &mut dyn Progress) {
         let is_last = sample.at_ns >= self.runtime_ns;
+        if player < self.measured {
+            progress.sample(&self.players[player].name, &sample);
+        }
         self.players[player].samples.push(sample);
         if player >= self.measured {
             return;
@@ -248,7 +255,7 @@ impl<'a> Watch<'a> {
             let ended = seen.outcome.context("an agent was never asked")?.map_err(interrupted);
             let outcome = if number < self.measured { ended? } else { ended.context("the neighbour")? };
             let began = seen.began.context("the agent never said that the warm-up was over")?;
-            measured.push(Ran { began, samples: seen.samples, outcome });
+            measured.push(Ran { name: seen.name, began, samples: seen.samples, outcome });
         }
         let noise = measured.split_off(self.measured);
         let (started, ended) = self.started.zip(self.ended).context("the measurement never began")?;

@@ -9,8 +9,9 @@ use iotax_model::target::{Aio, Bus, CacheMode, Discard, FileSpec, Format, GuestS
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
 use iotax_testbed::guest::capabilities::Capabilities;
-use iotax_testbed::guest::{Guest, Storage, image, modules};
+use iotax_testbed::guest::{Guest, GuestStorage, image, modules};
 use iotax_testbed::interrupt::Interrupt;
+use iotax_testkit::thorough;
 
 use crate::rig::{BOOT, Rig, SIZE, area, job, kernel_with, storage};
 
@@ -39,7 +40,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
     let mut config = rig.config(name);
     config.spec = spec;
     let l2_cache_size = Some(Bytes(64 << 10));
-    config.storage = Some(Storage { l2_cache_size, ..storage(base.clone(), Format::Qcow2) });
+    config.storage = Some(GuestStorage { l2_cache_size, ..storage(base.clone(), Format::Qcow2) });
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let hello = guest.wait_ready(BOOT).expect("ready");
     println!("{name}: {disk} {:.2} s after its start", guest.boot_ns().expect("known") as f64 / 1e9);
@@ -48,11 +49,12 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
     assert_eq!(threads.get("iothread").map_or(0, Vec::len), config.spec.iothreads() as usize);
     assert_eq!(threads["vcpu"].len(), config.spec.vcpus as usize);
 
-    guest.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
+    guest.agent().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
     guest.pause().expect("paused");
     let filled = fs::read(&base).expect("readable");
     let mut below = (base.clone(), Format::Qcow2);
-    for round in 0..2 {
+    let times = if thorough() { 2 } else { 1 };
+    for round in 0..times {
         let overlay = rig.dir.path().join(format!("overlay-{round}"));
         image::create_overlay(&overlay, &below.0, below.1, &qcow2, &rig.lock).expect("created");
         let empty = allocated(&overlay);
@@ -66,7 +68,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
     assert!(filled == fs::read(&base).expect("readable"), "what is beneath was written");
 
     let top = below.0;
-    for _ in 0..2 {
+    for _ in 0..times {
         guest.renew_snapshot().expect("taken");
         let before = allocated(&top);
         guest.resume().expect("resumed");
@@ -77,7 +79,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
         assert!(taken || config.spec.discard == Discard::Ignore, "writes left the snapshot alone");
     }
     guest.resume().expect("resumed");
-    guest.link().ping().expect("answers");
+    guest.agent().ping().expect("answers");
     let began = Instant::now();
     guest.shutdown();
     assert!(began.elapsed() < POWER_OFF, "it did not power itself off: {:?}", began.elapsed());
@@ -88,7 +90,7 @@ fn exercise_on(rig: &Rig, name: &str, spec: GuestSpec, disk: &str) {
 fn work(guest: &mut Guest) {
     let mut job = job(Rw::RandWrite);
     job.workload.verify = Verify::Crc32c;
-    let done = guest.link().run(&job, BOOT, &mut |_| {}).expect("done");
+    let done = guest.agent().run(&job, BOOT, &mut |_| {}).expect("done");
     let checked = done.verify.as_ref().expect("verified");
     assert!(done.tallies.ios() > 0 && done.errors.is_empty() && checked.faults.is_empty(), "{done:?}");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use iotax_model::target::{Aio, Format, GuestSpec};
 use iotax_model::workload::Content;
-use iotax_testbed::guest::{Guest, GuestConfig, Storage, image};
+use iotax_testbed::guest::{Guest, GuestConfig, GuestStorage, image};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::{require, skip};
 
@@ -49,8 +49,8 @@ fn guests_have_a_part_of_a_block_device_and_touch_no_more() {
     let Some(device) = Loop::over(rig.dir.path().join("device"), 3 * SIZE.0) else { return };
     // Two at once, as two rungs of a ladder are; QEMU must not refuse the second.
     let boot = |name: &str, spec: GuestSpec| {
-        let part = Some(image::Part { offset: SIZE, size: SIZE, writable: true });
-        let storage = Some(Storage { part, ..storage(device.node.clone(), Format::Raw) });
+        let part = Some(image::DevicePart { offset: SIZE, size: SIZE, writable: true });
+        let storage = Some(GuestStorage { part, ..storage(device.node.clone(), Format::Raw) });
         let config = GuestConfig { storage, spec, ..rig.config(name) };
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         guest.wait_ready(BOOT).expect("ready");
@@ -58,7 +58,7 @@ fn guests_have_a_part_of_a_block_device_and_touch_no_more() {
     };
     let mut first = boot("first", GuestSpec::default());
     let second = boot("second", GuestSpec { aio: Aio::Threads, ..GuestSpec::default() });
-    first.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
+    first.agent().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
     first.shutdown();
     second.shutdown();
     let synced = Command::new("blockdev").arg("--flushbufs").arg(&device.node).status();

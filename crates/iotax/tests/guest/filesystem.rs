@@ -6,7 +6,7 @@ use std::process::Command;
 use iotax_model::target::{Aio, CacheMode, FileSpec, Format, GuestFs, GuestSpec, LayerKind};
 use iotax_model::units::Bytes;
 use iotax_model::workload::{Content, Rw, Verify};
-use iotax_testbed::guest::{Guest, Inside, Storage, image, mkfs};
+use iotax_testbed::guest::{Guest, GuestFilesystem, GuestStorage, image, mkfs};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testkit::require;
 
@@ -32,8 +32,8 @@ fn lives(kind: GuestFs, options: &str) {
     for make in [true, false] {
         let mut config = rig.config(&format!("{kind}-{make}"));
         config.spec = spec.clone();
-        let filesystem = Some(Inside { make, size: SIZE });
-        config.storage = Some(Storage { filesystem, ..storage(disk.clone(), Format::Qcow2) });
+        let filesystem = Some(GuestFilesystem { make, size: SIZE });
+        config.storage = Some(GuestStorage { filesystem, ..storage(disk.clone(), Format::Qcow2) });
         let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
         let hello = guest.wait_ready(BOOT).expect("ready");
         println!("{kind}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
@@ -42,7 +42,7 @@ fn lives(kind: GuestFs, options: &str) {
         assert_eq!((layer.kind, layer.name.as_str()), (LayerKind::Filesystem, kind.word()));
         assert!(layer.detail.contains(options), "{layer:?}");
         if make {
-            guest.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
+            guest.agent().fill(&area(None), &Content::default(), 1, BOOT, &mut |_| {}).expect("filled");
         }
         // A snapshot within the image goes on beneath a mounted filesystem.
         guest.pause().expect("paused");
@@ -50,7 +50,7 @@ fn lives(kind: GuestFs, options: &str) {
         guest.resume().expect("resumed");
         let mut job = job(Rw::RandRw);
         (job.writable, job.workload.verify) = (true, Verify::Crc32c);
-        let done = guest.link().run(&job, BOOT, &mut |_| {}).expect("done");
+        let done = guest.agent().run(&job, BOOT, &mut |_| {}).expect("done");
         assert!(done.tallies.ios() > 0 && done.errors.is_empty(), "{done:?}");
         assert!(done.verify.expect("verified").faults.is_empty());
         guest.shutdown();
@@ -88,8 +88,8 @@ fn a_disk_too_small_for_its_filesystem_is_said_on_the_way_down() {
     let Some(rig) = Rig::build_for(&spec) else { return };
     let mut config = rig.config("small");
     config.spec = GuestSpec { cache: CacheMode::Writeback, ..spec };
-    let filesystem = Some(Inside { make: true, size: Bytes(1 << 20) });
-    config.storage = config.storage.map(|storage| Storage { filesystem, ..storage });
+    let filesystem = Some(GuestFilesystem { make: true, size: Bytes(1 << 20) });
+    config.storage = config.storage.map(|storage| GuestStorage { filesystem, ..storage });
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let error = guest.wait_ready(BOOT).expect_err("too small").to_string();
     assert!(error.contains("mkfs of xfs on /dev/vda") && error.contains("300MB"), "{error}");

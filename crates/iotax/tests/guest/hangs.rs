@@ -50,7 +50,7 @@ fn a_guest_that_is_stopped_while_it_measures_is_given_up() {
             Instant::now()
         });
     };
-    let ran = guest.link().run(&long, BOOT, freeze);
+    let ran = guest.agent().run(&long, BOOT, freeze);
     assert!(matches!(ran, Err(AgentError::Silent { request: "run", .. })), "{ran:?}");
     assert!(in_time(began.expect("measured")), "{began:?}");
     let began = Instant::now();
@@ -67,6 +67,6 @@ fn a_guest_that_only_works_for_long_is_waited_for() {
     let mut long = job(Rw::RandRead);
     long.workload.runtime = Nanos::from_secs(20);
     long.interval = Nanos::from_secs(20);
-    let outcome = guest.link().run(&long, BOOT, &mut |_| {}).expect("measured");
+    let outcome = guest.agent().run(&long, BOOT, &mut |_| {}).expect("measured");
     assert!(outcome.tallies.ios() > 0);
 }

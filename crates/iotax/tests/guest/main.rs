@@ -51,10 +51,10 @@ fn a_guest_boots_finds_its_disk_and_ends() {
     assert!(hello.clocksource.is_some_and(|name| name != "tsc-early"), "a provisional clocksource");
     println!("boot to agent-ready: {:.2} s", guest.boot_ns().expect("known") as f64 / 1e9);
 
-    guest.link().ping().expect("answers");
-    let error = text(guest.link().fill(&area(Some("/no/disk")), &Content::default(), 1, BOOT, &mut |_| {}));
+    guest.agent().ping().expect("answers");
+    let error = text(guest.agent().fill(&area(Some("/no/disk")), &Content::default(), 1, BOOT, &mut |_| {}));
     assert!(error.contains("/no/disk"), "{error}");
-    guest.link().ping().expect("goes on after a failure");
+    guest.agent().ping().expect("goes on after a failure");
 
     let threads = guest.threads().expect("listed");
     assert_eq!((threads["vcpu"].len(), threads["iothread"].len()), (1, 1));
@@ -79,7 +79,7 @@ fn a_paused_guest_is_silent_and_a_resumed_one_answers() {
     for _ in 0..3 {
         guest.pause().expect("paused");
         guest.resume().expect("resumed");
-        guest.link().ping().expect("answers");
+        guest.agent().ping().expect("answers");
     }
     let pid = guest.pid();
     guest.pause().expect("paused");
@@ -111,7 +111,7 @@ fn overlays_are_swapped_under_a_guest() {
             } else {
                 guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
             }
-            guest.link().ping().expect("answers");
+            guest.agent().ping().expect("answers");
             let open = open_files(guest.pid());
             let is_open = |wanted: &Path| open.iter().any(|(path, _)| path == wanted);
             assert!(is_open(&overlay) && is_open(&base), "{open:?}");
@@ -119,7 +119,7 @@ fn overlays_are_swapped_under_a_guest() {
         }
         let error = text(guest.swap_disk(&rig.dir.path().join("absent"), Format::Raw));
         assert!(error.contains("absent"), "{error}");
-        guest.link().ping().expect("goes on with the disk it had");
+        guest.agent().ping().expect("goes on with the disk it had");
         guest.shutdown();
     }
 }
@@ -157,7 +157,7 @@ fn cache_and_aio_reach_every_image_of_a_chain() {
             Ok(guest) => guest,
             // Some filesystems, tmpfs of old kernels among them, have no direct I/O.
             Err(error) if cache.direct() && error.to_string().contains("O_DIRECT") => {
-                eprintln!("skipped for cache={cache}: {error}");
+                iotax_testkit::skipped::<()>(format_args!("cache={cache}: {error}"));
                 continue;
             }
             Err(error) => panic!("{error}"),
@@ -205,13 +205,13 @@ fn stand_in_for_a_conductor() {
 }
 
 #[test]
-fn a_guest_whose_kernel_panics_is_an_error_with_its_last_words() {
+fn a_guest_whose_kernel_panics_is_an_error_with_its_console() {
     let Some(rig) = Rig::build() else { return };
     let mut config = rig.config("panics");
     config.kernel_parameters = "rdinit=/no/init init=/no/init root=/dev/none".into();
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     let error = text(guest.wait_ready(BOOT));
-    assert!(error.contains("went away") && error.contains("Kernel panic"), "{error}");
+    assert!(error.contains("exited") && error.contains("Kernel panic"), "{error}");
     assert!(!runs(guest.pid()));
 }
 
@@ -231,8 +231,8 @@ fn a_killed_qemu_is_an_error_at_once() {
     let mut guest = rig.boot("killed");
     kill(guest.pid());
     let began = Instant::now();
-    let error = text(guest.link().ping());
-    assert!(error.contains("went away") && error.contains("signal: 9"), "{error}");
+    let error = text(guest.agent().ping());
+    assert!(error.contains("exited") && error.contains("signal: 9"), "{error}");
     assert!(matches!(guest.pause(), Err(GuestError::Qmp { .. })));
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -306,7 +306,7 @@ fn a_guest_measures_what_lies_under_its_disk() {
     let mut guest = Guest::boot(&config, &Interrupt::default()).expect("started");
     guest.wait_ready(BOOT).expect("ready");
     let mut done = Bytes(0);
-    guest.link().fill(&area(None), &Content::default(), 1, BOOT, &mut |bytes| done = bytes).expect("filled");
+    guest.agent().fill(&area(None), &Content::default(), 1, BOOT, &mut |bytes| done = bytes).expect("filled");
     assert!(fs::metadata(&base).expect("there").len() > SIZE.0, "the fill reached the image");
 
     let written = fs::read(&base).expect("readable");
@@ -316,14 +316,14 @@ fn a_guest_measures_what_lies_under_its_disk() {
             .expect("created");
         let empty = fs::metadata(&overlay).expect("there").len();
         guest.swap_disk(&overlay, Format::Qcow2).expect("swapped");
-        assert_eq!(guest.link().drop_caches(None).expect("dropped"), CacheDrop::PageCache);
+        assert_eq!(guest.agent().drop_caches(None).expect("dropped"), CacheDrop::PageCache);
 
         let mut samples = 0;
         let count = &mut |event: &Event| samples += u32::from(matches!(event, Event::Sample(_)));
-        let read = guest.link().run(&job(Rw::RandRead), BOOT, count).expect("read");
+        let read = guest.agent().run(&job(Rw::RandRead), BOOT, count).expect("read");
         assert!(read.tallies.ios() > 0 && read.errors.is_empty() && samples > 0, "{read:?}");
         assert_eq!(fs::metadata(&overlay).expect("there").len(), empty, "a read allocates nothing");
-        let written = guest.link().run(&job(Rw::RandWrite), BOOT, &mut |_| {}).expect("written");
+        let written = guest.agent().run(&job(Rw::RandWrite), BOOT, &mut |_| {}).expect("written");
         assert!(written.tallies.ios() > 0 && written.errors.is_empty(), "{written:?}");
         assert!(fs::metadata(&overlay).expect("there").len() > empty + 4096, "writes went to the overlay");
     }
@@ -344,7 +344,7 @@ fn what_interrupts_a_measurement_ends_it_at_once() {
         interrupt.store(true, Ordering::Relaxed);
         began.get_or_insert_with(Instant::now);
     };
-    assert!(matches!(guest.link().run(&long, BOOT, stop), Err(AgentError::Interrupted)));
+    assert!(matches!(guest.agent().run(&long, BOOT, stop), Err(AgentError::Interrupted)));
     let pid = guest.pid();
     guest.shutdown();
     assert!(!runs(pid));
@@ -354,6 +354,6 @@ fn what_interrupts_a_measurement_ends_it_at_once() {
     let mut guest = rig.boot("murdered");
     let pid = guest.pid();
     let kill = &mut |_: &Event| kill(pid);
-    let error = text(guest.link().run(&long, BOOT, kill));
-    assert!(error.contains("went away during run") && error.contains("signal: 9"), "{error}");
+    let error = text(guest.agent().run(&long, BOOT, kill));
+    assert!(error.contains("exited during run") && error.contains("signal: 9"), "{error}");
 }

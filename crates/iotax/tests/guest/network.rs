@@ -22,7 +22,7 @@ use crate::rig::{BOOT, Rig, job, kernel_with};
 /// What is made for a guest's network, undone when it is dropped.
 struct Ground {
     undo_log: UndoLog,
-    way: network::Way,
+    way: network::BuiltNetwork,
 }
 
 impl Ground {
@@ -63,7 +63,7 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     let hello = guest.wait_ready(BOOT).expect("ready");
     println!("{name}: {:.2} s from the start", guest.boot_ns().expect("known") as f64 / 1e9);
     assert_eq!((hello.disk, hello.filesystem), (None, None));
-    let interfaces = guest.link().interfaces().expect("told");
+    let interfaces = guest.agent().interfaces().expect("told");
     let found = interfaces.iter().find(|interface| interface.name != "lo").expect("a card");
     assert_eq!(found.driver.as_deref(), Some(driver));
     assert_eq!(found.queues, Some((queues, queues)));
@@ -77,23 +77,23 @@ fn lives(name: &str, network: &NetworkSpec, spec: &GuestSpec, driver: &str, reac
     assert!(!console.contains("iotax init:"), "{console}");
 }
 
-/// Has bytes go from the guest to an agent at the far end; both see them pass.
+/// Has bytes go from the guest to an agent at the server; both see them pass.
 fn carries(ground: &Ground, guest: &mut Guest) {
-    let namespace = ground.way.far.namespace.as_deref();
+    let namespace = ground.way.server.namespace.as_deref();
     let iotax = Path::new(env!("CARGO_BIN_EXE_iotax"));
-    let mut far = AgentClient::spawn_in(namespace, iotax, &Interrupt::default()).expect("an agent");
-    far.hello(BOOT).expect("it answers");
-    let there = far.interfaces().expect("told");
+    let mut server = AgentClient::spawn_in(namespace, iotax, &Interrupt::default()).expect("an agent");
+    server.hello(BOOT).expect("it answers");
+    let there = server.interfaces().expect("told");
     assert!(there.iter().all(|interface| interface.name != "eth0"), "the host's: {there:?}");
-    let port = far.serve(&ground.way.listen.to_string(), None).expect("it listens");
+    let port = server.serve(&ground.way.listen.to_string(), None).expect("it listens");
     let (runtime, net) = (Some(Nanos::from_millis(500)), Some(Traffic::new(NetTest::Tcp)));
     let keys = WorkloadKeys { net, runtime, ..WorkloadKeys::default() };
-    let peer = Some(Peer::at(ground.way.far.address.to_string(), port));
+    let peer = Some(Peer::at(ground.way.server.address.to_string(), port));
     let job = Job { workload: keys.complete(&WorkloadKeys::default()), peer, ..job(Rw::Read) };
     let mut monitor =
-        Monitor::new(Path::new("/"), Vec::new(), Vec::new()).with_network(Path::new("/"), far.pid());
+        Monitor::new(Path::new("/"), Vec::new(), Vec::new()).with_network(Path::new("/"), server.pid());
     let before = monitor.snapshot();
-    let done = guest.link().run(&job, BOOT, &mut |_| {}).expect("done");
+    let done = guest.agent().run(&job, BOOT, &mut |_| {}).expect("done");
     let outside = monitor::delta(&before, &monitor.snapshot(), Instant::now()).nics;
     let arrived = done.tallies.write.as_ref().expect("it sends").bytes;
     let sent = done.inside.expect("looked at").nics["eth0"].tx_bytes;
@@ -104,14 +104,15 @@ fn carries(ground: &Ground, guest: &mut Guest) {
     assert!(sent > arrived / 10, "{sent} of {arrived}");
 }
 
-/// Has the far end's namespace ask the guest for an echo.
+/// Has the server's namespace ask the guest for an echo.
 fn pinged(ground: &Ground) {
     require!(program "busybox");
-    let mut ping = netns::command_in(ground.way.far.namespace.as_deref(), &iotax_testkit::program("busybox"));
+    let mut ping =
+        netns::command_in(ground.way.server.namespace.as_deref(), &iotax_testkit::program("busybox"));
     // As large as the path takes it in one packet: an MTU that is not everywhere the same would lose it.
     let mtu = ground.way.card.as_ref().and_then(|card| card.mtu).unwrap_or(1500);
     ping.args(["ping", "-c", "3", "-W", "10", "-s", &(mtu - 28).to_string()]);
-    let output = ping.arg(ground.way.near.address.to_string()).output().expect("it runs");
+    let output = ping.arg(ground.way.client.address.to_string()).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
@@ -142,6 +143,6 @@ fn virtio_net_over_mmio_on_a_bridge() {
 #[test]
 fn a_network_stack_in_user_mode() {
     lives("user", &NetworkSpec::new(NetPath::User), &GuestSpec::default(), "virtio_net", |ground| {
-        assert!(ground.way.listen.is_loopback() && !ground.way.far.address.is_loopback());
+        assert!(ground.way.listen.is_loopback() && !ground.way.server.address.is_loopback());
     });
 }

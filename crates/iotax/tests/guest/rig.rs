@@ -9,7 +9,7 @@ use iotax_model::units::{Bytes, Nanos};
 use iotax_model::wire::{Area, Job};
 use iotax_model::workload::{Rw, WorkloadKeys};
 use iotax_testbed::guest::kernel::Kernel;
-use iotax_testbed::guest::{Guest, GuestConfig, Storage, image, initramfs, modules};
+use iotax_testbed::guest::{Guest, GuestConfig, GuestStorage, image, initramfs, modules};
 use iotax_testbed::interrupt::Interrupt;
 use iotax_testbed::lock::ProcessLock;
 use iotax_testkit::require;
@@ -87,8 +87,8 @@ impl Rig {
 }
 
 /// A disk of all of an image.
-pub(crate) fn storage(image: PathBuf, format: Format) -> Storage {
-    Storage { image, format, part: None, l2_cache_size: None, filesystem: None }
+pub(crate) fn storage(image: PathBuf, format: Format) -> GuestStorage {
+    GuestStorage { image, format, part: None, l2_cache_size: None, filesystem: None }
 }
 
 /// A kernel of this machine that has these modules: Debian's kernel for clouds has neither AHCI nor old network cards.

@@ -72,7 +72,7 @@ fn runs_are_compared_gated_and_told_again() {
     measured(&lab, "two.json");
 
     // The store and the documents say the same; only what they are called differs.
-    let schema = include_str!("../../../results/schema/iotax-compare-1.schema.json");
+    let schema = include_str!("../../../report/schema/iotax-compare-1.schema.json");
     let store = lab.json(&["compare", "1", "2", "--json"]);
     let files = lab.json(&["compare", "one.json", "two.json", "--json"]);
     assert_holds_to(&store, schema);
@@ -120,10 +120,10 @@ fn runs_are_compared_gated_and_told_again() {
     // The runs again: one, several, under the older name, as CSV.
     let report = succeeded(&lab.run(&["report", "1"]));
     assert_eq!(report, succeeded(&lab.run(&["show", "1"])));
-    let newest = succeeded(&lab.run(&["report", "--markdown"]));
+    let newest = succeeded(&lab.run(&["report", "--markdown", "--detail"]));
     assert!(newest.contains("| IOPS | MB/s |"), "{newest}");
     let history = lab.json(&["report", "1", "2", "--json"]);
-    assert_holds_to(&history, include_str!("../../../results/schema/iotax-history-1.schema.json"));
+    assert_holds_to(&history, include_str!("../../../report/schema/iotax-history-1.schema.json"));
     assert_eq!(history["tracks"][0]["points"].as_array().map(Vec::len), Some(2));
     assert!(history["tracks"][0]["points"][1]["against_first"]["verdict"].is_string());
     let both = lab.run(&["report", "1", "2", "--csv", "sheets"]);

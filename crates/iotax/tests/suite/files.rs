@@ -88,6 +88,10 @@ fn beside_what_was_there_no_files_are_made() {
     let output = lab.run(&["run", plan.to_str().expect("utf-8"), "--yes"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("makes no files") && said.contains("Give a directory"), "{said}");
+    assert!(
+        said.contains("does not create files next to an existing target")
+            && said.contains("Give a directory"),
+        "{said}"
+    );
     assert_eq!(std::fs::read_dir(lab.work()).expect("read").count(), 1);
 }

@@ -19,7 +19,7 @@ use iotax_model::wire::Job;
 use iotax_model::workload::{IoEngine, Rw, WorkloadKeys};
 use iotax_testbed::agent_client::AgentClient;
 use iotax_testbed::interrupt::Interrupt;
-use iotax_testkit::{require, skip};
+use iotax_testkit::{require, skip, thorough};
 use serde_json::Value;
 
 use crate::lab::{Lab, text};
@@ -56,17 +56,20 @@ const fn cached(rw: Rw, bs: &'static str) -> Shape {
 }
 
 const SHAPES: [Shape; 10] = [
-    disk(Rw::RandRead, "4k", IoEngine::Psync, 1),
-    disk(Rw::RandRead, "4k", IoEngine::IoUring, 16),
     disk(Rw::RandWrite, "4k", IoEngine::Psync, 1),
-    disk(Rw::RandWrite, "4k", IoEngine::IoUring, 16),
     disk(Rw::RandRw, "4k", IoEngine::IoUring, 16),
-    disk(Rw::RandRead, "4k/50:64k/50", IoEngine::IoUring, 1),
-    disk(Rw::Write, "8k", IoEngine::IoUring, 1),
     Shape { numjobs: 4, ..disk(Rw::Read, "64k", IoEngine::Psync, 1) },
     cached(Rw::RandRead, "256k"),
+    disk(Rw::RandRead, "4k", IoEngine::Psync, 1),
+    disk(Rw::RandRead, "4k", IoEngine::IoUring, 16),
+    disk(Rw::RandWrite, "4k", IoEngine::IoUring, 16),
+    disk(Rw::RandRead, "4k/50:64k/50", IoEngine::IoUring, 1),
+    disk(Rw::Write, "8k", IoEngine::IoUring, 1),
     cached(Rw::Write, "1m"),
 ];
+
+/// So many of them are compared where tests are to be quick: each way of I/O once.
+const FEW: usize = 4;
 
 impl Shape {
     /// The kernel slows a disk down by letting through a burst every 100 ms: one more or less must be little.
@@ -222,7 +225,7 @@ fn the_same_jobs_give_the_same_figures() {
     let exe = slowed.program(&lab, "agent", Path::new(env!("CARGO_BIN_EXE_iotax")));
     let mut link = AgentClient::spawn_local(&exe, &Interrupt::default()).expect("an agent");
     let mut disagreements = Vec::new();
-    for shape in &SHAPES {
+    for shape in &SHAPES[..if thorough() { SHAPES.len() } else { FEW }] {
         // Direct I/O drops the pages that it writes over.
         if !shape.direct {
             std::fs::read(&path).expect("cached");

@@ -154,7 +154,7 @@ struct Floor {
 
 #[test]
 fn a_timer_in_a_device_is_seen_as_it_is() {
-    let Some(mut guest) = LabGuest::boot() else { return };
+    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
     guest.sh("insmod /lab/null_blk.ko nr_devices=0");
     for ms in [1, 5, 10, 20] {
         // irqmode 2 completes each I/O by a high-resolution timer of its own.
@@ -196,7 +196,7 @@ fn a_timer_in_a_device_is_seen_as_it_is() {
 #[test]
 fn a_delay_in_the_mapper_is_seen_as_it_is() {
     const TICK: f64 = 4.0 * MS;
-    let Some(mut guest) = LabGuest::boot() else { return };
+    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
     guest.sh(&format!("insmod /lab/brd.ko rd_nr=1 rd_size={}", SIZE.0 >> 10));
     for (name, read_ms, write_ms) in [("none", 0, 0), ("slow-read", 20, 2), ("slow-write", 2, 20)] {
         let table = format!("0 {} delay /dev/ram0 0 {read_ms} /dev/ram0 0 {write_ms}", SIZE.0 / 512);

@@ -7,6 +7,8 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use iotax_testkit::thorough;
+
 use crate::disk::{Disk, run};
 use crate::lab::{Lab, text};
 
@@ -100,7 +102,8 @@ fn a_link_that_is_turned_at_any_check_leads_to_no_other_device() {
 fn a_link_that_is_turned_at_random_leads_to_no_other_device() {
     let Some(turned) = Turned::new() else { return };
     let mut written = 0;
-    for (slow, rounds) in [(false, 20), (true, 10)] {
+    let share = if thorough() { 1 } else { 3 };
+    for (slow, rounds) in [(false, 24 / share), (true, 12 / share)] {
         let path = if slow { with_wipefs(&turned.lab, "sleep 0.05", "sleep 0.05") } else { path() };
         for round in 0..rounds {
             turned.turn(&turned.ours.node);

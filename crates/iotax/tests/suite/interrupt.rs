@@ -85,7 +85,7 @@ fn a_run_can_be_interrupted_at_any_moment() {
     iotax_testkit::require!(program "mkfs.ext4");
     let lab = Lab::new();
     lab.plan(PLAN);
-    let times = if std::env::var_os("IOTAX_EVERY_FAULT").is_some() { 100 } else { 12 };
+    let times = if iotax_testkit::thorough() { 100 } else { 6 };
     let mut seed = 13;
     for turn in 0..times {
         // As many in the first seconds, when the most different things are done, as in all the rest.

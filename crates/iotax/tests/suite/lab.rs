@@ -117,7 +117,7 @@ impl Lab {
 
 /// Asserts that a document is what the published schema says.
 pub(crate) fn assert_valid(document: &Value) {
-    let schema = include_str!("../../../results/schema/iotax-1.schema.json");
+    let schema = include_str!("../../../report/schema/iotax-1.schema.json");
     let schema: Value = serde_json::from_str(schema).expect("the schema is JSON");
     let validator = jsonschema::validator_for(&schema).expect("the schema is one");
     let errors: Vec<String> = validator.iter_errors(document).map(|error| error.to_string()).collect();

@@ -84,7 +84,7 @@ pub(crate) struct Extras<'a> {
     pub(crate) exact_time: bool,
 }
 
-/// A running guest, beside which no other test runs; killed when it is dropped.
+/// A running guest; killed when it is dropped.
 pub(crate) struct LabGuest {
     qemu: Child,
     link: AgentClient,
@@ -100,6 +100,11 @@ impl LabGuest {
         Self::boot_with(&Extras::default())
     }
 
+    /// Boots one in which time passes as it should, however busy this host is.
+    pub(crate) fn boot_in_exact_time() -> Option<Self> {
+        Self::boot_with(&Extras { exact_time: true, ..Extras::default() })
+    }
+
     /// Boots one. `None` after saying why, if this machine has no guests or lacks what goes into this one.
     pub(crate) fn boot_with(extras: &Extras<'_>) -> Option<Self> {
         let programs = [&["busybox", "dmsetup"], extras.programs].concat();
@@ -108,13 +113,17 @@ impl LabGuest {
         require!(programs programs.as_slice());
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
         let kernel = Kernel::find(Path::new("/"), release.trim(), None, None).expect("a kernel for guests");
-        let lab = Lab::alone();
+        let lab = Lab::new();
         let dir = TempDir::new().expect("a directory for the guest");
         let initramfs = dir.path().join("initramfs");
         let program = Path::new(env!("CARGO_BIN_EXE_iotax"));
         initramfs::write(&initramfs, program, &kernel, &GuestSpec::default(), None).expect("an initramfs");
         append_lab(&initramfs, &kernel, &programs, extras.modules).expect("the laboratory's archive");
-        let mut arguments = command::arguments(&command::Machine {
+        // To learn the frequency of the local APIC's timer the kernel spins for 0.1 s, which takes seconds where instructions are
+        // counted.
+        let timer = if extras.exact_time { " nolapic_timer" } else { "" };
+        let parameters = format!("rdinit=/lab/init{timer}");
+        let mut arguments = command::arguments(&command::QemuMachine {
             marker: "iotax-test-lab",
             // One CPU: between emulated CPUs it takes a millisecond to wake a thread, and their clocks are not trusted.
             spec: &GuestSpec { vcpus: 1, memory: Bytes(1 << 30), ..GuestSpec::default() },
@@ -122,7 +131,7 @@ impl LabGuest {
             accel: Accel::Tcg,
             kernel: &kernel.image,
             initramfs: &initramfs,
-            parameters: "rdinit=/lab/init",
+            parameters: &parameters,
             disk: None,
             card: None,
             run_dir: dir.path(),
@@ -165,9 +174,9 @@ impl LabGuest {
         let agent = connect(&mut qemu, &dir.path().join(command::AGENT_SOCKET), &console);
         let shell = connect(&mut qemu, &socket, &console);
         shell.set_read_timeout(Some(BOOT)).expect("a socket");
-        let last_words = Box::new(move || fs::read_to_string(&console).unwrap_or_default());
-        let mut link =
-            AgentClient::over(agent, "the lab guest", last_words, &Interrupt::default()).expect("a link");
+        let exit_diagnostics = Box::new(move || fs::read_to_string(&console).unwrap_or_default());
+        let mut link = AgentClient::over(agent, "the lab guest", exit_diagnostics, &Interrupt::default())
+            .expect("a link");
         let began = Instant::now();
         let hello = link.hello(BOOT).expect("the agent answers");
         eprintln!(

@@ -78,7 +78,7 @@ fn four_rungs_give_three_rounds_each_and_every_comparison_has_a_verdict() {
     }
     for measurement in json["measurements"].as_array().expect("measurements") {
         // Absent where so short a window saw no tick.
-        assert!(measurement["cpu"].get("host_ns_per_io").is_none_or(|ns| ns.as_f64() > Some(0.0)));
+        assert!(measurement["metrics"].get("cpu_per_io").is_none_or(|ns| ns.as_f64() > Some(0.0)));
         assert_eq!(measurement["errors"].as_array().map_or(0, Vec::len), 0, "{measurement}");
     }
     let report = fs::read_to_string(lab.path("report.html")).expect("a report");

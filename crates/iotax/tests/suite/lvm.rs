@@ -2,7 +2,7 @@
 //! guests, which that guest could not boot, on this host.
 
 use iotax_model::units::Bytes;
-use iotax_testkit::require;
+use iotax_testkit::{require, thorough};
 use serde_json::Value;
 
 use crate::disk::Disk;
@@ -96,9 +96,9 @@ fn refused_words(lab: &mut LabGuest, arguments: &str, status: &str, words: &[&st
     }
 }
 
+/// Windows in which something is completed also beside other tests.
 const DEFAULTS: &str = r#"
-repeat = 2
-defaults = { size = "48m", runtime = "100ms", ramp_time = "0s", bs = "64k" }
+defaults = { size = "48m", runtime = "400ms", ramp_time = "0s", bs = "64k" }
 workload = [{ name = "read", rw = "randread" }, { name = "write", rw = "randwrite" }]
 "#;
 
@@ -147,14 +147,15 @@ lvm = { vg = "users", snapshot = true }
 fn every_kind_of_volume_is_measured_and_gone_afterwards() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab);
-    put_plan(&mut lab, &format!("{DEFAULTS}{VOLUMES}"));
+    let rounds = if thorough() { 2 } else { 1 };
+    put_plan(&mut lab, &format!("repeat = {rounds}{DEFAULTS}{VOLUMES}"));
     let json = json(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda");
     before.assert_nothing_changed(&mut lab, "a run");
 
     for comparison in json["comparisons"].as_array().expect("comparisons") {
         assert!(comparison["verdict"].is_string(), "{comparison}");
     }
-    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(9 * 2 * 2));
+    assert_eq!(json["measurements"].as_array().map(Vec::len), Some(9 * 2 * rounds));
     assert_eq!(layers(&json, "host-device"), ["device vda"]);
     // One volume for both plain targets of the device; the others have one of their own each.
     assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
@@ -173,7 +174,7 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
 
     // The rungs of the ladder that need no guest, which this one could not boot.
     let ladder = "ladder --device /dev/vda --overwrite /dev/vda --rungs host-device,host-lvm,host-lvm-file --size 32m --repeat 2 \
-                  --runtime 100ms --ramp-time 0s --workloads randread-4k-qd32,randwrite-4k-qd32";
+                  --runtime 400ms --ramp-time 0s --workloads randread-4k-qd32,randwrite-4k-qd32";
     let json = self::json(&mut lab, ladder);
     assert_eq!(json["run"]["baseline"], "host-device", "{}", json["run"]);
     assert_eq!(layers(&json, "host-lvm"), ["device vda", "dm iotax-TAG/volume1"]);
@@ -184,10 +185,11 @@ fn every_kind_of_volume_is_measured_and_gone_afterwards() {
 fn the_device_is_measured_where_its_volume_lies_and_a_killed_run_can_be_cleaned() {
     let Some(mut lab) = boot() else { return };
     let before = Before::of(&mut lab);
-    put_plan(&mut lab, &format!("{DEFAULTS}{VOLUMES}"));
-    for moment in ["creating files", "filled snapshot", "filled users-snapshot", "cell 9/"] {
+    put_plan(&mut lab, &format!("repeat = 1{DEFAULTS}{VOLUMES}"));
+    let moments = ["filled users-snapshot", "cell 9/", "creating files", "filled snapshot"];
+    for moment in &moments[..if thorough() { 4 } else { 2 }] {
         start_until(&mut lab, "run /tmp/plan.toml --overwrite /dev/vda", moment);
-        if moment == "cell 9/" {
+        if *moment == "cell 9/" {
             lab.sh("kill -STOP $run $(pidof iotax)");
             let offset = lab.sh("dmsetup table /dev/iotax-*/volume1 | cut -d' ' -f5");
             assert_eq!(offset, "2048", "sectors before the first extent");
@@ -229,14 +231,14 @@ fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
     let before = Before::of(&mut lab);
     put_plan(&mut lab, STACKS);
     // A line that cannot be written fails what it announces; that something is undone need not be written down to be true.
-    // What kill and error leave differs from line to line less than what kill-after does, and takes as long: these two strike at
-    // every fourth line unless all are asked for.
-    let step = if std::env::var_os("IOTAX_EVERY_FAULT").is_some() { 1 } else { 4 };
-    for (kind, expected, least, step) in
-        [("kill-after", "137", 20, 1), ("kill", "137", 20, step), ("error", "4", 10, step)]
-    {
-        let mut line = 1;
-        loop {
+    for (kind, expected, least, few) in [
+        ("kill-after", "137", 20, &[3, 10, 17][..]),
+        ("kill", "137", 20, &[7, 14]),
+        ("error", "4", 10, &[5, 9]),
+    ] {
+        let all = (1..).take_while(|_| thorough());
+        let mut spared = None;
+        for line in few.iter().copied().filter(|_| !thorough()).chain(all) {
             let fault = format!("{kind}@{line}");
             let run = "iotax run /tmp/plan.toml --overwrite /dev/vda --yes > /tmp/said 2>&1";
             let (status, _) = lab.try_sh(&format!("( IOTAX_FAULT={fault} {run} )"));
@@ -248,12 +250,12 @@ fn a_fault_at_any_line_of_the_undo_log_leaves_nothing() {
             lab.sh("iotax clean > /tmp/cleaned 2>&1 || { cat /tmp/cleaned; false; }");
             before.assert_nothing_changed(&mut lab, &fault);
             if status == "0" {
+                spared = Some(line);
                 break;
             }
-            line += step;
         }
-        eprintln!("{kind}: {line} lines");
-        assert!(line > least, "{kind}: {line} lines are too few for these stacks");
+        eprintln!("{kind}: the first line that is spared is {spared:?}");
+        assert!(spared.is_none_or(|line| line > least), "{kind}: {spared:?}: too few for these stacks");
     }
 }
 

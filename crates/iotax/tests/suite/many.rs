@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use iotax_analysis::store::{Run, Store};
 use iotax_model::record::{BlockTally, Measurement, Share};
-use iotax_results::store::{Run, Store};
 use iotax_testkit::require;
 
 use crate::lab::{Lab, text};

@@ -26,7 +26,7 @@ fn on_record(sshd: &Sshd) -> (String, PathBuf) {
     let lines = fs::read_to_string(undo_log).expect("text");
     let mut agents = lines.lines().filter_map(|line| {
         let line: Value = serde_json::from_str(line).expect("JSON");
-        let agent = line.get("will")?.get("effect")?.get("agent")?;
+        let agent = line.get("record")?.get("effect")?.get("agent")?;
         let place = agent.get("place").map_or("/none", |place| place["path"].as_str().expect("text"));
         Some((agent["tag"].as_str().expect("a tag").to_owned(), PathBuf::from(place)))
     });

@@ -10,7 +10,7 @@ use crate::lab_guest::{Extras, LabGuest};
 /// What paths and their faults are made of.
 const MODULES: [&str; 7] = ["veth", "bridge", "sch_netem", "sch_tbf", "sch_prio", "cls_u32", "bonding"];
 
-/// Address of the far end.
+/// Address of the server.
 pub(crate) const FAR: &str = "10.9.0.2";
 
 /// An end of the link.
@@ -75,7 +75,7 @@ impl NetLab {
         Some(Self { guest })
     }
 
-    /// Has iotax be the far end at a port, and waits until it is.
+    /// Has iotax be the server at a port, and waits until it is.
     pub(crate) fn serve(&mut self, port: u16) {
         let log = format!("/tmp/served-{port}");
         self.guest.sh(&format!("far iotax net serve --bind 0.0.0.0 --port {port} --tests 8 > {log} 2>&1 &"));
@@ -84,13 +84,13 @@ impl NetLab {
         self.guest.sh(&format!("grep listening {log} || {{ cat {log}; false; }}"));
     }
 
-    /// Has iotax measure at the near end, and reads its JSON.
+    /// Has iotax measure at the client, and reads its JSON.
     pub(crate) fn json(&mut self, arguments: &str) -> Value {
         self.guest.sh(&format!("{} || {{ cat /tmp/said; false; }}", Self::command(arguments)));
         self.result()
     }
 
-    /// Has iotax measure at the near end while a line of shell is executed, and reads its JSON. What the line printed.
+    /// Has iotax measure at the client while a line of shell is executed, and reads its JSON. What the line printed.
     pub(crate) fn json_while(&mut self, arguments: &str, line: &str) -> (Value, String) {
         let printed = self.guest.sh(&format!(
             "{{ {} || cp /tmp/said /tmp/failed; }} & measuring=$!; {line}; wait $measuring; ! cat /tmp/failed 2> /dev/null",
@@ -100,7 +100,7 @@ impl NetLab {
     }
 
     fn command(arguments: &str) -> String {
-        format!("near iotax net {arguments} --json /tmp/result.json > /tmp/said 2>&1")
+        format!("near iotax net {arguments} --db /tmp/iotax.db --json /tmp/result.json > /tmp/said 2>&1")
     }
 
     fn result(&mut self) -> Value {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use iotax_analysis::store::{Run, Store};
 use iotax_model::record::Measurement;
-use iotax_results::store::{Run, Store};
 use iotax_testkit::require;
 use serde_json::Value;
 
@@ -54,24 +54,27 @@ fn ways_on_the_host_are_measured_and_gone_afterwards() {
     }
     let lab = Lab::alone();
     let before = left();
-    ladder(&lab, &["--rungs", "loopback,veth", "--workloads", "tcp-up,tcp-both,udp-down,udp-rtt,icmp-rtt"]);
+    ladder(
+        &lab,
+        &["--rungs", "loopback,veth", "--workloads", "tcp-upload,tcp-both,udp-download,udp-rtt,icmp-rtt"],
+    );
     let run = stored(&lab);
     assert_eq!((run.measurements.len(), run.plan.baseline.as_str()), (2 * 5 * 2, "veth"));
     for m in &run.measurements {
         let (tallies, carried) = (&m.outcome.tallies, m.outcome.carried.as_ref().expect("a network's part"));
         let what = format!("{} {}", m.target, m.workload);
         match m.workload.as_str() {
-            "tcp-up" => {
+            "tcp-upload" => {
                 let write = tallies.write.as_ref().expect("sent");
                 assert!(write.bytes > 1_000_000 && tallies.read.is_none(), "{what}: {tallies:?}");
                 assert_eq!(carried.flows.len(), 1, "{what}");
-                assert!(carried.flows[0].up && carried.far_cpu.is_some(), "{what}: {carried:?}");
+                assert!(carried.flows[0].upload && carried.server_cpu.is_some(), "{what}: {carried:?}");
             }
             "tcp-both" => assert!(tallies.write.is_some() && tallies.read.is_some(), "{what}: {tallies:?}"),
-            "udp-down" => {
+            "udp-download" => {
                 let read = tallies.read.as_ref().expect("received");
                 let flow = &carried.flows[0];
-                assert!(!flow.up && flow.lost.is_some() && flow.jitter_ns.is_some(), "{what}: {flow:?}");
+                assert!(!flow.upload && flow.lost.is_some() && flow.jitter_ns.is_some(), "{what}: {flow:?}");
                 assert_eq!(flow.received_packets, Some(read.ios), "{what}");
             }
             _ => {
@@ -84,7 +87,7 @@ fn ways_on_the_host_are_measured_and_gone_afterwards() {
     }
     let veth = run.targets.iter().find(|target| target.name == "veth").expect("recorded");
     let places: BTreeSet<&str> = veth.interfaces.iter().map(|interface| interface.place.as_str()).collect();
-    assert_eq!(places, BTreeSet::from(["near", "far"]), "{:?}", veth.interfaces);
+    assert_eq!(places, BTreeSet::from(["client", "server"]), "{:?}", veth.interfaces);
     assert!(veth.interfaces.iter().all(|interface| interface.driver.as_deref() == Some("veth")));
     assert_eq!(left(), before);
     lab.assert_nothing_left();
@@ -98,7 +101,7 @@ fn guests_are_reached_by_every_card_and_way() {
     }
     let lab = Lab::alone();
     let before = left();
-    let rungs = ["--rungs", "veth,vm-virtio,vm-e1000,vm-user", "--workloads", "tcp-up,udp-rtt"];
+    let rungs = ["--rungs", "veth,vm-virtio,vm-e1000,vm-user", "--workloads", "tcp-upload,udp-rtt"];
     let json = ladder(&lab, &[&rungs[..], &["--together"]].concat());
     let run = stored(&lab);
     let targets: BTreeSet<&str> = run.measurements.iter().map(|m| m.target.as_str()).collect();
@@ -132,7 +135,7 @@ fn killed_at_a_measurement_it_can_be_cleaned() {
     let before = left();
     let mut child = lab
         .iotax()
-        .args(["net", "ladder", "--rungs", "veth", "--workloads", "tcp-up", "--yes"])
+        .args(["net", "ladder", "--rungs", "veth", "--workloads", "tcp-upload", "--yes"])
         .args(["--repeat", "2", "--runtime", "5s"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -162,8 +165,9 @@ fn another_machine_is_a_far_end_that_asks_for_a_secret() {
     assert_eq!(run.measurements.len(), 2 * 2 * 2);
     let remote = || run.measurements.iter().filter(|m| m.target == "remote");
     assert!(remote().all(|m| m.outcome.tallies.ios() > 0), "{json}");
-    let told = |m: &Measurement| m.outcome.carried.as_ref().is_some_and(|carried| carried.far_cpu.is_some());
-    assert!(remote().filter(|m| m.workload == "tcp-both").all(told), "the far end tells its CPU time");
+    let told =
+        |m: &Measurement| m.outcome.carried.as_ref().is_some_and(|carried| carried.server_cpu.is_some());
+    assert!(remote().filter(|m| m.workload == "tcp-both").all(told), "the server tells its CPU time");
     sshd.assert_nothing_left();
 }
 
@@ -172,7 +176,7 @@ fn what_cannot_be_is_refused_with_the_remedy() {
     let lab = Lab::new();
     for (arguments, words) in [
         (&["--rungs", "vm-virtoi"][..], "did you mean \"vm-virtio\"?"),
-        (&["--workloads", "tcp"], "accepted: tcp-up, tcp-down"),
+        (&["--workloads", "tcp"], "accepted: tcp-upload, tcp-download"),
         (&["--peer", "box"], "accepted: ssh://[user@]host[:port]"),
     ] {
         let output = lab.run(&[&["net", "ladder", "--yes"], arguments].concat());

@@ -1,21 +1,20 @@
-//! Round trips from the command line: the host's own kernel, and a far end of ours.
+//! Round trips from the command line: the host's own kernel, and a server of ours.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use iotax_results::exchange::json::trips::SCHEMA;
 use iotax_testkit::{require, skip};
 use serde_json::Value;
 
 use crate::lab::{Lab, text};
 
 /// `iotax net serve` on a free port of the loopback, until it is dropped.
-struct FarEnd {
+struct Server {
     child: Child,
     port: String,
 }
 
-impl FarEnd {
+impl Server {
     fn start(lab: &Lab) -> Self {
         let mut child = lab
             .iotax()
@@ -35,28 +34,23 @@ impl FarEnd {
     }
 }
 
-impl Drop for FarEnd {
+impl Drop for Server {
     fn drop(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 }
 
-/// The document of a ping, which holds to its schema.
-fn ping(lab: &Lab, arguments: &[&str]) -> Value {
+/// What the run of a ping says of its cells.
+fn ping(lab: &Lab, arguments: &[&str]) -> Vec<Value> {
     let output =
         lab.iotax().args(["net", "ping", "--json"]).arg("-").args(arguments).output().expect("iotax starts");
     let stderr = text(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {stderr}");
-    // Figures for people go to stderr then, after a line for each interval.
-    assert!(stderr.contains("round trip ") && stderr.contains("ETA"), "{stderr}");
+    // A line for each interval, and the figures for people, go to stderr then.
+    assert!(stderr.contains("round trips/s") && stderr.contains("mean"), "{stderr}");
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let schema = include_str!("../../../results/schema/iotax-ping-1.schema.json");
-    let schema: Value = serde_json::from_str(schema).expect("JSON");
-    let schema = jsonschema::validator_for(&schema).expect("a JSON Schema");
-    let errors: Vec<String> = schema.iter_errors(&document).map(|e| e.to_string()).collect();
-    assert_eq!((errors, &document["schema"]), (Vec::new(), &SCHEMA.into()));
-    document
+    document["cells"].as_array().expect("cells").clone()
 }
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -64,41 +58,42 @@ fn number(value: &Value, key: &str) -> f64 {
 }
 
 #[test]
-fn a_far_end_answers_over_udp_and_tcp_idle_and_under_load() {
+fn a_server_answers_over_udp_and_tcp_idle_and_under_load() {
     let lab = Lab::alone();
-    let far = FarEnd::start(&lab);
-    let here = ["--port", &far.port, "-t", "0.5", "-i", "0.2", "127.0.0.1"];
+    let server = Server::start(&lab);
+    let host = format!("127.0.0.1:{}", server.port);
+    let here = ["-t", "0.5", "-i", "0.2", &host];
     for protocol in ["--udp", "--tcp"] {
-        let document = ping(&lab, &[&[protocol, "--rate", "200", "--length", "100"], &here[..]].concat());
-        let of = &document["measurements"][0];
-        assert_eq!((number(of, "sent"), number(of, "received")), (100.0, 100.0), "{protocol}");
-        let times = &of["round_trip_ns"];
-        let order = ["min", "p50", "p90", "p99", "p99_9", "max"].map(|key| number(times, key));
+        let cells = ping(&lab, &[&[protocol, "--rate", "200", "--length", "100"], &here[..]].concat());
+        let of = &cells[0];
+        let probes = &of["network"]["probes"];
+        assert_eq!((number(probes, "sent"), number(probes, "received")), (100.0, 100.0), "{protocol}");
+        let times = &of["latency_ns"];
+        let order = ["min", "p50", "p90", "max"].map(|key| number(times, key));
         assert!(order.is_sorted() && order[0] > 0.0, "{times}");
-        assert!(number(&of["response_ns"], "mean") >= number(times, "mean"));
-        assert_eq!(document["length_bytes"], 100);
+        assert!(of["workload"].as_str().is_some_and(|name| name.ends_with("-rtt-100")), "{of}");
     }
-    let document = ping(&lab, &[&["--under-load", "-O", "0.2", "--rate", "100"], &here[..]].concat());
-    let measurements = document["measurements"].as_array().expect("three");
-    let names: Vec<&str> = measurements.iter().filter_map(|of| of["name"].as_str()).collect();
-    assert_eq!(names, ["idle", "download", "upload"]);
-    assert!(measurements[0].get("load").is_none());
-    for (of, way) in [(&measurements[1], "down_bits_per_s"), (&measurements[2], "up_bits_per_s")] {
+    let cells = ping(&lab, &[&["--under-load", "-O", "0.2", "--rate", "100"], &here[..]].concat());
+    let of = |name: &str| cells.iter().find(|cell| cell["workload"] == name).expect(name);
+    assert!(of("idle")["network"].get("ways").is_none());
+    for name in ["download", "upload"] {
+        let network = &of(name)["network"];
+        let [way] = network["ways"].as_array().expect("ways").as_slice() else { panic!("{network:#}") };
+        assert_eq!(way["direction"], name);
         // A loopback carries a thousand times as much.
-        assert!(number(&of["load"], way) > 1e7, "{of}");
-        assert_eq!(of["load"].as_object().map(serde_json::Map::len), Some(1));
-        assert!(number(of, "received") > 10.0, "{of}");
+        assert!(number(way, "bytes_per_s") > 1e6, "{way}");
+        assert!(number(&network["probes"], "received") > 10.0, "{network}");
     }
 }
 
 #[test]
 fn a_host_where_nobody_answers_is_refused_with_the_remedy() {
     let lab = Lab::alone();
-    let port = FarEnd::start(&lab).port.clone();
+    let port = Server::start(&lab).port.clone();
     let output =
         lab.iotax().args(["net", "ping", "--port", &port, "127.0.0.1"]).output().expect("iotax starts");
     let stderr = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
     assert!(stderr.contains("iotax net serve") && stderr.contains("--icmp"), "{stderr}");
     for (arguments, words) in [
         (&["--length", "9", "127.0.0.1"][..], "16 to 65507"),
@@ -119,9 +114,10 @@ fn the_kernels_answers_take_what_ping_says_they_take() {
         skip!("no socket for ICMP here");
     }
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let document = ping(&lab, &arguments[2..]);
-    let of = &document["measurements"][0];
-    assert_eq!((number(of, "sent"), number(of, "lost")), (50.0, 0.0));
+    let cells = ping(&lab, &arguments[2..]);
+    let of = &cells[0];
+    let probes = &of["network"]["probes"];
+    assert_eq!((number(probes, "sent"), number(probes, "received")), (50.0, 50.0));
     require!(program "ping");
     let theirs =
         Command::new("ping").args(["-q", "-i", "0.02", "-c", "50", "127.0.0.1"]).output().expect("ping runs");
@@ -129,6 +125,6 @@ fn the_kernels_answers_take_what_ping_says_they_take() {
     // rtt min/avg/max/mdev = 0.012/0.034/0.056/0.007 ms
     let figures = theirs.rsplit(" = ").next().expect("figures");
     let mean: f64 = figures.split('/').nth(1).and_then(|mean| mean.parse().ok()).expect("a mean");
-    let ratio = number(&of["round_trip_ns"], "mean") / (mean * 1e6);
+    let ratio = number(&of["latency_ns"], "mean") / (mean * 1e6);
     assert!((0.1..10.0).contains(&ratio), "{ratio} of {theirs}");
 }

@@ -5,6 +5,7 @@
 
 use iotax_model::net::PORT;
 use iotax_model::record::Gap;
+use iotax_testkit::thorough;
 use serde_json::Value;
 
 use crate::net_lab::{Account, End, FAR, NetLab};
@@ -39,12 +40,13 @@ fn datagrams(rate: u64, seconds: u32, from: End) -> String {
 /// Round trips.
 fn ping(lab: &mut NetLab, how: &str) -> Value {
     let mut document = lab.json(&format!("ping {FAR} {how}"));
-    let trips = document["measurements"][0].take();
-    let time = |key: &str| number(&trips["round_trip_ns"], key) / MS;
+    let trips = document["cells"][0].take();
+    let time = |key: &str| number(&trips["latency_ns"], key) / MS;
+    let probes = &trips["network"]["probes"];
     eprintln!(
         "ping {how}: {} of {} back, {:.4} ms least, {:.4} median, {:.4} mean",
-        trips["received"],
-        trips["sent"],
+        probes["received"],
+        probes["sent"],
         time("/min"),
         time("/p50"),
         time("/mean")
@@ -65,12 +67,13 @@ fn round_trips_take_as_long_as_the_path() {
     for (kind, plain) in kinds.iter().zip(&plain) {
         let delayed = ping(&mut lab, kind);
         for key in ["/min", "/p50", "/mean"] {
-            let [plain, delayed] = [plain, &delayed].map(|trips| number(&trips["round_trip_ns"], key));
+            let [plain, delayed] = [plain, &delayed].map(|trips| number(&trips["latency_ns"], key));
             let added = delayed - plain;
             assert!((added - DELAY).abs() <= TOLERANCE, "{kind} {key}: {plain} ns became {delayed}");
             assert!(delayed >= DELAY, "{kind} {key}: quicker than the path: {delayed}");
         }
-        assert_eq!(delayed["lost"], 0, "{delayed}");
+        let probes = &delayed["network"]["probes"];
+        assert_eq!(probes["received"], probes["sent"], "{delayed}");
     }
 }
 
@@ -87,32 +90,38 @@ struct Stream {
 }
 
 impl Stream {
-    /// The only stream of a document, which left `from`.
+    /// The only stream of a run, which left `from`.
     fn of(document: &Value, from: End) -> Self {
-        let (sender, receiver) = if from == End::Near { ("near", "far") } else { ("far", "near") };
-        let [sender, receiver] = [sender, receiver].map(|end| &document["iotax"][end]["streams"][0]);
-        let gaps = receiver.get("gaps").map(|gaps| serde_json::from_value(gaps.clone()).expect("gaps"));
+        let way = &document["cells"][0]["network"]["ways"][0];
+        assert_eq!(way["direction"], if from == End::Near { "upload" } else { "download" });
         Self {
-            sent: whole(sender, "/packets"),
-            received: whole(receiver, "/packets"),
-            lost: whole(receiver, "/lost"),
-            out_of_order: whole(receiver, "/out_of_order"),
-            duplicates: whole(receiver, "/duplicates"),
-            jitter_ns: number(receiver, "/jitter_ns"),
-            gaps: gaps.unwrap_or_default(),
+            sent: whole(way, "/sent_packets"),
+            received: whole(way, "/received_packets"),
+            lost: whole(way, "/lost"),
+            out_of_order: whole(way, "/out_of_order"),
+            duplicates: whole(way, "/duplicates"),
+            jitter_ns: number(way, "/jitter_ns"),
+            gaps: gaps(document),
         }
     }
+}
+
+/// The gaps of a run's only measurement.
+fn gaps(document: &Value) -> Vec<Gap> {
+    let told = document.pointer("/measurements/0/carried/gaps").cloned();
+    told.map(|gaps| serde_json::from_value(gaps).expect("gaps")).unwrap_or_default()
 }
 
 /// Sends datagrams from an end through netem, and gives what was measured beside what netem did.
 fn disturbed(lab: &mut NetLab, from: End, rate: u64, netem: &str) -> (Stream, Account) {
     lab.disturb(from, &DATAGRAMS, netem);
-    let document = lab.json(&datagrams(rate, 5, from));
+    let seconds = if thorough() { 5 } else { 2 };
+    let document = lab.json(&datagrams(rate, seconds, from));
     let truth = lab.account(from);
     lab.clear(from);
     let stream = Stream::of(&document, from);
     eprintln!("{netem} from {from:?}: {stream:?}; by netem's account {truth:?}");
-    assert!(stream.sent >= 5 * rate - 1, "{stream:?}");
+    assert!(stream.sent >= u64::from(seconds) * rate - 1, "{stream:?}");
     (stream, truth)
 }
 
@@ -165,35 +174,46 @@ const UDP_SHARE: f64 = 1472.0 / (1472.0 + 14.0 + 20.0 + 8.0);
 
 #[test]
 fn a_link_carries_what_its_rate_leaves_for_the_payload() {
+    const SECONDS: f64 = 3.0;
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve(PORT);
     for end in [End::Near, End::Far] {
         lab.shape(end, "root", "tbf rate 20mbit burst 5000 limit 50000");
     }
     for (how, share) in [("--omit 1", TCP_SHARE), ("--udp --length 1472 --bitrate 25M", UDP_SHARE)] {
-        for (direction, receiver) in [("", "far"), ("--reverse", "near")] {
+        for direction in ["", "--reverse"] {
             let document = lab.json(&format!("run {FAR} --time 3 {how} {direction}"));
-            let end = &document["iotax"][receiver]["streams"][0];
-            let rate = number(end, "/bytes") * 8e9 / number(end, "/duration_ns");
+            let way = &document["cells"][0]["network"]["ways"][0];
+            let rate = number(way, "/bytes_per_s") * 8.0;
             eprintln!("{how} {direction}: {:.3} Mbit/s, of {:.3}", rate / 1e6, LINK * share / 1e6);
-            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {end:#}");
+            assert!((rate / (LINK * share) - 1.0).abs() < 0.01, "{how} {direction}: {rate}: {way:#}");
         }
     }
     let sampler = "while kill -0 $measuring 2> /dev/null; do for end in near far; do \
-                   echo $end $(tc -n $end -s qdisc show dev ${end}0 | grep backlog); done; usleep 100000; done";
+                   echo $end $(cut -d' ' -f1 /proc/uptime) $(tc -n $end -s qdisc show dev ${end}0 | grep backlog); done; usleep 100000; done";
     let (document, samples) =
-        lab.json_while(&format!("ping {FAR} --udp --rate 100 --time 3 --under-load"), sampler);
-    for (number_of, name, end) in [(1, "download", "far"), (2, "upload", "near")] {
-        let mean = |at: usize| number(&document, &format!("/measurements/{at}/round_trip_ns/mean"));
-        let added = mean(number_of) - mean(0);
+        lab.json_while(&format!("ping {FAR} --udp --rate 100 --time {SECONDS} --under-load"), sampler);
+    let cells = document["cells"].as_array().expect("cells");
+    let mean = |name: &str| {
+        let cell = cells.iter().find(|cell| cell["workload"] == name).expect(name);
+        number(cell, "/latency_ns/mean")
+    };
+    for (name, end) in [("download", "far"), ("upload", "near")] {
+        let added = mean(name) - mean("idle");
         // A queue that holds something all the time; in it a packet waits for those before it.
-        let backlog: Vec<f64> = samples
+        let backlog: Vec<[f64; 2]> = samples
             .lines()
             .filter_map(|line| {
-                line.strip_prefix(end)?.split_whitespace().nth(1)?.strip_suffix('b')?.parse().ok()
+                let mut words = line.strip_prefix(end)?.split_whitespace();
+                let at = words.next()?.parse().ok()?;
+                Some([at, words.nth(1)?.strip_suffix('b')?.parse().ok()?])
             })
-            .filter(|bytes| *bytes > 5000.0)
+            .filter(|[_, bytes]| *bytes > 5000.0)
             .collect();
+        // The load ends with the window, and begins before it.
+        let [over, _] = backlog.last().expect("a queue");
+        let backlog: Vec<f64> =
+            backlog.iter().filter(|[at, _]| over - at < SECONDS).map(|[_, bytes]| *bytes).collect();
         let queue = backlog.iter().sum::<f64>() / backlog.len() as f64 * 8e9 / LINK;
         eprintln!("{name}: {:.3} ms added, {:.3} by the queue's own account", added / MS, queue / MS);
         assert!((added / queue - 1.0).abs() < 0.1, "{name}: {added} {queue}");
@@ -205,23 +225,24 @@ fn neighbours_have_the_shares_that_the_path_gives_them() {
     let Some(mut lab) = NetLab::boot() else { return };
     lab.serve(PORT);
     lab.serve(PORT + 1);
-    // What the second far end sends has a way of its own.
+    // What the second server sends has a way of its own.
     let second = format!("match ip sport {} 0xffff", PORT + 1);
     lab.divide(End::Far, 2, &[(2, &second)]);
     lab.shape(End::Far, "parent 1:1", "handle 2: tbf rate 15mbit burst 5000 limit 50000");
     lab.shape(End::Far, "parent 1:2", "handle 3: tbf rate 5mbit burst 5000 limit 50000");
     let document =
         lab.json(&format!("run {FAR}:{PORT} {FAR}:{} --reverse --omit 1 --time 3 --interval 0.2", PORT + 1));
-    let together = &document["iotax"];
+    let cell = &document["cells"][0];
+    let together = &cell["guests"];
     eprintln!("{together:#}");
-    for (path, truth) in [
-        ("/bits_per_second", LINK * TCP_SHARE),
-        ("/shares/0/share", 0.75),
-        ("/shares/1/share", 0.25),
+    let all = number(cell, "/metrics/bytes_per_s");
+    for (path, measured, truth) in [
+        ("all", all * 8.0, LINK * TCP_SHARE),
+        ("the first", number(together, "/members/0/bytes_per_s") / all, 0.75),
+        ("the second", number(together, "/members/1/bytes_per_s") / all, 0.25),
         // (3 + 1)^2 / (2 (3^2 + 1^2))
-        ("/jain", 0.8),
+        ("Jain's index", number(together, "/fairness/mean"), 0.8),
     ] {
-        let measured = number(together, path);
         assert!((measured / truth - 1.0).abs() < 0.02, "{path}: {measured}, not {truth}");
     }
 }
@@ -296,13 +317,12 @@ fn a_link_that_fails_is_a_gap_as_long_as_it_was_down() {
     // TCP waits longer each time before it tries again: by the kernel's least 0.2 s, 0.4 s, 0.8 s ...
     let arguments = format!("run {FAR} --bitrate 8M --length 1000 --time 7");
     let (document, failure) = fail(&mut lab, &arguments, End::Near, End::Far);
-    let receiver = &document["iotax"]["far"]["streams"][0];
-    let gaps: Vec<Gap> = serde_json::from_value(receiver["gaps"].clone()).expect("gaps");
-    failure.check(gaps.first().expect("a gap"));
-    let bytes = whole(receiver, "/bytes");
+    failure.check(gaps(&document).first().expect("a gap"));
+    let stream = &document["measurements"][0]["carried"]["flows"][0];
+    let bytes = whole(stream, "/received_bytes");
     // A megabyte a second, in all but the gap.
-    assert!(bytes > 4_000_000, "it goes on: {receiver:#}");
-    assert_eq!(whole(&document["iotax"]["near"]["streams"][0], "/bytes"), bytes, "TCP loses nothing");
+    assert!(bytes > 4_000_000, "it goes on: {stream:#}");
+    assert_eq!(whole(stream, "/sent_bytes"), bytes, "TCP loses nothing");
 }
 
 /// Times of the kernel's log at which lines with some words were written.

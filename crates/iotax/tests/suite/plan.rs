@@ -158,20 +158,20 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         "format-raw",
     ];
     for (flags, rungs, rounds, runtime, size, seed) in [
-        (&[][..], all, 5, "6s", "1GiB", None),
-        (&["--quick", "--seed", "7"], all, 3, "1800ms", "1GiB", Some(7)),
-        (&["--standard"], all, 5, "6s", "1GiB", None),
-        (&["--thorough"], all, 10, "30s", "4GiB", None),
-        (&["--quick", "--repeat", "8", "--size", "2GiB", "--runtime", "90s"], all, 8, "90s", "2GiB", None),
+        (&[][..], all, 4, "250ms", "1GiB", None),
+        (&["--time", "1m", "--seed", "7"], all, 4, "250ms", "1GiB", Some(7)),
+        (&["--time", "2h"], all, 4, "12400ms", "4GiB", None),
+        (&["--repeat", "3"], all, 3, "6s", "1GiB", None),
+        (&["--repeat", "8", "--size", "2GiB", "--runtime", "90s"], all, 8, "90s", "2GiB", None),
         (
             &["--rungs", "vm-qcow2,host-file", "--workloads", "seqread-1m"],
             &["vm-qcow2", "host-file"],
-            5,
-            "6s",
+            4,
+            "3s",
             "1GiB",
             None,
         ),
-        (&["--like", domain], &like, 5, "6s", "1GiB", None),
+        (&["--like", domain], &like, 4, "250ms", "1GiB", None),
     ] {
         let printed = stdout(&lab.run(&[&["ladder", work, "--print-plan"], flags].concat()));
         let plan = Plan::from_toml(&printed).unwrap_or_else(|error| panic!("{error}\n{printed}"));
@@ -186,7 +186,7 @@ fn a_ladder_is_printed_as_the_plan_that_it_is() {
         lab.assert_nothing_left();
     }
     let printed = stdout(&lab.run(&["ladder", work, "--print-plan", "--like", domain]));
-    assert!(printed.contains("# <driver copy_on_read=\"on\"> is not done likewise\n"), "{printed}");
+    assert!(printed.contains("# <driver copy_on_read=\"on\"> is not reproduced\n"), "{printed}");
     for (arguments, code, said) in [
         (&["--like", "/none.xml"][..], 4, "\"/none.xml\" is no file, and libvirt cannot be asked"),
         (&["--like", domain, "--like-disk", "vdb"], 2, "no disk \"vdb\"; accepted: sda"),
@@ -336,7 +336,7 @@ fn jobs_beside_one_another_are_told_apart() {
         assert_eq!(log["write"]["ios"], measurement["write"]["ios"]);
         assert!(db.get("write").is_none() && log["write"]["ios"].as_u64() > Some(0), "{measurement}");
     }
-    let tables = text(&lab.run(&["report", "1"]).stdout);
+    let tables = text(&lab.run(&["report", "1", "--detail"]).stdout);
     assert!(tables.contains("8k random read") && tables.contains(" + 4k sequential write"), "{tables}");
     lab.assert_nothing_left();
 }

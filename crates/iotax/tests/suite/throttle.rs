@@ -167,7 +167,7 @@ fn an_open_loop_that_asks_for_more_says_so() {
 /// The same by version 2 of control groups, which this machine may not have, and for writes.
 #[test]
 fn a_guest_runs_at_the_rate_of_its_group() {
-    let Some(mut guest) = LabGuest::boot() else { return };
+    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
     guest.sh("insmod /lab/null_blk.ko nr_devices=1 gb=1; mount -t cgroup2 cgroup2 /sys/fs/cgroup");
     guest.sh(
         "cd /sys/fs/cgroup; echo +io > cgroup.subtree_control; mkdir slow; echo $agent > slow/cgroup.procs",

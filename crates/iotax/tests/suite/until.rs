@@ -110,14 +110,14 @@ fn time_ends_a_run_at_a_look() {
     let design = &json["run"]["design"];
     assert_eq!((&design["stopped"], &design["max_time_s"]), (&Value::from("max_time"), &Value::from(5.0)));
     assert!(design["open"].as_u64() > Some(0), "{design}");
-    let said = lab.run(&["show", "1"]);
+    let said = lab.run(&["report", "1", "--detail"]);
     assert!(text(&said.stdout).contains("would have passed max_time after"), "{}", text(&said.stdout));
 }
 
 /// Two devices of 10 ms and one of 12 in a guest: the one is told from the others, by an interval that holds the truth.
 #[test]
 fn a_delay_of_known_size_is_found_and_no_more_is_measured_of_it() {
-    let Some(mut guest) = LabGuest::boot() else { return };
+    let Some(mut guest) = LabGuest::boot_in_exact_time() else { return };
     guest.sh("insmod /lab/null_blk.ko nr_devices=0");
     for (name, ms) in [("ten", 10), ("other", 10), ("twelve", 12)] {
         guest.sh(&format!(
@@ -175,7 +175,7 @@ fn a_second_look_is_said_to_be_one() {
     let more = lab.json(&["resume", "1", "--repeat", "3", "--yes", "--json", "-"]);
     assert_valid(&more);
     assert!(kinds(&more).contains(&"extended".to_owned()), "{more}");
-    let said = text(&lab.run(&["report", "1"]).stdout);
+    let said = text(&lab.run(&["report", "1", "--detail"]).stdout);
     let words = "the run had 2 rounds when more were asked for, 3 in all";
     assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{said}");
     lab.assert_nothing_left();

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOPS: [&str; 4] = ["crates/", "docs/", "scripts/", "examples/"];
 
 /// The same, of places below `crates/`.
-const CRATES: [&str; 5] = ["model/src", "engine/src", "testbed/src", "results/src", "iotax/src"];
+const CRATES: [&str; 7] =
+    ["model/src", "engine/src", "testbed/src", "analysis/src", "report/src", "interop/src", "iotax/src"];
 
 /// Dead links and missing places in documents (path and text); `paths` are those of all files.
 pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str>) -> Vec<String> {
@@ -40,6 +41,24 @@ pub(super) fn dead_links(documents: &BTreeMap<&str, &str>, paths: &BTreeSet<&str
 
 fn is_below(rest: &str) -> bool {
     rest.starts_with('/')
+}
+
+/// The table of contents, from which `mdbook build` makes a site.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
+/// Pages of docs/ that the table of contents does not list exactly once, by the heading that they have.
+pub(super) fn contents(documents: &BTreeMap<&str, &str>) -> Vec<String> {
+    let listed = documents.get(CONTENTS).copied().unwrap_or_default();
+    let pages = documents.iter().filter(|(path, _)| path.starts_with("docs/") && **path != CONTENTS);
+    pages
+        .filter_map(|(path, text)| {
+            let heading = text.lines().next()?.strip_prefix("# ").unwrap_or_default();
+            let entry = format!("- [{heading}]({})", path.trim_start_matches("docs/"));
+            let times = listed.lines().filter(|line| line.trim() == entry).count();
+            let links = links(listed).filter(|link| joined(CONTENTS, link) == **path).count();
+            (times != 1 || links != 1).then(|| format!("{CONTENTS} must hold once: {entry}"))
+        })
+        .collect()
 }
 
 /// The targets of links `[text](target)`.
@@ -85,6 +104,22 @@ fn joined(from: &str, to: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_contents_hold_every_page_once() {
+        let wrong = |listed: &str| {
+            contents(&BTreeMap::from([
+                (CONTENTS, listed),
+                ("docs/a.md", "# What is so\n"),
+                ("README.md", ""),
+            ]))
+        };
+        assert_eq!(wrong("# Summary\n- [What is so](a.md)\n"), Vec::<String>::new());
+        let missing = ["docs/SUMMARY.md must hold once: - [What is so](a.md)"];
+        for listed in ["", "- [What was](a.md)\n", "- [What is so](a.md)\n- [What is so](a.md)\n"] {
+            assert_eq!(wrong(listed), missing, "{listed:?}");
+        }
+    }
 
     #[test]
     fn what_leads_nowhere_is_found() {

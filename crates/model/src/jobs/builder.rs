@@ -1,16 +1,16 @@
-//! A job while its options are read one after the other.
+//! Builds a job while its options are parsed one by one.
 
-use super::value::Value;
+use super::value::OptionValue;
 use crate::units::{Bytes, Nanos};
 use crate::words::WordError;
 use crate::workload::{Distribution, IoEngine, Rw, Verify, WorkloadKeys};
 
-/// What the options of a section have said so far. What is in `keys` is done as the key says; the rest needs others to be known.
+/// The options of a section so far. `keys` holds what maps directly to a workload key; the other fields depend on several options.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Draft {
+pub(super) struct JobBuilder {
     pub(super) keys: WorkloadKeys,
     pub(super) name: Option<String>,
-    /// What stands behind the colon of `rw`.
+    /// The number after the colon of `rw`.
     pub(super) step: Option<i64>,
     pub(super) is_identical: bool,
     pub(super) bs: [Option<Bytes>; 3],
@@ -39,12 +39,12 @@ pub(super) struct Draft {
     pub(super) end_fsync: Option<bool>,
     pub(super) goes_on: bool,
     pub(super) seed: Option<u64>,
-    /// What a value means here that fio takes otherwise.
+    /// Notes on values that mean something else here than in fio.
     pub(super) notes: Vec<String>,
 }
 
-impl Draft {
-    pub(super) fn rw(&mut self, value: Value<'_>) -> Result<(), String> {
+impl JobBuilder {
+    pub(super) fn rw(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let (word, step) =
             value.text.split_once(':').map_or((value.text, None), |(word, step)| (word, Some(step)));
         if matches!(word, "trimwrite" | "randtrimwrite") {
@@ -53,17 +53,17 @@ impl Draft {
             );
         }
         self.keys.rw = Some(word.parse::<Rw>().map_err(|error| error.to_string())?);
-        self.step = step.map(|step| Self::step(Value { text: step, ..value })).transpose()?;
+        self.step = step.map(|step| Self::step(OptionValue { text: step, ..value })).transpose()?;
         Ok(())
     }
 
-    fn step(value: Value<'_>) -> Result<i64, String> {
+    fn step(value: OptionValue<'_>) -> Result<i64, String> {
         let (sign, text) = value.text.strip_prefix('-').map_or((1, value.text), |text| (-1, text));
-        let bytes = Value { text, ..value }.bytes()?;
+        let bytes = OptionValue { text, ..value }.bytes()?;
         i64::try_from(bytes.0).map(|bytes| sign * bytes).map_err(|_| "the step is too large".into())
     }
 
-    pub(super) fn sequencer(&mut self, value: Value<'_>) -> Result<(), String> {
+    pub(super) fn sequencer(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         self.is_identical = match value.text {
             "sequential" => false,
             "identical" => true,
@@ -72,15 +72,15 @@ impl Draft {
         Ok(())
     }
 
-    /// Two ranges may have a slash between them.
-    pub(super) fn bsrange(&mut self, value: Value<'_>) -> Result<(), String> {
+    /// Accepts a slash between two ranges.
+    pub(super) fn bsrange(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = value.text.replace('/', ",");
-        self.bsrange = Value { text: &text, ..value }.triple(Value::range)?;
+        self.bsrange = OptionValue { text: &text, ..value }.triple(OptionValue::range)?;
         Ok(())
     }
 
-    /// fio's defaults for the parameters that may be left out.
-    pub(super) fn distribution(&mut self, value: Value<'_>) -> Result<(), String> {
+    /// Omitted parameters get fio's defaults.
+    pub(super) fn distribution(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let text = match value.text {
             "zipf" => "zipf:1.1",
             "pareto" => "pareto:0.2",
@@ -91,7 +91,7 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn zonemode(&mut self, value: Value<'_>) -> Result<(), String> {
+    pub(super) fn zonemode(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         self.is_strided = match value.text {
             "none" => false,
             "strided" => true,
@@ -101,7 +101,7 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn engine(&mut self, value: Value<'_>) -> Result<(), String> {
+    pub(super) fn engine(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         let (engine, note) = match value.text {
             "sync" => (IoEngine::Psync, Some("sync: pread and pwrite instead of lseek, read and write")),
             "pvsync" => (
@@ -115,7 +115,7 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn verify(&mut self, value: Value<'_>) -> Result<(), String> {
+    pub(super) fn verify(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         self.keys.verify = Some(match value.text {
             "0" => Verify::None,
             "crc32c" | "crc32c-intel" => Verify::Crc32c,
@@ -128,7 +128,7 @@ impl Draft {
         Ok(())
     }
 
-    pub(super) fn continue_on_error(&mut self, value: Value<'_>) -> Result<(), String> {
+    pub(super) fn continue_on_error(&mut self, value: OptionValue<'_>) -> Result<(), String> {
         self.goes_on = match value.text {
             "none" | "0" => false,
             "all" | "1" | "io" => true,

@@ -1,14 +1,14 @@
-//! Arithmetic in values.
+//! Arithmetic in option values.
 
 use super::suffix::suffix;
 
-/// How deep parentheses may be nested.
+/// Maximum nesting of parentheses.
 const DEEPEST: usize = 64;
 
-/// The value of an expression of whole numbers, `+ - * / % ^` and parentheses; numbers may have the suffixes of sizes.
+/// Evaluates an expression of whole numbers, `+ - * / % ^` and parentheses. Numbers may have size suffixes.
 ///
 /// # Errors
-/// What is wrong, in words without the expression itself.
+/// The reason, without the expression itself.
 pub(super) fn evaluate(text: &str, kb_base: u64) -> Result<i128, String> {
     let mut reader = Reader { rest: text.trim_start(), kb_base, depth: 0 };
     let value = reader.sum()?;

@@ -1,32 +1,32 @@
-//! From a section's options to a job.
+//! Turns the options of a section into a job.
 
 use std::collections::HashMap;
 
-use super::builder::Draft;
-use super::ini::{Section, Setting};
-use super::known::{Known, Standing};
-use super::layout::{Job, Notes};
+use super::builder::JobBuilder;
+use super::ini::{OptionLine, Section};
+use super::known::{KnownOption, Support};
+use super::layout::{Notes, SectionJob};
 use super::options::{find, names};
-use super::value::Value;
-use super::{Place, Trouble};
+use super::value::OptionValue;
+use super::{FileLine, LineErrors};
 use crate::units::{Bytes, Nanos};
 use crate::words::nearest;
 use crate::workload::{IoEngine, Rw, Stride, WorkloadKeys};
 
-/// The longest that a job takes that ends when its I/O is done.
+/// Time limit of a job that ends when its I/O is done.
 pub(super) const LONGEST: Nanos = Nanos::from_secs(3600);
 
-/// What is wrong with an option that others decide about: its name and why.
+/// An option rejected because of others: its name and the reason.
 type Wrong = (&'static str, String);
 
-/// Decides one thing, and may have something to say of it.
-type Step = fn(&mut Draft, &mut Notes) -> Result<(), Wrong>;
+/// Resolves one group of interdependent options; may add notes.
+type Step = fn(&mut JobBuilder, &mut Notes) -> Result<(), Wrong>;
 
-/// The job that a section describes; absent if something is wrong with it.
-pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut Trouble) -> Option<Job> {
+/// The job that a section describes; `None` if any option was rejected.
+pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut LineErrors) -> Option<SectionJob> {
     let before = trouble.0.len();
-    let mut draft = Draft::default();
-    let mut places: HashMap<&'static str, &Setting> = HashMap::new();
+    let mut draft = JobBuilder::default();
+    let mut places: HashMap<&'static str, &OptionLine> = HashMap::new();
     let kb_base = match last(section, "kb_base").and_then(|setting| setting.value.as_deref()) {
         Some("1000") => 1000,
         _ => 1024,
@@ -60,13 +60,16 @@ pub(super) fn job(section: &Section, notes: &mut Notes, trouble: &mut Trouble) -
     Some(assemble(draft, section, places))
 }
 
-fn last<'a>(section: &'a Section, name: &str) -> Option<&'a Setting> {
+fn last<'a>(section: &'a Section, name: &str) -> Option<&'a OptionLine> {
     section.options.iter().rev().find(|setting| setting.name == name)
 }
 
-/// The options that hold: of several of one meaning the last, in the order in which they stand.
-fn effective<'a>(section: &'a Section, trouble: &mut Trouble) -> Vec<(&'static Known, &'a Setting)> {
-    let mut found: Vec<(&Known, &Setting)> = Vec::new();
+/// The options in effect: the last of several synonyms wins; file order is kept.
+fn effective<'a>(
+    section: &'a Section,
+    trouble: &mut LineErrors,
+) -> Vec<(&'static KnownOption, &'a OptionLine)> {
+    let mut found: Vec<(&KnownOption, &OptionLine)> = Vec::new();
     for setting in &section.options {
         if trouble.is_full() {
             break;
@@ -84,11 +87,11 @@ fn effective<'a>(section: &'a Section, trouble: &mut Trouble) -> Vec<(&'static K
     found
 }
 
-/// Reads one option; what comes back is the reason for a note.
+/// Parses one option. Returns the text of a note, if there is one.
 fn read(
-    draft: &mut Draft,
-    known: &Known,
-    setting: &Setting,
+    draft: &mut JobBuilder,
+    known: &KnownOption,
+    setting: &OptionLine,
     kb_base: u64,
 ) -> Result<Option<&'static str>, String> {
     let text = match &setting.value {
@@ -97,16 +100,16 @@ fn read(
         None => return Err(format!("it needs a value: {} = ...", setting.name)),
     };
     match known.standing {
-        Standing::Done(read) => read(draft, Value { text, kb_base }).map(|()| None),
-        Standing::Noted(why) => Ok(Some(why)),
-        Standing::NotedSwitch(why) => Value { text, kb_base }.flag().map(|_| Some(why)),
-        Standing::Refused { unless, .. } if unless.contains(&text) => Ok(None),
-        Standing::Refused { why, .. } => Err(why.into()),
+        Support::Supported(read) => read(draft, OptionValue { text, kb_base }).map(|()| None),
+        Support::Ignored(why) => Ok(Some(why)),
+        Support::IgnoredSwitch(why) => OptionValue { text, kb_base }.flag().map(|_| Some(why)),
+        Support::Unsupported { unless, .. } if unless.contains(&text) => Ok(None),
+        Support::Unsupported { why, .. } => Err(why.into()),
     }
 }
 
-/// Decides what depends on several options.
-fn finish(draft: &mut Draft, notes: &mut Notes) -> Vec<Wrong> {
+/// Resolves the options that depend on each other.
+fn finish(draft: &mut JobBuilder, notes: &mut Notes) -> Vec<Wrong> {
     let keys = &mut draft.keys;
     keys.rw.get_or_insert(Rw::Read);
     keys.direct.get_or_insert(false);
@@ -120,12 +123,12 @@ fn finish(draft: &mut Draft, notes: &mut Notes) -> Vec<Wrong> {
     steps.into_iter().filter_map(|step| step(draft, notes).err()).collect()
 }
 
-fn rw(draft: &Draft) -> Rw {
+fn rw(draft: &JobBuilder) -> Rw {
     draft.keys.rw.unwrap_or(Rw::Read)
 }
 
-/// fio takes any depth for engines that do one I/O at a time, and does one at a time.
-fn depth(draft: &mut Draft, notes: &mut Notes) {
+/// fio accepts any depth for synchronous engines and runs them at depth 1.
+fn depth(draft: &mut JobBuilder, notes: &mut Notes) {
     let keys = &mut draft.keys;
     if let (Some(engine), Some(depth @ 2..)) = (keys.ioengine, keys.iodepth)
         && engine.is_synchronous()
@@ -135,8 +138,8 @@ fn depth(draft: &mut Draft, notes: &mut Notes) {
     }
 }
 
-/// One length for all directions, or a range or a split of them.
-fn lengths(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
+/// Resolves block sizes: one for all directions, a range, or a split.
+fn lengths(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     let default = Bytes(4096);
     let [read, write, trim] = draft.bs.map(|length| length.unwrap_or(default));
     if draft.bsrange.iter().any(Option::is_some) {
@@ -160,14 +163,14 @@ fn lengths(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
     draft.keys.set("bssplit", &text).map_err(|why| ("bs", why))
 }
 
-/// What is said of the directions that a pattern has.
+/// The values of the directions that a pattern uses.
 fn used<T: Copy>(rw: Rw, [read, write, trim]: [T; 3]) -> Vec<T> {
     let all = [(rw.reads(), read), (rw.writes(), write), (rw.trims(), trim)];
     all.into_iter().filter(|(has, _)| *has).map(|(_, value)| value).collect()
 }
 
-/// Figures that fio has for each direction, and iotax for the whole.
-fn per_direction(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+/// Maps per-direction values to the single one that iotax has.
+fn per_direction(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let rw = rw(draft);
     let same = |option, values: [Option<u64>; 3]| {
         let used = used(rw, values);
@@ -179,7 +182,7 @@ fn per_direction(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     };
     let percent = same("percentage_random", draft.percentage_random.map(|percent| percent.map(u64::from)))?;
     draft.keys.percentage_random = percent.and_then(|percent| u8::try_from(percent).ok());
-    // fio holds each direction to the rate, iotax the job: of a mix, twice as much.
+    // fio applies the rate to each direction, iotax to the job: a mix gets twice as much.
     let directions = used(rw, [(); 3]).len() as u64;
     let rate = same("rate", draft.rate)?.filter(|rate| *rate > 0);
     let rate_iops = same("rate_iops", draft.rate_iops)?.filter(|rate| *rate > 0);
@@ -199,8 +202,8 @@ fn per_direction(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// `rw = read:8k` leaves gaps. `rw = randread:8` draws a place only every eighth time.
-fn sequence(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
+/// `rw = read:8k` leaves gaps. `rw = randread:8` draws a new offset every eighth I/O.
+fn sequence(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     let Some(step) = draft.step else { return Ok(()) };
     if rw(draft).is_random() {
         return if step == 1 {
@@ -218,12 +221,12 @@ fn sequence(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn one_length(draft: &Draft) -> Option<Bytes> {
+fn one_length(draft: &JobBuilder) -> Option<Bytes> {
     draft.keys.bs.filter(|_| draft.keys.bsrange.is_none() && draft.keys.bssplit.is_none())
 }
 
-/// Zones of which each is one I/O are a stride.
-fn zones(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
+/// Zones that hold a single I/O are a stride.
+fn zones(draft: &mut JobBuilder, _: &mut Notes) -> Result<(), Wrong> {
     if !draft.is_strided {
         return Ok(());
     }
@@ -240,8 +243,8 @@ fn zones(draft: &mut Draft, _: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// How much is done, and how long.
-fn amount(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+/// Resolves size, I/O limits and runtime.
+fn amount(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let keys = &mut draft.keys;
     keys.runtime = draft.runtime.filter(|time| time.0 > 0);
     if draft.time_based == Some(true) && keys.runtime.is_some() {
@@ -278,8 +281,8 @@ fn amount(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Several files of a job are one area, which random offsets visit alike.
-fn files(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+/// Treats several files of a job as one area; random offsets are spread over it alike.
+fn files(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let number = draft.nrfiles.unwrap_or(1).max(1);
     if let (None, Some(size)) = (draft.size, draft.filesize) {
         draft.size = size.0.checked_mul(number).map(Bytes);
@@ -306,8 +309,8 @@ fn files(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// What comes before and after a job's I/O.
-fn around(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
+/// Resolves the options for what happens before and after the job's I/O.
+fn around(draft: &mut JobBuilder, notes: &mut Notes) -> Result<(), Wrong> {
     let is_direct = draft.keys.direct == Some(true);
     if draft.keys.pre_read == Some(true) && is_direct {
         notes
@@ -319,7 +322,7 @@ fn around(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
         return Ok(());
     }
     let option = "end_fsync";
-    // Without loops only time ends a job.
+    // Without loops only the runtime ends a job.
     if draft.keys.loops.is_some() {
         draft.keys.end_fsync = Some(true);
         if draft.runtime.is_some() {
@@ -335,10 +338,10 @@ fn around(draft: &mut Draft, notes: &mut Notes) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn assemble(draft: Draft, section: &Section, places: HashMap<&'static str, Place>) -> Job {
+fn assemble(draft: JobBuilder, section: &Section, places: HashMap<&'static str, FileLine>) -> SectionJob {
     let name = draft.name.unwrap_or_else(|| section.name.clone());
     let keys = WorkloadKeys { name: Some(name.clone()), ..draft.keys };
-    Job {
+    SectionJob {
         workload: keys.complete(&WorkloadKeys::default()),
         place: section.place.clone(),
         places,

@@ -1,17 +1,17 @@
-//! Options that change nothing here.
+//! Options that have no effect in iotax.
 
-use super::known::{Known, Standing};
+use super::known::{KnownOption, Support};
 
-const fn noted(names: &'static [&'static str], why: &'static str) -> Known {
-    Known { names, alone: false, standing: Standing::Noted(why) }
+const fn noted(names: &'static [&'static str], why: &'static str) -> KnownOption {
+    KnownOption { names, alone: false, standing: Support::Ignored(why) }
 }
 
-const fn alone(names: &'static [&'static str], why: &'static str) -> Known {
-    Known { names, alone: true, standing: Standing::Noted(why) }
+const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
+    KnownOption { names, alone: true, standing: Support::Ignored(why) }
 }
 
-const fn switch(names: &'static [&'static str], why: &'static str) -> Known {
-    Known { names, alone: true, standing: Standing::NotedSwitch(why) }
+const fn switch(names: &'static [&'static str], why: &'static str) -> KnownOption {
+    KnownOption { names, alone: true, standing: Support::IgnoredSwitch(why) }
 }
 
 const WORKERS: &str = "jobs are threads of one process";
@@ -25,8 +25,8 @@ const LOGS: &str = "every interval is in the store and in the JSON";
 const FRESH: &str = "every write has new content";
 const VERIFIED: &str = "every sector is stamped, and a wrong one is reported with its place";
 
-/// Each with the reason why it changes nothing.
-pub(super) const NOTED: &[Known] = &[
+/// The options, each with the reason why it has no effect.
+pub(super) const IGNORED: &[KnownOption] = &[
     noted(&["description"], "it is for readers"),
     switch(&["thread"], WORKERS),
     switch(&["group_reporting"], REPORTS),

@@ -3,53 +3,53 @@
 use std::sync::Arc;
 
 use super::expression::evaluate;
-use super::{Included, MOST_JOBS, Machine, Place, Surroundings, Trouble};
+use super::{FileLine, Included, LineErrors, MOST_JOBS, MachineKeywords, Surroundings};
 
-/// How deep files may include one another.
+/// Maximum nesting of included files.
 const DEEPEST: usize = 8;
-/// How many files may be included in all: two that name one another several times would never end.
+/// Maximum number of included files. Stops files that include each other several times.
 const MOST: usize = 100;
-/// How many options all jobs may have, those of `[global]` counted for each, and long ones as several.
+/// Maximum number of options of all jobs. Those of `[global]` count for each job, long ones count as several.
 const MOST_OPTIONS: usize = 1 << 16;
-/// Bytes of an option that counts as one.
+/// Bytes of an option that count as one.
 const OPTION: usize = 64;
-/// Bytes of the longest value, with what its variables hold.
+/// Maximum length of a value in bytes, after variables are expanded.
 const LONGEST_VALUE: usize = 64 << 10;
 
-/// A section that is a job, with what `[global]` says above it.
+/// A section that describes a job, with the options of the `[global]` above it.
 #[derive(Debug, Clone)]
 pub(super) struct Section {
-    /// Of its header.
-    pub(super) place: Place,
+    /// Location of the section header.
+    pub(super) place: FileLine,
     pub(super) name: String,
-    /// In the order in which they count: those of `[global]` first.
-    pub(super) options: Vec<Setting>,
+    /// In order of precedence: those of `[global]` first.
+    pub(super) options: Vec<OptionLine>,
 }
 
-/// An option as it stands in a file.
+/// An option as written in a file.
 #[derive(Debug, Clone)]
-pub(super) struct Setting {
-    pub(super) place: Place,
-    /// The whole of it, for errors.
+pub(super) struct OptionLine {
+    pub(super) place: FileLine,
+    /// The whole line, for errors.
     pub(super) quoted: String,
     pub(super) name: String,
-    /// Absent where the option stands alone.
+    /// `None` if the option has no value.
     pub(super) value: Option<String>,
 }
 
-impl Setting {
-    /// As how many options it counts.
+impl OptionLine {
+    /// The number of options it counts as, see `MOST_OPTIONS`.
     fn weight(&self) -> usize {
         1 + (self.quoted.len() + self.value.as_ref().map_or(0, String::len)) / OPTION
     }
 }
 
-/// Reads the sections of a file and of those it includes.
+/// Reads the sections of a file and of the files it includes.
 pub(super) fn sections(
     file: &str,
     text: &str,
     around: &Surroundings<'_>,
-    trouble: &mut Trouble,
+    trouble: &mut LineErrors,
 ) -> Vec<Section> {
     let mut reader = Reader {
         around,
@@ -65,7 +65,7 @@ pub(super) fn sections(
     reader.sections
 }
 
-/// Where an option that comes next belongs.
+/// The section that the next option belongs to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Inside {
     Nothing,
@@ -75,12 +75,12 @@ enum Inside {
 
 struct Reader<'a, 'b> {
     around: &'a Surroundings<'b>,
-    trouble: &'a mut Trouble,
-    globals: Vec<Setting>,
+    trouble: &'a mut LineErrors,
+    globals: Vec<OptionLine>,
     sections: Vec<Section>,
     inside: Inside,
     included: usize,
-    /// Options of all sections so far.
+    /// The number of options in all sections so far.
     options: usize,
     is_over: bool,
 }
@@ -88,8 +88,8 @@ struct Reader<'a, 'b> {
 impl Reader<'_, '_> {
     fn read(&mut self, file: &Arc<str>, text: &str, depth: usize) {
         for (number, line) in text.lines().enumerate() {
-            let place = Place { file: Arc::clone(file), line: number + 1 };
-            // As fio does, wherever it stands in the line.
+            let place = FileLine { file: Arc::clone(file), line: number + 1 };
+            // As in fio, comments may start anywhere in the line.
             let line = line.split([';', '#']).next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
@@ -110,7 +110,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn header(&mut self, place: Place, line: &str, header: &str, depth: usize) {
+    fn header(&mut self, place: FileLine, line: &str, header: &str, depth: usize) {
         let name = header.strip_suffix(']').map(str::trim).filter(|name| !name.is_empty());
         let Some(name) = name else {
             return self.trouble.add(
@@ -128,22 +128,22 @@ impl Reader<'_, '_> {
             return;
         }
         self.inside = Inside::Job;
-        self.options += self.globals.iter().map(Setting::weight).sum::<usize>();
+        self.options += self.globals.iter().map(OptionLine::weight).sum::<usize>();
         if self.sections.len() == MOST_JOBS || self.options > MOST_OPTIONS {
             return self.too_many(&place, line);
         }
         self.sections.push(Section { place, name: name.to_owned(), options: self.globals.clone() });
     }
 
-    /// Refuses what no file has that somebody wrote; the rest is not read.
-    fn too_many(&mut self, place: &Place, line: &str) {
+    /// Rejects a file that exceeds a limit. The rest is not read.
+    fn too_many(&mut self, place: &FileLine, line: &str) {
         let why =
             format!("accepted: up to {MOST_JOBS} sections and {MOST_OPTIONS} options in all; split the file");
         self.trouble.add(place, line.into(), why);
         self.is_over = true;
     }
 
-    fn include(&mut self, place: &Place, line: &str, name: &str, depth: usize) {
+    fn include(&mut self, place: &FileLine, line: &str, name: &str, depth: usize) {
         if depth >= DEEPEST {
             let why = format!("files include one another more than {DEEPEST} deep");
             return self.trouble.add(place, line.into(), why);
@@ -158,7 +158,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn setting(&mut self, place: Place, line: &str) {
+    fn setting(&mut self, place: FileLine, line: &str) {
         let (name, value) = match line.split_once('=') {
             Some((name, value)) => (name.trim(), Some(value.trim())),
             None => (line, None),
@@ -167,7 +167,7 @@ impl Reader<'_, '_> {
             Ok(value) => value,
             Err(why) => return self.trouble.add(&place, line.into(), why),
         };
-        let setting = Setting { place, quoted: line.into(), name: name.to_owned(), value };
+        let setting = OptionLine { place, quoted: line.into(), name: name.to_owned(), value };
         self.options += setting.weight();
         if self.options > MOST_OPTIONS {
             return self.too_many(&setting.place, line);
@@ -179,13 +179,13 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The file that a line includes.
+/// The file named by an include line.
 fn included(line: &str) -> Option<&str> {
     let name = line.strip_prefix("include")?;
     name.starts_with(char::is_whitespace).then(|| name.trim()).filter(|name| !name.starts_with('='))
 }
 
-/// A value with its variables and keywords replaced. With a keyword in it, it is calculated.
+/// Expands variables and keywords in a value. A value with a keyword is evaluated as an expression.
 fn substituted(value: &str, around: &Surroundings<'_>) -> Result<String, String> {
     let value = with_variables(value, around.variable)?;
     let Some(text) = with_keywords(&value, around.machine) else { return Ok(value) };
@@ -220,8 +220,8 @@ fn with_variables(value: &str, variable: &dyn Fn(&str) -> Option<String>) -> Res
     Ok(text)
 }
 
-fn with_keywords(value: &str, machine: Machine) -> Option<String> {
-    let Machine { pagesize, mb_memory, ncpus } = machine;
+fn with_keywords(value: &str, machine: MachineKeywords) -> Option<String> {
+    let MachineKeywords { pagesize, mb_memory, ncpus } = machine;
     let words = [("$pagesize", pagesize), ("$mb_memory", mb_memory), ("$ncpus", ncpus)];
     words.iter().any(|(word, _)| value.contains(word)).then(|| {
         words.iter().fold(value.to_owned(), |text, (word, number)| text.replace(word, &number.to_string()))

@@ -1,32 +1,32 @@
-//! An option of fio, and what becomes of it.
+//! An fio option and its support status.
 
-use super::builder::Draft;
-use super::value::Value;
+use super::builder::JobBuilder;
+use super::value::OptionValue;
 
-/// What becomes of an option.
+/// The support status of an option.
 #[derive(Clone, Copy)]
-pub(super) enum Standing {
-    /// It is done.
-    Done(fn(&mut Draft, Value<'_>) -> Result<(), String>),
-    /// It changes nothing here, or nothing but what the sentence says.
-    Noted(&'static str),
-    /// As [`Self::Noted`], of an option that is on or off.
-    NotedSwitch(&'static str),
-    /// It would change the meaning and cannot be done; values that ask for nothing are taken.
-    Refused {
-        /// Values that ask for what is done anyway.
+pub(super) enum Support {
+    /// Supported.
+    Supported(fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>),
+    /// Accepted with no effect, except for what the note says.
+    Ignored(&'static str),
+    /// As [`Self::Ignored`], for a boolean option.
+    IgnoredSwitch(&'static str),
+    /// Rejected, because it would change the workload and is not supported. Values that change nothing are accepted.
+    Unsupported {
+        /// Values that match what iotax does anyway.
         unless: &'static [&'static str],
-        /// Why, and what to do instead.
+        /// The reason, and the alternative.
         why: &'static str,
     },
 }
 
-/// An option of fio.
-pub(super) struct Known {
-    /// Its name, and its other names.
+/// An fio option.
+pub(super) struct KnownOption {
+    /// Its name and its aliases.
     pub(super) names: &'static [&'static str],
-    /// Whether it may stand alone.
+    /// True if it needs no value.
     pub(super) alone: bool,
-    /// What becomes of it.
-    pub(super) standing: Standing,
+    /// Its support status.
+    pub(super) standing: Support,
 }

@@ -1,9 +1,9 @@
-//! Large files: what nobody wrote is refused in words, before it takes time or memory.
+//! Oversized job files: they are rejected with an error before they cost time or memory.
 
 use super::tests::refused;
 use super::vdbench;
 
-/// A text that comes again so many times, `@` being its number.
+/// Repeats a text, replacing `@` with the number of the repetition.
 fn many(text: &str, times: usize) -> String {
     (0..times).map(|number| text.replace('@', &number.to_string())).collect()
 }

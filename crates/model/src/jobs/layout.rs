@@ -1,25 +1,25 @@
-//! From jobs to workloads: which run at once, and where on the target each finds its files.
+//! Turns jobs into workloads: groups those that run together and assigns each its files on the target.
 
 use std::collections::{HashMap, HashSet};
 
-use super::ini::Setting;
-use super::{Jobs, Place, Trouble};
+use super::ini::OptionLine;
+use super::{FileLine, Jobs, LineErrors};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Verify, Workload};
 
-/// Areas begin at multiples of this, so that no file's place changes how its I/O meets the blocks beneath.
+/// Areas start at multiples of this, so that a file's position does not affect how its I/O aligns with the blocks below.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// A section of which every option is read.
+/// A section with all options parsed.
 #[derive(Debug, Clone)]
-pub(super) struct Job {
-    /// All but its area on the target.
+pub(super) struct SectionJob {
+    /// The workload, without its area on the target.
     pub(super) workload: Workload,
-    /// Of the section's header.
-    pub(super) place: Place,
-    /// Where the options stand that hold.
-    pub(super) places: HashMap<&'static str, Place>,
+    /// Location of the section header.
+    pub(super) place: FileLine,
+    /// Locations of the options in effect.
+    pub(super) places: HashMap<&'static str, FileLine>,
     pub(super) name: String,
     pub(super) filename: Option<String>,
     pub(super) directory: Option<String>,
@@ -30,9 +30,9 @@ pub(super) struct Job {
     pub(super) seed: Option<u64>,
 }
 
-impl Job {
-    /// Complains about an option, or about the section if the option is not there.
-    fn complain(&self, trouble: &mut Trouble, option: &str, why: String) {
+impl SectionJob {
+    /// Reports an error at an option, or at the section if the option is not set.
+    fn complain(&self, trouble: &mut LineErrors, option: &str, why: String) {
         match self.places.get(option) {
             Some(place) => trouble.add(place, format!("{option} of [{}]", self.name), why),
             None => trouble.add(&self.place, format!("[{}]", self.name), why),
@@ -43,17 +43,17 @@ impl Job {
         self.workload.numjobs.into()
     }
 
-    /// How many workloads it may become.
+    /// The number of workloads it may become.
     fn count(&self) -> u64 {
         if self.workload.verify == Verify::None { 1 } else { self.clones() }
     }
 
-    /// From one clone's start to the next one's within a file.
+    /// Distance between the starts of two clones within a file.
     fn step(&self) -> u64 {
         self.increment.map_or(0, |increment| increment.0)
     }
 
-    /// Its workload, on its files. What verifies has a workload for each clone: no two may know of one another's blocks.
+    /// The workloads on these files. A job that verifies becomes one workload per clone, because clones must not share blocks.
     fn on(&self, files: &Files) -> Vec<Workload> {
         let mut workload = self.workload.clone();
         workload.size = self.size;
@@ -68,26 +68,26 @@ impl Job {
         (0..self.clones()).map(|number| Workload { offset: begin(number), ..one.clone() }).collect()
     }
 
-    /// How long a file must be for the clones that work on it with areas of `size`; absent beyond all numbers.
+    /// File length needed for the clones with areas of `size`; `None` on overflow.
     fn file_length(&self, size: Bytes) -> Option<u64> {
         let begin = self.step().checked_mul(self.clones().saturating_sub(1))?;
         begin.checked_add(self.workload.offset.0)?.checked_add(size.0)?.checked_next_multiple_of(ALIGNMENT)
     }
 }
 
-/// What is said beside the result.
+/// Notes for the user.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notes {
-    /// Options that change nothing, by reason.
-    unchanged: Vec<(&'static str, Vec<(String, Place)>)>,
-    seen: HashSet<(&'static str, (String, Place))>,
-    /// Everything else.
+    /// Options without effect, grouped by reason.
+    unchanged: Vec<(&'static str, Vec<(String, FileLine)>)>,
+    seen: HashSet<(&'static str, (String, FileLine))>,
+    /// All other notes.
     pub(super) sentences: Vec<String>,
 }
 
 impl Notes {
-    /// An option that changes nothing for this reason.
-    pub(super) fn add(&mut self, setting: &Setting, why: &'static str) {
+    /// Notes that an option has no effect, and why.
+    pub(super) fn add(&mut self, setting: &OptionLine, why: &'static str) {
         let option = (setting.name.clone(), setting.place.clone());
         if !self.seen.insert((why, option.clone())) {
             return;
@@ -111,9 +111,9 @@ impl Notes {
     }
 }
 
-/// Puts jobs side by side, and after one another where a stonewall is.
-pub(super) fn lay_out(jobs: Vec<Job>, mut notes: Notes, trouble: &mut Trouble) -> Jobs {
-    let mut filenames: Vec<(Place, String)> = Vec::new();
+/// Groups jobs into workloads: a stonewall starts a new group.
+pub(super) fn lay_out(jobs: Vec<SectionJob>, mut notes: Notes, trouble: &mut LineErrors) -> Jobs {
+    let mut filenames: Vec<(FileLine, String)> = Vec::new();
     let mut seen = HashSet::new();
     for job in &jobs {
         if let Some(name) = &job.filename
@@ -125,7 +125,7 @@ pub(super) fn lay_out(jobs: Vec<Job>, mut notes: Notes, trouble: &mut Trouble) -
     let own_files = jobs.iter().any(|job| job.filename.is_none());
     let directory = jobs.iter().find_map(|job| job.directory.clone());
     let seed = jobs.iter().find_map(|job| job.seed);
-    let mut groups: Vec<Vec<Job>> = Vec::new();
+    let mut groups: Vec<Vec<SectionJob>> = Vec::new();
     for job in jobs {
         match groups.last_mut().filter(|_| !job.stonewall) {
             Some(group) => group.push(job),
@@ -147,8 +147,8 @@ pub(super) fn lay_out(jobs: Vec<Job>, mut notes: Notes, trouble: &mut Trouble) -
     Jobs { workloads, filenames, own_files, directory, seed, notes: notes.into_lines() }
 }
 
-/// Jobs that run at once, as one workload.
-fn together(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<Workload> {
+/// Combines concurrent jobs into one workload.
+fn together(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Workload> {
     let first = group.first()?;
     for job in group {
         if job.workload.ramp_time != first.workload.ramp_time {
@@ -159,7 +159,7 @@ fn together(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<W
             job.complain(trouble, "ramp_time", why);
         }
     }
-    if group.iter().map(Job::count).fold(0, u64::saturating_add) > MOST_AT_ONCE as u64 {
+    if group.iter().map(SectionJob::count).fold(0, u64::saturating_add) > MOST_AT_ONCE as u64 {
         let why = format!(
             "accepted: up to {MOST_AT_ONCE} jobs at the same time, and with verify as many clones of them"
         );
@@ -188,16 +188,16 @@ fn together(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<W
     Some(workload)
 }
 
-/// The names of workloads so far.
+/// The workload names in use.
 #[derive(Default)]
 struct Names {
     taken: HashSet<String>,
-    /// The last number that a name got.
+    /// The last number appended to each name.
     numbers: HashMap<String, usize>,
 }
 
 impl Names {
-    /// Numbers a workload whose name another one has.
+    /// Appends a number to a workload name that is already taken.
     fn tell_apart(&mut self, workload: &mut Workload) {
         let name = workload.name.clone();
         let number = self.numbers.entry(name.clone()).or_insert(1);
@@ -208,16 +208,16 @@ impl Names {
     }
 }
 
-/// Where a job finds what fio has in files.
+/// The position of a job's files on the target.
 struct Files {
-    /// Where its first file begins on the target.
+    /// Start of the first file on the target.
     start: u64,
-    /// From one clone's offset to the next one's.
+    /// Offset between clones.
     increment: Option<Bytes>,
 }
 
-/// Puts the files of a group side by side.
-fn place(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<Vec<Files>> {
+/// Lays out the files of a group one after the other.
+fn place(group: &[SectionJob], notes: &mut Notes, trouble: &mut LineErrors) -> Option<Vec<Files>> {
     let distinct = distinct_files(group);
     if distinct > 1 {
         notes.sentences.push("files: those of fio are areas of one target here, side by side".into());
@@ -228,13 +228,13 @@ fn place(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<Vec<
         let Some(size) = job.size else {
             let alike = job.clones() == 1 || (job.workload.rw.is_random() && job.increment.is_none());
             if group.len() == 1 && job.filename.is_some() && alike {
-                // The whole of what is there.
+                // The whole target.
                 return Some(vec![Files { start: 0, increment: None }]);
             }
             job.complain(trouble, "size", "size is not given, and is needed here: such as size = 1g".into());
             return None;
         };
-        // Files end at 2^63 at the latest.
+        // Files end at 2^63 at most.
         let files = room.take(job, size).filter(|_| i64::try_from(room.end).is_ok());
         if files.is_none() {
             job.complain(trouble, "size", "it ends beyond any file".into());
@@ -244,17 +244,17 @@ fn place(group: &[Job], notes: &mut Notes, trouble: &mut Trouble) -> Option<Vec<
     Some(found)
 }
 
-/// What of the target is given away.
+/// Allocates space on the target.
 struct Room<'a> {
-    group: &'a [Job],
-    /// Where files begin that have a name.
+    group: &'a [SectionJob],
+    /// Start of each named file.
     starts: HashMap<&'a str, u64>,
     end: u64,
 }
 
 impl<'a> Room<'a> {
-    /// Room for the files of a job with areas of `size`; absent beyond all numbers.
-    fn take(&mut self, job: &'a Job, size: Bytes) -> Option<Files> {
+    /// Allocates space for the files of a job with areas of `size`; `None` on overflow.
+    fn take(&mut self, job: &'a SectionJob, size: Bytes) -> Option<Files> {
         let clones = job.clones();
         let Some(name) = job.filename.as_deref() else {
             let length = job.file_length(size)?;
@@ -273,17 +273,17 @@ impl<'a> Room<'a> {
             self.starts.insert(name, start);
             Some(start)
         })?;
-        // Without it sequential clones would divide the file, where fio has each go through all of it.
+        // Otherwise sequential clones would split the file; in fio each of them reads all of it.
         let shared = (clones > 1 && !job.workload.rw.is_random()).then_some(Bytes(0));
         Some(Files { start, increment: job.increment.filter(|_| clones > 1).or(shared) })
     }
 }
 
-/// How many files fio would have.
-fn distinct_files(group: &[Job]) -> u64 {
+/// The number of distinct files that fio would use.
+fn distinct_files(group: &[SectionJob]) -> u64 {
     let mut names: Vec<&str> = group.iter().filter_map(|job| job.filename.as_deref()).collect();
     names.sort_unstable();
     names.dedup();
-    let own = group.iter().filter(|job| job.filename.is_none()).map(Job::clones);
+    let own = group.iter().filter(|job| job.filename.is_none()).map(SectionJob::clones);
     names.len() as u64 + own.sum::<u64>()
 }

@@ -1,7 +1,7 @@
-//! Job files of fio and parameter files of vdbench: their text becomes workloads.
+//! Converts fio job files and vdbench parameter files into workloads.
 //!
-//! Sections that fio runs at the same time become one workload with others beside it, each group after a `stonewall` a workload of
-//! its own. Whatever means something else here than in fio is said in a note; what cannot be done as fio does it is refused.
+//! Sections that fio runs concurrently become one workload with concurrent jobs; each `stonewall` starts a new workload. Differences from
+//! fio are reported in notes. Options that iotax cannot honour are rejected.
 
 mod builder;
 mod expression;
@@ -26,92 +26,92 @@ use std::sync::Arc;
 
 use crate::workload::Workload;
 
-/// What `$pagesize`, `$mb_memory` and `$ncpus` stand for.
+/// Values of `$pagesize`, `$mb_memory` and `$ncpus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
-    /// Bytes of a page.
+pub struct MachineKeywords {
+    /// Page size in bytes.
     pub pagesize: u64,
     /// Memory in MiB.
     pub mb_memory: u64,
-    /// CPUs that are online.
+    /// Online CPUs.
     pub ncpus: u64,
 }
 
-/// A file that another one includes.
+/// An included file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Included {
-    /// What errors call it.
+    /// The name used in errors.
     pub file: String,
-    /// What is in it.
+    /// The contents.
     pub text: String,
 }
 
-/// What a job file may ask for that is not in it.
+/// Access to what a job file refers to outside itself.
 pub struct Surroundings<'a> {
-    /// The file that an `include` names; the first argument is the file in which it stands. The error says why it cannot be read.
+    /// Loads the file named by an `include`; the first argument is the including file. The error says why it cannot be read.
     pub include: &'a dyn Fn(&str, &str) -> Result<Included, String>,
-    /// The value of an environment variable.
+    /// Looks up an environment variable.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// What keywords stand for.
-    pub machine: Machine,
+    /// Values of the keywords.
+    pub machine: MachineKeywords,
 }
 
-/// What a job file says.
+/// The contents of a job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Jobs {
-    /// One for each group of sections that fio runs at the same time; names are unique.
+    /// One per group of concurrent sections; names are unique.
     pub workloads: Vec<Workload>,
-    /// What `filename` names, each once, in the order of the file, with the place of the option.
-    pub filenames: Vec<(Place, String)>,
-    /// Whether a section names no file, so that it has one of its own.
+    /// The distinct values of `filename`, in file order, with the location of the option.
+    pub filenames: Vec<(FileLine, String)>,
+    /// True if a section names no file and so has one of its own.
     pub own_files: bool,
-    /// The first `directory`.
+    /// The value of the first `directory`.
     pub directory: Option<String>,
-    /// `randseed`.
+    /// The value of `randseed`.
     pub seed: Option<u64>,
-    /// What changes nothing here or means something else than in fio, one line each.
+    /// Options that have no effect or differ from fio, one line each.
     pub notes: Vec<String>,
 }
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// As the user named it.
+pub struct FileLine {
+    /// The file name as the user gave it.
     pub file: Arc<str>,
-    /// From 1 on.
+    /// Line number, from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
 }
 
-/// Something in a job file that cannot be taken as it stands.
+/// An error in a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Complaint {
-    /// Where it stands.
-    pub place: Place,
-    /// The text as it stands there.
+pub struct LineError {
+    /// Its location.
+    pub place: FileLine,
+    /// The text at that location.
     pub quoted: String,
-    /// What is wrong with it, and what is accepted.
+    /// The reason, and the accepted form.
     pub why: String,
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.place, self.quoted, self.why)
     }
 }
 
-/// Everything in a job file that cannot be taken, a line each, in the order of the file.
+/// All errors of a job file, one per line, in file order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct JobsError(pub Vec<Complaint>);
+pub struct JobsError(pub Vec<LineError>);
 
-/// Whether a text is meant as a job file: its first line that says something is a section's header, and none begins a list of
-/// tables as plans have them.
+/// Returns whether a text looks like a job file: its first non-empty line is a section header, and no line starts an array of tables as in
+/// plans.
 #[must_use]
 pub fn is_job_file(text: &str) -> bool {
     let mut lines =
@@ -120,15 +120,15 @@ pub fn is_job_file(text: &str) -> bool {
     first.next().is_some_and(|line| line.starts_with('[')) && !lines.any(|line| line.starts_with("[["))
 }
 
-/// Reads a job file. `file` is what errors call it; of its sections only those named in `only` are taken, all if none is.
+/// Parses a job file. `file` is its name in errors. `only` selects sections; empty selects all.
 ///
 /// # Errors
-/// Everything that cannot be taken, at once.
+/// All errors of the file at once.
 pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) -> Result<Jobs, JobsError> {
-    let mut trouble = Trouble::default();
+    let mut trouble = LineErrors::default();
     let sections = ini::sections(file, text, around, &mut trouble);
     let known = sections.iter().map(|section| section.name.as_str()).collect::<Vec<_>>();
-    let start = Place { file: file.into(), line: 1 };
+    let start = FileLine { file: file.into(), line: 1 };
     for name in only.iter().filter(|name| !known.contains(&name.as_str())) {
         let accepted = known.join(", ");
         trouble.add(
@@ -150,26 +150,26 @@ pub fn read(file: &str, text: &str, only: &[String], around: &Surroundings<'_>) 
     trouble.into_result(jobs)
 }
 
-/// So many complaints are more than anybody reads.
+/// Maximum number of reported errors.
 const MOST_COMPLAINTS: usize = 100;
 
-/// How many jobs or definitions one file may have: more are a slip of the keyboard, not a wish.
+/// Maximum number of jobs or definitions in one file. More is a typo.
 const MOST_JOBS: usize = 1000;
 
-/// What has been found wrong so far.
+/// The errors found so far.
 #[derive(Debug, Default)]
-struct Trouble(Vec<Complaint>);
+struct LineErrors(Vec<LineError>);
 
-impl Trouble {
-    /// What stands in `[global]` is met once for each job, and said once.
-    fn add(&mut self, place: &Place, quoted: String, why: String) {
-        let complaint = Complaint { place: place.clone(), quoted, why };
+impl LineErrors {
+    /// Adds an error, once. One in `[global]` is found again for each job.
+    fn add(&mut self, place: &FileLine, quoted: String, why: String) {
+        let complaint = LineError { place: place.clone(), quoted, why };
         if !self.is_full() && !self.0.contains(&complaint) {
             self.0.push(complaint);
         }
     }
 
-    /// Whether there is no use in reading on.
+    /// Returns whether the limit of errors is reached.
     fn is_full(&self) -> bool {
         self.0.len() >= MOST_COMPLAINTS
     }

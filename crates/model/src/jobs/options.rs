@@ -1,46 +1,46 @@
-//! The options of job files that say something here, and what becomes of all others.
+//! The supported job file options, and the lookup of all options.
 
-use super::builder::Draft;
-use super::ignored::NOTED;
-use super::known::{Known, Standing};
-use super::unsupported::REFUSED;
-use super::value::Value;
+use super::builder::JobBuilder;
+use super::ignored::IGNORED;
+use super::known::{KnownOption, Support};
+use super::unsupported::UNSUPPORTED;
+use super::value::OptionValue;
 
-/// The tables of all options that are known.
-pub(super) const OPTIONS: [&[Known]; 3] = [DONE, NOTED, REFUSED];
+/// The tables of all known options.
+pub(super) const OPTIONS: [&[KnownOption]; 3] = [DONE, IGNORED, UNSUPPORTED];
 
-/// What is known of an option.
-pub(super) fn find(name: &str) -> Option<&'static Known> {
+/// Looks up an option by name.
+pub(super) fn find(name: &str) -> Option<&'static KnownOption> {
     OPTIONS.into_iter().flatten().find(|known| known.names.contains(&name))
 }
 
-/// Every name there is.
+/// The names of all options, with aliases.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     OPTIONS.into_iter().flatten().flat_map(|known| known.names.iter().copied())
 }
 
 const fn done(
     names: &'static [&'static str],
-    read: fn(&mut Draft, Value<'_>) -> Result<(), String>,
-) -> Known {
-    Known { names, alone: false, standing: Standing::Done(read) }
+    read: fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>,
+) -> KnownOption {
+    KnownOption { names, alone: false, standing: Support::Supported(read) }
 }
 
 const fn switch(
     names: &'static [&'static str],
-    read: fn(&mut Draft, Value<'_>) -> Result<(), String>,
-) -> Known {
-    Known { names, alone: true, standing: Standing::Done(read) }
+    read: fn(&mut JobBuilder, OptionValue<'_>) -> Result<(), String>,
+) -> KnownOption {
+    KnownOption { names, alone: true, standing: Support::Supported(read) }
 }
 
-/// Where a value goes, and how it is read.
+/// A setter: the destination of a value and its parser.
 macro_rules! into {
     ($($field:ident).+ = $read:ident) => {
         |draft, value| value.$read().map(|value| draft.$($field).+ = Some(value))
     };
 }
 
-/// A text.
+/// A setter for a text.
 macro_rules! text {
     ($field:ident) => {
         |draft, value| {
@@ -50,36 +50,38 @@ macro_rules! text {
     };
 }
 
-/// Done as fio does it, or as a note says.
-const DONE: &[Known] = &[
-    // What is done.
-    done(&["rw", "readwrite"], Draft::rw),
-    done(&["rw_sequencer"], Draft::sequencer),
-    done(&["bs", "blocksize"], |draft, value| value.triple(Value::bytes).map(|lengths| draft.bs = lengths)),
-    done(&["bsrange", "blocksize_range"], Draft::bsrange),
+/// The supported options.
+const DONE: &[KnownOption] = &[
+    // Access pattern.
+    done(&["rw", "readwrite"], JobBuilder::rw),
+    done(&["rw_sequencer"], JobBuilder::sequencer),
+    done(&["bs", "blocksize"], |draft, value| {
+        value.triple(OptionValue::bytes).map(|lengths| draft.bs = lengths)
+    }),
+    done(&["bsrange", "blocksize_range"], JobBuilder::bsrange),
     done(&["bssplit"], text!(bssplit)),
     done(&["rwmixread"], into!(keys.rwmixread = percent)),
     done(&["rwmixwrite"], |draft, value| {
         value.percent().map(|percent| draft.keys.rwmixread = Some(100 - percent))
     }),
     done(&["percentage_random"], |draft, value| {
-        value.triple(Value::percent).map(|percent| draft.percentage_random = percent)
+        value.triple(OptionValue::percent).map(|percent| draft.percentage_random = percent)
     }),
-    done(&["random_distribution"], Draft::distribution),
+    done(&["random_distribution"], JobBuilder::distribution),
     switch(&["norandommap"], into!(keys.norandommap = flag)),
     done(&["randseed"], into!(seed = whole)),
-    done(&["zonemode"], Draft::zonemode),
+    done(&["zonemode"], JobBuilder::zonemode),
     done(&["zonesize"], into!(zonesize = bytes)),
     done(&["zonerange"], into!(zonerange = bytes)),
     done(&["zoneskip"], into!(zoneskip = bytes)),
-    // Where.
+    // Location.
     done(&["filename"], text!(filename)),
     done(&["directory"], text!(directory)),
     done(&["nrfiles", "nr_files"], into!(nrfiles = whole)),
     done(&["filesize"], into!(filesize = bytes)),
     done(&["offset", "fileoffset"], into!(keys.offset = bytes)),
     done(&["offset_increment"], into!(offset_increment = bytes)),
-    // How much and how long.
+    // Amount and duration.
     done(&["size"], |draft, value| match value.text {
         "100%" => {
             draft.size = None;
@@ -94,9 +96,9 @@ const DONE: &[Known] = &[
     switch(&["time_based"], into!(time_based = flag)),
     done(&["ramp_time"], into!(keys.ramp_time = seconds)),
     done(&["startdelay"], into!(startdelay = seconds)),
-    // By whom.
+    // Jobs and engine.
     done(&["name"], text!(name)),
-    done(&["ioengine"], Draft::engine),
+    done(&["ioengine"], JobBuilder::engine),
     done(&["iodepth"], into!(keys.iodepth = number)),
     done(&["numjobs"], into!(keys.numjobs = number)),
     switch(&["stonewall", "wait_for_previous"], into!(stonewall = flag)),
@@ -104,7 +106,7 @@ const DONE: &[Known] = &[
     switch(&["nowait"], into!(keys.nowait = flag)),
     switch(&["sqthread_poll"], into!(keys.sqthread_poll = flag)),
     done(&["sqthread_poll_cpu"], into!(keys.sqthread_poll_cpu = number)),
-    // Through which caches, and until when a write is done.
+    // Caches and durability.
     done(&["direct"], into!(keys.direct = bool)),
     done(&["buffered"], |draft, value| value.bool().map(|buffered| draft.keys.direct = Some(!buffered))),
     done(&["invalidate"], into!(keys.invalidate = bool)),
@@ -114,27 +116,27 @@ const DONE: &[Known] = &[
     done(&["fdatasync"], |draft, value| value.unless_zero().map(|writes| draft.keys.fdatasync = writes)),
     done(&["end_fsync"], into!(end_fsync = bool)),
     done(&["fsync_on_close"], into!(end_fsync = bool)),
-    // At which pace.
-    done(&["rate"], |draft, value| value.triple(Value::whole).map(|rate| draft.rate = rate)),
-    done(&["rate_iops"], |draft, value| value.triple(Value::whole).map(|rate| draft.rate_iops = rate)),
+    // Rate.
+    done(&["rate"], |draft, value| value.triple(OptionValue::whole).map(|rate| draft.rate = rate)),
+    done(&["rate_iops"], |draft, value| value.triple(OptionValue::whole).map(|rate| draft.rate_iops = rate)),
     done(&["rate_process"], into!(keys.rate_process = word)),
     done(&["thinktime"], |draft, value| {
         value.microseconds().map(|pause| draft.keys.thinktime = Some(pause).filter(|pause| pause.0 > 0))
     }),
     done(&["thinktime_blocks"], into!(keys.thinktime_blocks = whole)),
-    // With what content.
+    // Payload.
     switch(&["zero_buffers"], into!(keys.zero_buffers = flag)),
     done(&["buffer_pattern"], into!(keys.buffer_pattern = word)),
     done(&["buffer_compress_percentage"], into!(keys.buffer_compress_percentage = percent)),
     done(&["buffer_compress_chunk"], into!(keys.buffer_compress_chunk = bytes)),
     done(&["dedupe_percentage"], into!(keys.dedupe_percentage = percent)),
-    done(&["verify"], Draft::verify),
-    // What ends it.
+    done(&["verify"], JobBuilder::verify),
+    // End conditions.
     done(&["max_latency"], |draft, value| {
         value.microseconds().map(|limit| draft.keys.stall_timeout = Some(limit).filter(|limit| limit.0 > 0))
     }),
-    done(&["continue_on_error"], Draft::continue_on_error),
-    // How the numbers of all others are read.
+    done(&["continue_on_error"], JobBuilder::continue_on_error),
+    // Parsing of other options.
     done(&["kb_base"], |_, value| match value.text {
         "1024" | "1000" => Ok(()),
         _ => Err("accepted: 1024 or 1000".into()),

@@ -1,6 +1,6 @@
-//! Suffixes of sizes, as fio reads them.
+//! Size suffixes as fio defines them.
 
-/// The factor of a suffix. As in fio, `kib` is the other of the two units than `k`.
+/// The factor of a suffix. As in fio, `kib` is the other one of 1000 and 1024 than `k`.
 pub(super) fn suffix(letters: &str, kb_base: u64) -> Option<u64> {
     let lower = letters.to_ascii_lowercase();
     if matches!(lower.as_str(), "" | "b") {

@@ -4,7 +4,7 @@ use crate::target::TargetSpec;
 use crate::units::{Bytes, Nanos};
 use proptest::prelude::*;
 
-const MACHINE: Machine = Machine { pagesize: 4096, mb_memory: 8192, ncpus: 4 };
+const MACHINE: MachineKeywords = MachineKeywords { pagesize: 4096, mb_memory: 8192, ncpus: 4 };
 
 fn read_with(text: &str, only: &[&str]) -> Result<Jobs, JobsError> {
     let included = |file: &str, text: &str| Ok(Included { file: file.to_owned(), text: text.to_owned() });
@@ -59,7 +59,7 @@ fn sections_run_at_once_until_a_stonewall() {
     let [first, c, a] = &read.workloads[..] else { panic!("three") };
     let [b] = &first.beside[..] else { panic!("one beside") };
     assert_eq!((first.bs.0, c.bs.0, b.name.as_str()), (4096, 65536, "b"));
-    // Files of their own lie side by side; each group has the target to itself.
+    // Separate files are laid out one after the other; each group has the whole target.
     assert_eq!((first.offset.0, b.offset.0, b.offset_increment), (0, 10 << 20, Some(Bytes(10 << 20))));
     assert_eq!((c.offset.0, a.offset.0, a.size), (0, 0, Some(Bytes(1 << 20))));
     assert_eq!((c.loops, c.runtime), (None, Nanos::from_secs(5)));
@@ -83,7 +83,7 @@ fn options_become_keys() {
     }
 }
 
-/// Options after a size of 64m, and what one key then is.
+/// Options after a size of 64m, and the resulting value of one key.
 const OPTIONS_TO_KEYS: &[(&str, &str, &str)] = &[
     ("rw=randread", "rw", "randread"),
     ("readwrite=readwrite", "rw", "rw"),
@@ -291,7 +291,7 @@ fn a_shared_file_is_one_area_and_may_be_as_long_as_it_is() {
     assert!(refused("[a]\nfilename=x\nnumjobs=2").contains("size is not given"));
 }
 
-/// A line of a job file: any option with a value that may be one of it.
+/// A line of a job file: any option with a plausible value.
 fn line() -> impl Strategy<Value = String> {
     let names = prop::sample::select(options::names().collect::<Vec<_>>());
     let value = "[0-9]{1,4}[kmg%]?|[a-z_0-9]{0,8}:?[0-9./]{0,6}|(read|randread|rw|write)(:[0-9]k)?|\\([0-9k+*/^ ()-]{0,9}\\)|\\$pagesize\\*[0-9]|.{0,9}";
@@ -306,7 +306,7 @@ fn line() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// As the fuzz target of that name.
+    /// The same property as the fuzz target of that name.
     #[test]
     fn any_text_is_read_into_a_plan_or_refused_with_its_lines(
         sound in any::<bool>(),
@@ -348,7 +348,7 @@ proptest! {
     }
 }
 
-/// The table in the documentation says of every option what becomes of it.
+/// The table in the documentation lists every option with its support status.
 #[test]
 fn the_documentation_has_every_option_where_it_belongs() {
     let documentation = include_str!("../../../../docs/jobs.md");

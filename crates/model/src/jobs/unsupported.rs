@@ -1,6 +1,6 @@
-//! Options that would change the meaning and cannot be done.
+//! Options that would change the workload and are not supported.
 
-use super::known::{Known, Standing};
+use super::known::{KnownOption, Support};
 
 const OFF: &[&str] = &["0"];
 
@@ -8,13 +8,13 @@ const fn refused(
     names: &'static [&'static str],
     unless: &'static [&'static str],
     why: &'static str,
-) -> Known {
-    Known { names, alone: false, standing: Standing::Refused { unless, why } }
+) -> KnownOption {
+    KnownOption { names, alone: false, standing: Support::Unsupported { unless, why } }
 }
 
-/// It may stand alone, and then asks for something.
-const fn alone(names: &'static [&'static str], why: &'static str) -> Known {
-    Known { names, alone: true, standing: Standing::Refused { unless: OFF, why } }
+/// An option that may stand without a value and is then rejected.
+const fn alone(names: &'static [&'static str], why: &'static str) -> KnownOption {
+    KnownOption { names, alone: true, standing: Support::Unsupported { unless: OFF, why } }
 }
 
 const CPUS: &str = "jobs cannot be bound to CPUs; start iotax under taskset(1) or numactl(8) instead, which its workers inherit";
@@ -32,8 +32,8 @@ const VERIFYING: &str =
 const PRIVILEGES: &str = "jobs run as whoever started iotax; leave it out";
 const COMMANDS: &str = "iotax runs no commands of others; run it before or after";
 
-/// Each with the reason, and what to do instead.
-pub(super) const REFUSED: &[Known] = &[
+/// The options, each with the reason and the alternative.
+pub(super) const UNSUPPORTED: &[KnownOption] = &[
     refused(&["wait_for"], &[], "jobs begin together, or after a stonewall; use stonewall, or startdelay"),
     refused(&["lockfile"], &["none"], "files are not locked; leave it out"),
     refused(&["opendir"], &[], "a job works on one target; name a file with filename"),
@@ -88,7 +88,11 @@ pub(super) const REFUSED: &[Known] = &[
     refused(&["replay_scale"], &["1"], REPLAY),
     refused(&["replay_align"], &["0"], REPLAY),
     refused(&["replay_time_scale"], &["100"], REPLAY),
-    Known { names: &["replay_skip"], alone: true, standing: Standing::Refused { unless: &[], why: REPLAY } },
+    KnownOption {
+        names: &["replay_skip"],
+        alone: true,
+        standing: Support::Unsupported { unless: &[], why: REPLAY },
+    },
     refused(&["merge_blktrace_file"], &[], REPLAY),
     refused(&["merge_blktrace_scalars"], &[], REPLAY),
     refused(&["merge_blktrace_iters"], &[], REPLAY),
@@ -133,13 +137,21 @@ pub(super) const REFUSED: &[Known] = &[
     refused(&["create_only"], OFF, "what is created is removed; leave it out, or use --keep of iotax bench"),
     refused(&["unlink_each_loop"], OFF, "a target stays until its run ends; leave it out"),
     refused(&["cpumask"], &[], CPUS),
-    Known { names: &["cpus_allowed"], alone: true, standing: Standing::Refused { unless: &[], why: CPUS } },
+    KnownOption {
+        names: &["cpus_allowed"],
+        alone: true,
+        standing: Support::Unsupported { unless: &[], why: CPUS },
+    },
     refused(&["cpus_allowed_policy"], &["shared"], CPUS),
-    Known { names: &["numa_cpu_nodes"], alone: true, standing: Standing::Refused { unless: &[], why: CPUS } },
-    Known {
+    KnownOption {
+        names: &["numa_cpu_nodes"],
+        alone: true,
+        standing: Support::Unsupported { unless: &[], why: CPUS },
+    },
+    KnownOption {
         names: &["numa_mem_policy"],
         alone: true,
-        standing: Standing::Refused { unless: &[], why: CPUS },
+        standing: Support::Unsupported { unless: &[], why: CPUS },
     },
     alone(&["exitall"], ONCE),
     alone(&["exitall_on_error"], ONCE),

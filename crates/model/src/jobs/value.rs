@@ -1,4 +1,4 @@
-//! Values of options: numbers, sizes and times as fio reads them.
+//! Option values: numbers, sizes and times in fio's syntax.
 
 use std::str::FromStr;
 
@@ -6,11 +6,11 @@ use super::expression::evaluate;
 use super::suffix::suffix;
 use crate::units::{Bytes, Nanos};
 
-/// The text of a value, and what `k` means in it.
+/// The text of a value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Value<'a> {
+pub(super) struct OptionValue<'a> {
     pub(super) text: &'a str,
-    /// 1024, or 1000.
+    /// The factor of `k`: 1024 or 1000.
     pub(super) kb_base: u64,
 }
 
@@ -18,12 +18,12 @@ const SIZES: &str = "a whole number with k, m, g, t or p behind it (powers of 10
                      such numbers in parentheses";
 const TIMES: &str = "a whole number with us, ms, s, m, h or d behind it";
 
-impl<'a> Value<'a> {
+impl<'a> OptionValue<'a> {
     fn with(self, text: &'a str) -> Self {
         Self { text: text.trim(), ..self }
     }
 
-    /// `1` or `0`.
+    /// Parses `1` or `0`.
     pub(super) fn bool(self) -> Result<bool, String> {
         match self.text {
             "1" => Ok(true),
@@ -32,12 +32,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As [`Self::bool`]; the option alone means 1.
+    /// As [`Self::bool`]; an option without a value means 1.
     pub(super) fn flag(self) -> Result<bool, String> {
         if self.text.is_empty() { Ok(true) } else { self.bool() }
     }
 
-    /// A whole number, which may have a suffix or be an expression.
+    /// Parses a whole number, with an optional suffix, or an expression.
     pub(super) fn whole(self) -> Result<u64, String> {
         let refuse = || format!("accepted: {SIZES}");
         if let Some(value) = self.expression() {
@@ -53,24 +53,24 @@ impl<'a> Value<'a> {
         suffix(letters.trim(), self.kb_base).and_then(|unit| number.checked_mul(unit)).ok_or_else(refuse)
     }
 
-    /// What an expression in parentheses comes to; absent if it is none.
+    /// Evaluates an expression in parentheses; `None` if the value is not one.
     fn expression(self) -> Option<Result<i128, String>> {
         let inner = self.text.strip_prefix('(')?;
         inner.ends_with(')').then(|| evaluate(self.text, self.kb_base))
     }
 
-    /// A whole number that fits where it is to be kept.
+    /// Parses a whole number into the given type.
     pub(super) fn number<T: TryFrom<u64>>(self) -> Result<T, String> {
         let value = self.whole()?;
         T::try_from(value).map_err(|_| format!("{value} is too large"))
     }
 
-    /// A number, of which 0 means what fio does when nothing is said.
+    /// Parses a number; 0 means the default.
     pub(super) fn unless_zero<T: TryFrom<u64> + PartialEq + Default>(self) -> Result<Option<T>, String> {
         self.number().map(|value| Some(value).filter(|value| *value != T::default()))
     }
 
-    /// A size. A share of what is there is not known when a job file is read.
+    /// Parses a size. Percentages are rejected: the size of the target is not known here.
     pub(super) fn bytes(self) -> Result<Bytes, String> {
         if self.text.ends_with('%') {
             return Err("a share of what exists is not known here; accepted: a size such as 1g".into());
@@ -81,7 +81,7 @@ impl<'a> Value<'a> {
         self.whole().map(Bytes)
     }
 
-    /// 0 to 100, with or without a percent sign.
+    /// Parses 0 to 100, with or without a percent sign.
     pub(super) fn percent(self) -> Result<u8, String> {
         match self.with(self.text.strip_suffix('%').unwrap_or(self.text)).whole() {
             Ok(percent @ 0..=100) => Ok(u8::try_from(percent).unwrap_or(100)),
@@ -89,12 +89,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A time, in seconds unless it says otherwise.
+    /// Parses a time; the default unit is seconds.
     pub(super) fn seconds(self) -> Result<Nanos, String> {
         self.time(1_000_000_000)
     }
 
-    /// A time, in microseconds unless it says otherwise.
+    /// Parses a time; the default unit is microseconds.
     pub(super) fn microseconds(self) -> Result<Nanos, String> {
         self.time(1000)
     }
@@ -123,7 +123,7 @@ impl<'a> Value<'a> {
         number.checked_mul(unit).map(Nanos).ok_or_else(refuse)
     }
 
-    /// Values for reads, writes and trims. One holds for all, two for reads and for the others; a blank one is absent.
+    /// Parses values for reads, writes and trims. One value applies to all, two apply to reads and to the others; a blank one is `None`.
     pub(super) fn triple<T: Clone>(
         self,
         one: impl Fn(Self) -> Result<T, String>,
@@ -138,14 +138,14 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The shortest and the longest of a range, in whichever order they stand.
+    /// Parses a range, with its bounds in either order. Returns them in ascending order.
     pub(super) fn range(self) -> Result<(Bytes, Bytes), String> {
         let (one, other) = self.text.split_once(['-', ':']).unwrap_or((self.text, self.text));
         let (one, other) = (self.with(one).bytes()?, self.with(other).bytes()?);
         Ok((one.min(other), one.max(other)))
     }
 
-    /// One of a few words that iotax has too.
+    /// Parses one of a set of words that iotax has too.
     pub(super) fn word<T: FromStr<Err: std::fmt::Display>>(self) -> Result<T, String> {
         self.text.parse().map_err(|error: T::Err| error.to_string())
     }
@@ -155,8 +155,8 @@ impl<'a> Value<'a> {
 mod tests {
     use super::*;
 
-    fn value(text: &str) -> Value<'_> {
-        Value { text, kb_base: 1024 }
+    fn value(text: &str) -> OptionValue<'_> {
+        OptionValue { text, kb_base: 1024 }
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
             ("(7/2)", 3, 3),
         ] {
             assert_eq!(value(text).bytes(), Ok(Bytes(bytes)), "{text}");
-            let value = Value { kb_base: 1000, ..value(text) };
+            let value = OptionValue { kb_base: 1000, ..value(text) };
             assert_eq!(value.bytes(), Ok(Bytes(bytes_of_1000)), "{text}");
         }
     }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_blank_direction_keeps_its_default() {
-        let triple = |text| value(text).triple(Value::whole);
+        let triple = |text| value(text).triple(OptionValue::whole);
         assert_eq!(triple("4k"), Ok([Some(4096); 3]));
         assert_eq!(triple("4k,8k"), Ok([Some(4096), Some(8192), Some(8192)]));
         assert_eq!(triple(",8k,"), Ok([None, Some(8192), None]));

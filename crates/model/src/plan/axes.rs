@@ -1,4 +1,4 @@
-//! Axes: a key with several values makes as many tables of one.
+//! Axes: a key with several values expands into one table per value.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -7,33 +7,33 @@ use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// How many targets or workloads one plan may have.
+/// Maximum number of targets or workloads in a plan.
 pub const MOST: usize = 200;
 
-/// Longest name that an axis may lead to, in bytes.
+/// Maximum length of an expanded name in bytes.
 const LONGEST_NAME: usize = 40;
 
-/// A key that has several values.
+/// A key with several values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Axis {
-    /// The name of its table as it is written; a workload's may be empty.
+pub struct PlanAxis {
+    /// The name of its table as written; empty for an unnamed workload.
     pub of: String,
-    /// The key with those of the tables that it is in, such as `guest.cache`.
+    /// The dotted key, such as `guest.cache`.
     pub key: String,
-    /// Its values as they are written.
+    /// Its values as written.
     pub values: Vec<String>,
 }
 
-/// A combination of axes' values that cannot be built.
+/// A combination of axis values that cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// The name that it would have had.
+    /// The name it would have.
     pub name: String,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// Something wrong with an axis and where.
+/// An error in an axis, and its location.
 pub(super) struct Wrong {
     pub(super) span: Range<usize>,
     pub(super) message: String,
@@ -43,10 +43,10 @@ fn wrong<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Wrong> 
     Err(Wrong { span, message: message.into() })
 }
 
-/// A table and the axes in it.
+/// A table and its axes.
 pub(super) struct Product<'i> {
     table: DeTable<'i>,
-    /// The table's name or the form of one, and where it is.
+    /// The name or name template of the table, and its location.
     name: Option<Spanned<String>>,
     found: Vec<Found<'i>>,
 }
@@ -56,10 +56,10 @@ struct Found<'i> {
     values: Vec<Spanned<DeValue<'i>>>,
 }
 
-/// One of a product's tables.
+/// One expanded table.
 pub(super) struct Combination<'i> {
     pub(super) table: DeTable<'i>,
-    /// Of each axis the number of its value.
+    /// The index of the value on each axis.
     pub(super) choice: Vec<usize>,
 }
 
@@ -86,21 +86,21 @@ impl<'i> Product<'i> {
         Ok(product)
     }
 
-    /// Whether it is more than one table.
+    /// Returns whether the table expands into several.
     pub(super) fn has_axes(&self) -> bool {
         !self.found.is_empty()
     }
 
-    pub(super) fn axes(&self) -> Vec<Axis> {
+    pub(super) fn axes(&self) -> Vec<PlanAxis> {
         let of = self.name.as_ref().map_or("", |name| name.get_ref());
         let values = |axis: &Found| axis.values.iter().map(|value| shown(value.get_ref())).collect();
         self.found
             .iter()
-            .map(|axis| Axis { of: of.to_owned(), key: axis.path.join("."), values: values(axis) })
+            .map(|axis| PlanAxis { of: of.to_owned(), key: axis.path.join("."), values: values(axis) })
             .collect()
     }
 
-    /// All combinations, the last axis first in turn.
+    /// All combinations; the last axis varies fastest.
     pub(super) fn combinations(&self) -> Vec<Combination<'i>> {
         let mut choices: Vec<Vec<usize>> = vec![Vec::new()];
         for axis in &self.found {
@@ -121,7 +121,7 @@ impl<'i> Product<'i> {
             .collect()
     }
 
-    /// The name of a combination. `unnamed` is what it is called without one, and the keys that this tells already.
+    /// The name of a combination. `unnamed` is the default name, and the keys that it already includes.
     pub(super) fn name(&self, choice: &[usize], unnamed: Option<(&str, &[&str])>) -> Result<String, Wrong> {
         let chosen = || self.found.iter().zip(choice).map(|(axis, value)| (axis, &axis.values[*value]));
         let (span, name) = match (&self.name, unnamed) {
@@ -158,13 +158,12 @@ impl<'i> Product<'i> {
         Ok(name)
     }
 
-    /// Where an axis's value is written.
+    /// The span of an axis value in the text.
     pub(super) fn value_span(&self, axis: usize, value: usize) -> Range<usize> {
         self.found[axis].values[value].span()
     }
 
-    /// A name's form has each axis, and nothing else, in braces. Without lists there is no form: the name is what it is, as those
-    /// of jobs are and as plans are printed.
+    /// Checks that a name template has each axis in braces, and nothing else. Without axes the name is literal.
     fn check_form(&self) -> Result<(), Wrong> {
         let Some(name) = self.name.as_ref().filter(|name| name.get_ref().contains(['{', '}'])) else {
             return Ok(());
@@ -191,19 +190,19 @@ impl<'i> Product<'i> {
 }
 
 impl Found<'_> {
-    /// The key without the tables that it is in.
+    /// The last part of the dotted key.
     fn key(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
 
-    /// What stands for it in the form of a name: the key alone where no other axis is called the same.
+    /// The placeholder in a name template: the last part of the key, unless another axis has the same one.
     fn placeholder(&self, all: &[Self]) -> String {
         let alike = all.iter().filter(|other| other.key() == self.key()).count();
         let key = if alike == 1 { self.key().to_owned() } else { self.path.join(".") };
         format!("{{{key}}}")
     }
 
-    /// What a value adds to a name: a word stands for itself, a number or a switch says of what.
+    /// The part of a name for a value: words stand for themselves, numbers and booleans get the key as a prefix.
     fn word(&self, value: &DeValue<'_>) -> String {
         match value {
             DeValue::Boolean(true) => self.key().to_owned(),
@@ -218,13 +217,13 @@ fn joined(name: &str, words: impl Iterator<Item = String>) -> String {
     std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join("-")
 }
 
-/// What of a text may stand in a name.
+/// Removes characters that a name must not have.
 fn plain(text: &str) -> String {
     let part = |c: char| !(c.is_ascii_alphanumeric() || "_.".contains(c));
     text.split(part).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// A value as it is written, without quotes.
+/// A value as written, without quotes.
 fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.clone().into_owned(),
@@ -241,7 +240,7 @@ fn find<'i>(table: &DeTable<'i>, path: &mut Vec<String>, found: &mut Vec<Found<'
         path.push(key.get_ref().to_string());
         match value.get_ref() {
             DeValue::Table(inner) => find(inner, path, found)?,
-            // Jobs beside a workload are one thing, not a choice of several.
+            // The concurrent jobs of a workload are not alternatives.
             DeValue::Array(_) if path.as_slice() == ["beside"] => {}
             DeValue::Array(values) => {
                 check_list(&path.join("."), value.span(), values)?;
@@ -319,13 +318,13 @@ mod tests {
         let last = plan.targets[3].guest.as_ref().expect("a guest");
         assert_eq!((last.cache.word(), last.aio.word()), ("directsync", "native"));
         assert_eq!(plan.baseline, "vm-none-threads");
-        // Numbers and switches say of what they are.
+        // Numbers and booleans get the key as a prefix.
         let text = guest("vcpus = [1, 4], iothread = [true, false]");
         assert_eq!(
             names(&text)[..4],
             ["vm-vcpus1-iothread", "vm-vcpus1-no-iothread", "vm-vcpus4-iothread", "vm-vcpus4-no-iothread"]
         );
-        // The name's form, and values that a name cannot hold.
+        // Name templates, and values that a name cannot contain.
         let text = guest(r#"cache = ["none"]"#).replace("\"/srv\"", "[\"/srv\", \"/mnt/nfs 2\"]");
         assert_eq!(names(&text)[..2], ["vm-srv-none", "vm-mnt-nfs-2-none"]);
         let text = text.replace("\"vm\"", "\"{cache}.on.{dir}\"");

@@ -1,4 +1,4 @@
-//! What one target has otherwise than another.
+//! The differences between two targets.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use crate::target::TargetSpec;
 
 /// A key in which two targets differ.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Difference {
-    /// The key with those of the tables that it is in, such as `guest.cache`.
+pub struct TargetDifference {
+    /// The dotted key, such as `guest.cache`.
     pub key: String,
-    /// Its value here; absent: it has none.
+    /// Its value in this target; `None` if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for TargetDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             None => write!(f, "no {}", self.key),
@@ -27,9 +27,9 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What `one` has otherwise than `other`, the names aside, and in how many keys. A table that only one of them has is one
-/// difference, and as many keys as are in it.
-pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> (Vec<Difference>, usize) {
+/// The differences of `one` from `other`, except the names, and the number of keys in them. A table that only one of them has is one
+/// difference and counts all of its keys.
+pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> (Vec<TargetDifference>, usize) {
     let keys = |target| {
         let mut keys = Table::try_from(target).unwrap_or_default();
         keys.remove("name");
@@ -40,7 +40,7 @@ pub(super) fn between(one: &TargetSpec, other: &TargetSpec) -> (Vec<Difference>,
     (found, number)
 }
 
-fn compare(one: &Table, other: &Table, path: &str, found: &mut Vec<Difference>) -> usize {
+fn compare(one: &Table, other: &Table, path: &str, found: &mut Vec<TargetDifference>) -> usize {
     let mut number = 0;
     for (key, value) in one {
         match (value, other.get(key)) {
@@ -49,13 +49,13 @@ fn compare(one: &Table, other: &Table, path: &str, found: &mut Vec<Difference>) 
             }
             (_, Some(same)) if same == value => {}
             _ => {
-                found.push(Difference { key: format!("{path}{key}"), value: Some(value.clone()) });
+                found.push(TargetDifference { key: format!("{path}{key}"), value: Some(value.clone()) });
                 number += keys_in(value);
             }
         }
     }
     for (key, value) in other.iter().filter(|(key, _)| !one.contains_key(*key)) {
-        found.push(Difference { key: format!("{path}{key}"), value: None });
+        found.push(TargetDifference { key: format!("{path}{key}"), value: None });
         number += keys_in(value);
     }
     number

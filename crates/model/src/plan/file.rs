@@ -9,67 +9,70 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::axes::{Axis, LeftOut, MOST, Product, Wrong};
+use super::axes::{LeftOut, MOST, PlanAxis, Product, Wrong};
 use super::place::{Text, find_key, words};
 use super::{DEFAULT_REPEAT, Margin, Neighbour, Plan, PlanError, UntilDecided};
 use crate::target::TargetSpec;
+use crate::units::Nanos;
 use crate::workload::{Workload, WorkloadKeys};
 
-/// A plan with what its file says beyond it.
+/// A plan with the expansion of its file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reading {
+pub struct PlanFile {
     /// The plan.
     pub plan: Plan,
-    /// Keys with several values, in the order in which they stand in the file.
-    pub axes: Vec<Axis>,
-    /// Combinations of such values that cannot be built.
+    /// Keys with several values, in file order.
+    pub axes: Vec<PlanAxis>,
+    /// Combinations of values that cannot be built.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The form of a plan file; what is in its tables is looked at table by table.
+/// The top level of a plan file. Its tables are parsed one by one later.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Head {
+pub(super) struct PlanHead {
     /// A title for reports.
     name: Option<String>,
-    /// The suite that the workloads are: reports set them side by side as it has them
+    /// The suite that the workloads belong to; reports group them accordingly
     suite: Option<String>,
-    /// Number of rounds: passes over everything, each in an order of its own [default: 5]
+    /// Number of rounds: each measures everything once, in a new order [default: 5]
     repeat: Option<u32>,
-    /// Adds rounds until every comparison is decided; repeat then is the first look.
+    /// Measures for this long at most, adding rounds until every comparison is decided; in place of `repeat` and `until_decided`.
+    time: Option<Nanos>,
+    /// Adds rounds until every comparison is decided; the first look is after `repeat` rounds.
     until_decided: Option<UntilDecided>,
-    /// Ratios closer to 1 than this count as the same [default: 2%]
+    /// Ratios closer to 1 than this count as equal [default: 2%]
     margin: Option<Margin>,
     /// Name of the target that the others are compared with [default: the first]
     baseline: Option<String>,
-    /// Order, offsets and payload follow from it [default: random]
+    /// Determines order, offsets and payload [default: random]
     seed: Option<u64>,
-    /// Keys that every workload has unless it says otherwise.
+    /// Default keys for all workloads.
     #[serde(rename = "defaults")]
     #[schemars(with = "Option<WorkloadKeys>")]
     _defaults: Option<IgnoredAny>,
-    /// What is measured: storage, built from the bottom up.
+    /// A storage stack to measure, built from the bottom up.
     #[serde(rename = "target")]
     #[schemars(with = "Vec<TargetSpec>")]
     _target: Option<IgnoredAny>,
-    /// What I/O is issued; the keys are fio's.
+    /// The I/O to issue; the keys are fio's.
     #[serde(rename = "workload")]
     #[schemars(with = "Vec<WorkloadKeys>")]
     _workload: Option<IgnoredAny>,
-    /// What makes noise beside the targets that name it.
+    /// Background load beside the targets that name it.
     #[serde(rename = "neighbour")]
     #[schemars(with = "Option<Vec<Neighbour>>")]
     _neighbour: Option<IgnoredAny>,
 }
 
-/// More words, signs and blanks than this are no plan that somebody wrote: each takes many times its room while it is read.
+/// Maximum number of tokens. A parsed token takes many times its size in memory.
 const MOST_WORDS: usize = 1 << 19;
 
-/// What one table of a list becomes, or several if there are axes in it.
+/// A table that expands into one or more entries.
 trait Row: DeserializeOwned + Clone + PartialEq {
-    /// The list.
+    /// The key of the list.
     const TABLE: &'static str;
-    /// What its name tells when none is given.
+    /// The keys that the default name already includes.
     const TOLD: &'static [&'static str];
     fn name(&mut self) -> &mut String;
     fn check(&self) -> Result<(), PlanError>;
@@ -101,23 +104,23 @@ impl Row for Workload {
     }
 }
 
-/// A table of a list and where it begins.
+/// A table and its position.
 struct Source<'i> {
     table: DeTable<'i>,
     span: Range<usize>,
 }
 
-/// A file that is being read.
+/// A file being parsed.
 struct Reader<'i> {
     text: Text<'i>,
-    axes: Vec<Axis>,
+    axes: Vec<PlanAxis>,
     left_out: Vec<LeftOut>,
-    /// Which list, which name, and the table that it was made of.
+    /// For each entry: the list, its name, and the table it came from.
     named: Vec<(&'static str, String, Source<'i>)>,
 }
 
-/// Reads a plan file's text and checks it.
-pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
+/// Parses and checks the text of a plan file.
+pub(super) fn read(text: &str) -> Result<PlanFile, PlanError> {
     let words = text.as_bytes().chunk_by(|a, b| a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric());
     if words.take(MOST_WORDS + 1).count() > MOST_WORDS {
         return Err(PlanError::Content(format!(
@@ -128,7 +131,7 @@ pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
     let document = DeTable::parse(text.0).map_err(|error| text.parser(&error))?;
     let (span, document) = (document.span(), document.into_inner());
     let mut reader = Reader { text, axes: Vec::new(), left_out: Vec::new(), named: Vec::new() };
-    let head: Head = reader.value(document.clone(), span)?;
+    let head: PlanHead = reader.value(document.clone(), span)?;
     let defaults = reader.defaults(&document)?;
     let targets = reader.rows(&document, &DeTable::new())?;
     let workloads = reader.rows(&document, &defaults)?;
@@ -146,8 +149,16 @@ pub(super) fn read(text: &str) -> Result<Reading, PlanError> {
         workloads,
         neighbours,
     };
+    let plan = match head.time {
+        None => plan,
+        Some(_) if head.repeat.is_some() || plan.until_decided.is_some() => {
+            let both = "time takes the place of repeat and until_decided: give one or the other";
+            return Err(reader.locate(PlanError::Content(both.into()), &document));
+        }
+        Some(time) => plan.within(time).map_err(|error| reader.locate(error, &document))?,
+    };
     plan.check().map_err(|error| reader.locate(error, &document))?;
-    Ok(Reading { plan, axes: reader.axes, left_out: reader.left_out })
+    Ok(PlanFile { plan, axes: reader.axes, left_out: reader.left_out })
 }
 
 impl<'i> Reader<'i> {
@@ -160,7 +171,7 @@ impl<'i> Reader<'i> {
         self.text.at(wrong.span, &wrong.message)
     }
 
-    /// The keys that workloads inherit.
+    /// The default keys of workloads.
     fn defaults(&self, document: &DeTable<'i>) -> Result<DeTable<'i>, PlanError> {
         let Some(value) = document.get("defaults") else { return Ok(DeTable::new()) };
         let DeValue::Table(defaults) = value.get_ref() else {
@@ -193,7 +204,7 @@ impl<'i> Reader<'i> {
         })
     }
 
-    /// What the tables of a list become.
+    /// Expands all tables of a list.
     fn rows<T: Row>(&mut self, document: &DeTable<'i>, defaults: &DeTable<'i>) -> Result<Vec<T>, PlanError> {
         let mut rows = Vec::new();
         for mut source in self.tables(document, T::TABLE)? {
@@ -227,7 +238,7 @@ impl<'i> Reader<'i> {
         Ok(rows)
     }
 
-    /// What one table becomes.
+    /// Expands one table.
     fn multiplied<T: Row>(&mut self, source: &Source<'i>) -> Result<Vec<T>, PlanError> {
         let product = Product::new(&source.table).map_err(|error| self.wrong(error))?;
         let has_name = source.table.contains_key("name");
@@ -247,7 +258,7 @@ impl<'i> Reader<'i> {
                 Err(error) => return Err(self.locate_in(source, &error)),
             }
         }
-        // A value that is in no combination is a mistake, not a matter of what goes with what.
+        // A value that is invalid in every combination is an error of its own.
         for (number, axis) in product.axes().iter().enumerate() {
             for (index, value) in axis.values.iter().enumerate() {
                 if good.iter().any(|(choice, _)| choice[number] == index) {
@@ -296,13 +307,13 @@ impl<'i> Reader<'i> {
         Ok(neighbours)
     }
 
-    /// Where the error of a table is: the key that its reason names, else the table.
+    /// Adds the location to the error of a table: the key that the reason names, or the table.
     fn locate_in(&self, source: &Source<'i>, error: &PlanError) -> PlanError {
         let span = find_key(&source.table, words(&error.reason()));
         self.text.at(span.unwrap_or_else(|| source.span.clone()), &error.to_string())
     }
 
-    /// Where the error of a plan as a whole is.
+    /// Adds the location to the error of a whole plan.
     fn locate(&self, error: PlanError, document: &DeTable<'i>) -> PlanError {
         let (list, name) = match &error {
             PlanError::Target(target) => (TargetSpec::TABLE, &target.name),
@@ -314,7 +325,7 @@ impl<'i> Reader<'i> {
             }
             PlanError::File(_) => return error,
         };
-        // The last of two that have one name.
+        // The last of two with the same name.
         match self.named.iter().rfind(|(its_list, its_name, _)| *its_list == list && its_name == name) {
             Some((.., source)) => self.locate_in(source, &error),
             None => error,
@@ -322,7 +333,7 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Adds keys that a table does not have itself.
+/// Adds the keys that a table does not set itself.
 fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     for (key, value) in defaults {
         if !table.contains_key(key) {
@@ -331,7 +342,7 @@ fn inherit<'i>(table: &mut DeTable<'i>, defaults: &DeTable<'i>) {
     }
 }
 
-/// The names of the first two that are the same but for these.
+/// The names of the first two entries that differ only in name.
 fn first_alike<T: Row>(rows: &mut [T]) -> Option<(String, String)> {
     let names: Vec<String> = rows.iter_mut().map(|row| std::mem::take(row.name())).collect();
     let alike = (1..rows.len())

@@ -1,4 +1,4 @@
-//! The plan of a run: targets, workloads, how often.
+//! The plan of a run: targets, workloads, number of rounds.
 
 mod axes;
 mod difference;
@@ -16,80 +16,86 @@ use serde::{Deserialize, Serialize};
 
 use crate::net::NetTest;
 use crate::suite::Suite;
-use crate::target::{Space, TargetError, TargetSpec};
+use crate::target::{RequiredSpace, TargetError, TargetSpec};
+use crate::units::human;
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Content, DEFAULT_SIZE, Workload, WorkloadError, WorkloadKeys};
 
-pub use axes::{Axis, LeftOut, MOST};
-pub use difference::Difference;
-pub use file::Reading;
+pub use axes::{LeftOut, MOST, PlanAxis};
+pub use difference::TargetDifference;
+pub use file::PlanFile;
 pub use schema::schema;
-pub use until::{DEFAULT_MAX_ROUNDS, FIRST_LOOK, MOST_LOOKS, Margin, MarginError, UntilDecided};
+pub use until::{
+    DEFAULT_MAX_ROUNDS, FIRST_LOOK, FIRST_LOOK_AFTER, MOST_LOOKS, Margin, MarginError, UntilDecided,
+};
 
-/// What a run does. Read from TOML by [`Plan::from_toml`] or made of a command's flags; complete and checked.
+/// A plan, complete and checked. Parsed from TOML by [`Plan::from_toml`] or built from command-line flags.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// A title for reports.
     pub name: String,
-    /// The [suite](crate::suite) that its workloads are, if they are one: reports set them side by side as it has them.
+    /// The [suite](crate::suite) that the workloads belong to, if any; reports group them accordingly.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub suite: Option<String>,
-    /// Number of rounds; with [`Self::until_decided`] those up to the first look.
+    /// Number of rounds; with [`Self::until_decided`], those up to the first look.
     pub repeat: u32,
-    /// Whether rounds are added until every comparison is decided.
+    /// If set, rounds are added until every comparison is decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until_decided: Option<UntilDecided>,
-    /// What counts as the same.
+    /// The margin within which ratios count as equal.
     #[serde(default)]
     pub margin: Margin,
     /// Name of the target that the others are compared with.
     pub baseline: String,
-    /// Order and payload follow from it. Absent: drawn when the run starts.
+    /// Determines order, offsets and payload. If absent, drawn at the start of the run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seed: Option<u64>,
     /// At least one; names are unique.
     pub targets: Vec<TargetSpec>,
     /// At least one; names are unique.
     pub workloads: Vec<Workload>,
-    /// What makes noise beside the targets that name it; not measured for itself.
+    /// Background load beside the targets that name it; not measured itself.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub neighbours: Vec<Neighbour>,
 }
 
-/// A target with a workload that only makes noise.
+/// A target and a workload that produce background load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
-    /// Its name is the neighbour's, unique among the plan's targets too.
+    /// Its name is the neighbour's; unique among targets and neighbours.
     pub target: TargetSpec,
-    /// What it does for as long as another target is measured; its runtime and warm-up do not count.
+    /// Runs for as long as another target is measured; its runtime and warm-up are ignored.
     #[schemars(with = "Option<WorkloadKeys>")]
     pub workload: Workload,
 }
 
-/// The size of a target whose area nobody uses.
+/// Size of a target that no workload uses.
 const UNUSED: u64 = 1 << 20;
 
-/// How many rounds when a plan does not say.
+/// Default number of rounds.
 pub const DEFAULT_REPEAT: u32 = 5;
 
-/// How many measurements one plan may be: more are a slip of the keyboard, not a wish.
+/// Expected time between two measurements: caches dropped, guests resumed and paused, data stored.
+pub const BETWEEN: Nanos = Nanos::from_millis(100);
+
+/// Maximum number of measurements of a plan. More is a typo.
 pub const MOST_MEASUREMENTS: usize = 10_000;
 
-/// A plan that cannot be carried out.
+/// An invalid plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Something wrong in a plan file; the text names line and column and shows the line.
+    /// An error in a plan file; the text gives line and column and shows the line.
     #[error("{0}")]
     File(String),
-    /// A target that cannot be built.
+    /// An invalid target.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A workload that cannot be run.
+    /// An invalid workload.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Two targets or workloads of one name.
+    /// A name used twice.
     #[error("two {list}s are named {name:?}; results are told apart by name")]
     Twice {
         /// `target` or `workload`.
@@ -97,13 +103,13 @@ pub enum PlanError {
         /// Their name.
         name: String,
     },
-    /// Anything else; begins with the key that is wrong, if it is one.
+    /// Any other error; starts with the key at fault, if there is one.
     #[error("{0}")]
     Content(String),
 }
 
 impl PlanError {
-    /// What is wrong, without the name of what it is wrong with.
+    /// The reason, without the name of the target or workload.
     fn reason(&self) -> String {
         match self {
             Self::Target(error) => error.reason.clone(),
@@ -115,7 +121,7 @@ impl PlanError {
 }
 
 impl Neighbour {
-    /// Refuses what cannot be built or done.
+    /// Rejects an entry that cannot be built or run.
     fn check(&self) -> Result<(), PlanError> {
         self.target.check()?;
         self.workload.check()?;
@@ -127,35 +133,51 @@ impl Neighbour {
 }
 
 impl Plan {
-    /// Reads a plan file's text and checks it.
+    /// A plan of one round; the first target is the baseline.
+    #[must_use]
+    pub fn new(name: String, targets: Vec<TargetSpec>, workloads: Vec<Workload>) -> Self {
+        Self {
+            name,
+            suite: None,
+            repeat: 1,
+            until_decided: None,
+            margin: Margin::default(),
+            baseline: targets.first().map(|target| target.name.clone()).unwrap_or_default(),
+            seed: None,
+            targets,
+            workloads,
+            neighbours: Vec::new(),
+        }
+    }
+
+    /// Parses and checks the text of a plan file.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         Self::read(text).map(|reading| reading.plan)
     }
 
-    /// As [`Self::from_toml`], with what the file says beyond the plan: which keys have several values, and which of their
-    /// combinations cannot be built.
-    pub fn read(text: &str) -> Result<Reading, PlanError> {
+    /// As [`Self::from_toml`], with the axes of the file and the combinations that cannot be built.
+    pub fn read(text: &str) -> Result<PlanFile, PlanError> {
         file::read(text)
     }
 
-    /// The text of a plan file that reads as this plan, with comments; what workloads have in common stands in `[defaults]`.
+    /// The text of a plan file that parses as this plan, with comments. Keys common to all workloads go to `[defaults]`.
     ///
     /// # Errors
-    /// A number that TOML does not hold: above 2^63 - 1.
+    /// A number above 2^63 - 1, which TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         write::write(self)
     }
 
-    /// The earlier target that a target, by its index, is most like, and what it has otherwise; absent for the first.
+    /// The earlier target that differs least from the one at index `target`, and the differences; `None` for the first.
     #[must_use]
-    pub fn most_like(&self, target: usize) -> Option<(&TargetSpec, Vec<Difference>)> {
+    pub fn most_like(&self, target: usize) -> Option<(&TargetSpec, Vec<TargetDifference>)> {
         let (target, earlier) = (self.targets.get(target)?, &self.targets[..target]);
         let compared = earlier.iter().map(|other| (other, difference::between(target, other)));
         let (other, (differences, _)) = compared.min_by_key(|(_, (_, keys))| *keys)?;
         Some((other, differences))
     }
 
-    /// Refuses a plan that cannot be carried out, whatever the machine.
+    /// Rejects a plan that no machine could run.
     pub fn check(&self) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if self.targets.is_empty() {
@@ -225,7 +247,7 @@ impl Plan {
         self.check_journals()
     }
 
-    /// What is done over a network needs one, and nothing else can be done there.
+    /// Checks that network workloads run on network targets only, and vice versa.
     fn check_networks(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             let echoes = |workload: &&Workload| {
@@ -253,7 +275,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A test that makes files needs a filesystem where it is measured.
+    /// Checks that file workloads have a filesystem to run on.
     fn check_places(&self) -> Result<(), PlanError> {
         for target in self.everything() {
             let Some(remedy) = target.wants_filesystem() else { continue };
@@ -269,25 +291,54 @@ impl Plan {
         Ok(())
     }
 
-    /// The numbers of rounds at which results are looked at: once, or until they are decided.
+    /// The numbers of rounds after which results are evaluated: one, or several with [`Self::until_decided`].
     #[must_use]
     pub fn looks(&self) -> Vec<u32> {
         self.until_decided.as_ref().map_or_else(|| vec![self.repeat], |until| until.looks(self.repeat))
     }
 
-    /// The most rounds that are measured.
+    /// The maximum number of rounds.
     #[must_use]
     pub fn most_rounds(&self) -> u32 {
         self.until_decided.as_ref().map_or(self.repeat, |until| until.max_rounds)
     }
 
-    /// How many cells a whole round has.
+    /// The same plan, measured for so long at most: rounds are added until every comparison is decided or the time is over, with the
+    /// first look after half a minute. Of a single target, of which nothing is to be decided, as many rounds as fit into that.
+    ///
+    /// # Errors
+    /// A time in which fewer rounds fit than the first look needs.
+    pub fn within(self, time: Nanos) -> Result<Self, PlanError> {
+        let between = BETWEEN.0.saturating_mul(self.cells() as u64);
+        let round = self.round_time().0.saturating_add(between).max(1);
+        let fitting = |time: Nanos| u32::try_from(time.0 / round).unwrap_or(u32::MAX);
+        let most = MOST_MEASUREMENTS / self.cells().max(1);
+        let most = u32::try_from(most).unwrap_or(u32::MAX).min(until::MOST_ROUNDS);
+        let max_rounds = fitting(time).min(most);
+        if max_rounds <= FIRST_LOOK {
+            let least = Nanos(round.saturating_mul(u64::from(FIRST_LOOK) + 1));
+            return Err(PlanError::Content(format!(
+                "time = {time}: {FIRST_LOOK} rounds of {} cells up to the first look and one more take about {}; give more time (--time), \
+                 shorter measurements (--runtime), fewer targets and workloads, or a fixed number of rounds (--repeat)",
+                self.cells(),
+                human::duration(least.as_secs_f64())
+            )));
+        }
+        let first = fitting(FIRST_LOOK_AFTER).clamp(FIRST_LOOK + 1, max_rounds.max(FIRST_LOOK + 2) - 1);
+        if self.targets.len() < 2 {
+            return Ok(Self { repeat: first.min(max_rounds), until_decided: None, ..self });
+        }
+        let until_decided = Some(UntilDecided { max_rounds, max_time: Some(time) });
+        Ok(Self { repeat: first.min(max_rounds - 1), until_decided, ..self })
+    }
+
+    /// The number of cells in a round.
     #[must_use]
     pub fn cells(&self) -> usize {
         self.targets.len() * self.workloads.len()
     }
 
-    /// Warm-ups and windows of a whole round; of work that ends by itself as long as it is expected to take.
+    /// Total warm-up and runtime of a round; expected times for workloads that end by themselves.
     #[must_use]
     pub fn round_time(&self) -> Nanos {
         let workloads = self.workloads.iter().map(|w| w.expected_time().0);
@@ -295,7 +346,7 @@ impl Plan {
         Nanos(once.saturating_mul(self.targets.len() as u64))
     }
 
-    /// A journal tells of one measurement, and in a guest there is nowhere to put it.
+    /// Checks journals: each serves one measurement, and guests have no place for one.
     fn check_journals(&self) -> Result<(), PlanError> {
         let Some((workload, path)) = self.workloads.iter().find_map(|w| Some((w, w.write_journal.as_ref()?)))
         else {
@@ -313,8 +364,8 @@ impl Plan {
         Err(workload.refusal("write_journal", path, reason).into())
     }
 
-    /// What created targets are filled with: what the workloads write, so that a layer which compresses or recognizes data
-    /// meets the same when it is read; where they differ, what no layer can shorten.
+    /// The content that created targets are filled with: that of the workloads, so that compressing and deduplicating layers see the same
+    /// data. Incompressible if the workloads differ.
     #[must_use]
     pub fn content(&self) -> Content {
         let mut contents = self.workloads.iter().flat_map(Workload::jobs).map(Workload::content);
@@ -322,41 +373,41 @@ impl Plan {
         if contents.all(|content| content == first) { first } else { Content::default() }
     }
 
-    /// The suite that its workloads are, if they are one that is known.
+    /// The known suite of the workloads, if any.
     #[must_use]
     pub fn known_suite(&self) -> Option<&'static Suite> {
         Suite::named(self.suite.as_ref()?).ok()
     }
 
-    /// How large a created target must be: as far as the area of any workload reaches.
+    /// The size of a created target: the furthest end of any workload's area.
     #[must_use]
     pub fn size(&self) -> Bytes {
         if self.work().any(|workload| !workload.needs_directory()) {
             return self.reach().unwrap_or(DEFAULT_SIZE);
         }
-        // There is a file to find the directory beside, and nobody reads it.
+        // File workloads create files next to the target and never read it.
         Bytes(self.work().map(|workload| workload.max_bs().0).fold(UNUSED, u64::max))
     }
 
-    /// As far as the area of any workload reaches; absent if none has a size.
+    /// The furthest end of any workload's area; `None` if none has a size.
     #[must_use]
     pub fn reach(&self) -> Option<Bytes> {
         self.work().filter(|workload| !workload.needs_directory()).filter_map(Workload::end).max()
     }
 
-    /// What the work takes on a created target, and on the filesystem that it lies on.
+    /// The space that the workloads need on a created target, and on the filesystem below it.
     #[must_use]
-    pub fn space(&self) -> Space {
+    pub fn space(&self) -> RequiredSpace {
         let files = self.work().map(Workload::room).max().unwrap_or_default();
-        Space { area: self.size(), files }
+        RequiredSpace { area: self.size(), files }
     }
 
-    /// What is done to any target.
+    /// The workloads and the neighbours' workloads.
     fn work(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.workload))
     }
 
-    /// What is done to a target: every workload, or a neighbour's own.
+    /// The workloads that run on a target: all of them, or the neighbour's own.
     #[must_use]
     pub fn work_on(&self, target: &TargetSpec) -> Vec<&Workload> {
         match self.neighbours.iter().find(|neighbour| neighbour.target.name == target.name) {
@@ -365,12 +416,12 @@ impl Plan {
         }
     }
 
-    /// Everything that is built: the targets, then the neighbours.
+    /// Everything that is built: targets, then neighbours.
     pub fn everything(&self) -> impl Iterator<Item = &TargetSpec> {
         self.targets.iter().chain(self.neighbours.iter().map(|neighbour| &neighbour.target))
     }
 
-    /// The directories that files are created in, each once.
+    /// The distinct directories of created files.
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let mut dirs: Vec<PathBuf> = self.everything().filter_map(|t| t.file.as_ref()?.dir.clone()).collect();

@@ -1,4 +1,4 @@
-//! Says of a plan file's errors where in the text they are.
+//! Adds line and column to the errors of a plan file.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::words::nearest;
 pub(super) struct Text<'a>(pub(super) &'a str);
 
 impl Text<'_> {
-    /// The message with line and column of a span of bytes, and the line itself with the span marked.
+    /// The message with line and column of a byte span, and the line with the span marked.
     pub(super) fn at(self, span: Range<usize>, message: &str) -> PlanError {
         let start = self.floor(span.start);
         let before = &self.0[..start];
@@ -20,10 +20,10 @@ impl Text<'_> {
         let line = self.0[line_start..].lines().next().unwrap_or_default();
         let number = before.matches('\n').count() + 1;
         let lead = &self.0[line_start..start];
-        // What is marked ends with the line at the latest; an empty span is shown too.
+        // Marks end with the line; an empty span gets one mark.
         let end = self.floor(span.end).clamp(start, line_start + line.len().max(start - line_start));
         let marked = self.0[start..end].chars().count().max(1);
-        // Tabs stay, so that the marks stand beneath what they mark.
+        // Tabs are kept, so that the marks line up.
         let indent: String = lead.chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
         let gutter = " ".repeat(number.to_string().len());
         PlanError::File(format!(
@@ -33,7 +33,7 @@ impl Text<'_> {
         ))
     }
 
-    /// The parser's error, in our words.
+    /// Translates an error of the parser.
     pub(super) fn parser(self, error: &toml::de::Error) -> PlanError {
         let message = in_our_words(error.message().trim_end());
         match error.span() {
@@ -42,13 +42,13 @@ impl Text<'_> {
         }
     }
 
-    /// The start of the character that a byte belongs to.
+    /// The start of the character that contains a byte.
     fn floor(self, byte: usize) -> usize {
         self.0.floor_char_boundary(byte.min(self.0.len()))
     }
 }
 
-/// serde's messages name Rust's types and every key that there is.
+/// Rewords serde's messages, which name Rust types and list every key.
 fn in_our_words(message: &str) -> String {
     // unknown field `bz`, expected one of `bs`, `rw`
     if let Some((unknown, known)) =
@@ -81,7 +81,7 @@ fn in_our_words(message: &str) -> String {
     format!("{found} does not belong here; accepted: {accepted}")
 }
 
-/// Where a table, or a table in it, has the first of these words as a key: from the key to the end of its value.
+/// The span of the first key among `words` in a table or its subtables, from the key to the end of its value.
 pub(super) fn find_key<'w>(
     table: &DeTable<'_>,
     words: impl IntoIterator<Item = &'w str>,
@@ -101,7 +101,7 @@ fn find_one(table: &DeTable<'_>, word: &str) -> Option<Range<usize>> {
     })
 }
 
-/// The words of a reason that may be keys.
+/// The words in a reason that may be keys.
 pub(super) fn words(reason: &str) -> impl Iterator<Item = &str> {
     reason.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
@@ -116,7 +116,7 @@ mod tests {
         let at = |span| Text(text).at(span, "no").to_string();
         assert_eq!(at(0..5), "line 1, column 1: no\n  |\n1 | a = 1\n  | ^^^^^");
         assert_eq!(at(12..15), "line 2, column 6: no\n  |\n2 | \té = \"x\"\n  | \t    ^^^");
-        // Beyond the line's end, within a character, beyond the text's end.
+        // Beyond the end of the line, inside a character, beyond the end of the text.
         assert_eq!(at(2..99), "line 1, column 3: no\n  |\n1 | a = 1\n  |   ^^^");
         assert_eq!(at(8..8), "line 2, column 2: no\n  |\n2 | \té = \"x\"\n  | \t^");
         assert_eq!(at(99..100), "line 3, column 5: no\n  |\n3 | last\n  |     ^");

@@ -1,16 +1,16 @@
-//! The JSON schema of plan files, for editors: made of the very types that read them.
+//! The JSON schema of plan files for editors, generated from the types that parse them.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::file::Head;
+use super::file::PlanHead;
 use crate::workload::WorkloadKeys;
 
-/// The schema. Every key of a target or workload but its name takes a value or a list of values.
+/// The schema. Every key of a target or workload except `name` takes a value or a list of values.
 #[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<Head>().to_value();
+    let mut schema = settings.into_generator().into_root_schema_for::<PlanHead>().to_value();
     without_null(&mut schema);
     schema["title"] = json!("A plan of iotax run");
     schema["description"] =
@@ -38,7 +38,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// TOML knows no null: what may be absent is left out.
+/// Removes null: TOML has none, optional keys are left out.
 fn without_null(schema: &mut Value) {
     let is_null =
         |form: &Value| *form == json!("null") || *form == json!({ "type": "null" }) || form.is_null();
@@ -70,7 +70,7 @@ fn without_null(schema: &mut Value) {
     }
 }
 
-/// Has each key of a table, and of the tables in it, take a list too.
+/// Lets each key of a table and its subtables take a list.
 fn with_axes(table: &mut Value) {
     let keys = table.get_mut("properties").and_then(Value::as_object_mut);
     for (key, form) in keys.into_iter().flatten() {

@@ -44,7 +44,7 @@ fn the_documented_plan_reads() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// As the fuzz target of that name: any text in place of any part of a good plan.
+    /// The same property as the fuzz target of that name: any text in place of any part of a valid plan.
     #[test]
     fn plan(from in 0..GOOD.len(), length in 0_usize..12, text in "[0-9a-z\"=\\[\\]{}.\n-]{0,12}|.{0,8}") {
         let to = (from + length).min(GOOD.len());
@@ -58,7 +58,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever a workload is called, its plan is printed as a plan that says the same.
+    /// A printed plan parses back to the same plan, whatever the names.
     #[test]
     fn a_printed_plan_keeps_every_name(
         names in prop::array::uniform4("[a-z{}\"'\\\\ .#=\n-]{1,12}|.{1,12}|[a-z]{0,3}\\{(bs|rw|iodepth|name|size)\\}[{}]{0,2}")
@@ -78,7 +78,7 @@ proptest! {
     }
 }
 
-/// What is changed in the good plan, and how what is said about it begins.
+/// Edits of the valid plan, and the start of the expected error.
 #[test]
 fn errors_name_line_and_key_and_the_accepted_form() {
     for (from, to, said) in [
@@ -259,19 +259,44 @@ fn a_plan_is_written_as_a_file_that_reads_as_the_same_plan() {
     let plan = Plan::from_toml(NOISY).expect("valid");
     let text = plan.to_toml().expect("written");
     assert_eq!(Plan::from_toml(&text).expect(&text), plan);
-    // Once for all that have it alike; the neighbour has no size, so it stands with each of the others.
+    // Written once if all workloads share it; the neighbour has no size, so each of the others has it.
     for (words, times) in
         [("runtime = ", 1), ("ramp_time = ", 1), ("size = \"64m\"", 2), ("direct", 0), ("\niodepth = 16", 1)]
     {
         assert_eq!(text.matches(words).count(), times, "{words} in\n{text}");
     }
-    assert!(text.contains("# How long is measured\nruntime = \"2s\"\n"), "{text}");
+    assert!(text.contains("# Length of the measurement\nruntime = \"2s\"\n"), "{text}");
     assert!(
         text.contains("# raw file > virtio-blk cache=unsafe aio=threads > guest, beside noisy\n[[target]]"),
         "{text}"
     );
     let too_large = Plan { seed: Some(u64::MAX), ..plan };
     assert!(too_large.to_toml().is_err());
+}
+
+#[test]
+fn a_time_is_divided_into_rounds_and_looks() {
+    let two = "[[target]]\nname='a'\npath='/a'\n[[target]]\nname='b'\npath='/b'\n";
+    let work = "[[workload]]\nrw='read'\nruntime='400ms'\nramp_time='0s'\n";
+    let plan = Plan::from_toml(&format!("time = '3m'\n{two}{work}")).expect("a plan");
+    // A second a round with what lies between.
+    let until = plan.until_decided.clone().expect("rounds are added");
+    assert_eq!((plan.repeat, until.max_rounds, until.max_time), (30, 180, Some(Nanos::from_secs(180))));
+    assert_eq!(Plan::from_toml(&plan.to_toml().expect("written")), Ok(plan));
+    // Half a minute holds more rounds than there are: the look before the last is the first.
+    let plan = Plan::from_toml(&format!("time = '6s'\n{two}{work}")).expect("a plan");
+    assert_eq!((plan.repeat, plan.looks()), (5, vec![5, 6]));
+    // Nothing to decide: half a minute of rounds.
+    let alone = "[[target]]\nname='a'\npath='/a'\n";
+    let plan = Plan::from_toml(&format!("time = '3m'\n{alone}{work}")).expect("a plan");
+    assert_eq!((plan.repeat, plan.until_decided), (60, None));
+    for (head, said) in [
+        ("time = '3s'", "time = 3s: 3 rounds of 2 cells up to the first look and one more take about 4"),
+        ("time = '3m'\nrepeat = 5", "time takes the place of repeat and until_decided"),
+    ] {
+        let error = Plan::from_toml(&format!("{head}\n{two}{work}")).expect_err(said).to_string();
+        assert!(error.contains(said), "{error}");
+    }
 }
 
 #[test]
@@ -283,7 +308,7 @@ fn adding_rounds_until_decided_reads_both_ways() {
     assert_eq!((plan.margin.share(), plan.most_rounds(), plan.looks()[0]), (0.015, 15, 3));
     let text = plan.to_toml().expect("written");
     assert_eq!(Plan::from_toml(&text).expect(&text), plan);
-    // A plan that was stored before there was a margin has the one that held then.
+    // A plan stored before `margin` existed gets the margin of that time.
     let mut old = serde_json::to_value(Plan::from_toml(GOOD).expect("valid")).expect("JSON");
     assert!(old.as_object_mut().expect("an object").remove("margin").is_some());
     let old: Plan = serde_json::from_value(old).expect("reads");
@@ -389,9 +414,9 @@ fn a_test_that_makes_files_needs_a_filesystem_where_it_is_measured() {
 #[test]
 fn a_network_carries_its_own_work_and_nothing_else() {
     let target = "[[target]]\nname = 'veth'\nnetwork = { via = 'veth' }\n";
-    let work = "[[workload]]\nruntime = '2s'\nnet = { test = 'udp', direction = 'down', length = '64', bitrate = '10M' }\n";
+    let work = "[[workload]]\nruntime = '2s'\nnet = { test = 'udp', direction = 'download', length = '64', bitrate = '10M' }\n";
     let plan = Plan::from_toml(&format!("{target}{work}")).expect("valid plan");
-    assert_eq!(plan.workloads[0].name, "udp-down-64");
+    assert_eq!(plan.workloads[0].name, "udp-download-64");
     let text = plan.to_toml().expect("a plan file");
     assert_eq!(Plan::from_toml(&text).expect("its own text"), plan);
     assert!(!text.contains("rw =") && !text.contains("direct ="), "{text}");

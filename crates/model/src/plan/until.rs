@@ -1,4 +1,4 @@
-//! When a comparison counts as decided, and when to stop adding rounds.
+//! The rule that decides a comparison, and when to stop adding rounds.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::PlanError;
 use crate::units::Nanos;
 
-/// The margin of practical equivalence: ratios from `1 / (1 + margin)` to `1 + margin` count as the same. Text form: `2%`,
-/// `0.5%`; from 0.01% to 50%.
+/// The margin of practical equivalence: ratios from `1 / (1 + margin)` to `1 + margin` count as equal. Text form: `2%`, `0.5%`; from 0.01%
+/// to 50%.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Margin {
     millionths: u32,
@@ -25,7 +25,7 @@ pub struct MarginError {
 }
 
 impl Margin {
-    /// As a share: 0.02 for 2%.
+    /// The margin as a fraction: 0.02 for 2%.
     #[must_use]
     pub fn share(self) -> f64 {
         f64::from(self.millionths) / 1e6
@@ -94,23 +94,29 @@ impl<'de> Deserialize<'de> for Margin {
     }
 }
 
-/// How many rounds at most when a plan does not say.
+/// Default maximum number of rounds.
 pub const DEFAULT_MAX_ROUNDS: u32 = 15;
 
-/// One looks at the results so often at most: each look costs a little of the error that is allowed.
+/// Maximum number of looks: each one raises the false-positive rate.
 pub const MOST_LOOKS: usize = 10;
 
-/// The fewest rounds that a look is made at: two values have a spread, but no spread worth trusting.
+/// Minimum number of rounds before a look: the spread of two values is not reliable.
 pub const FIRST_LOOK: u32 = 3;
 
-/// Rounds are added until every comparison is decided. The number of rounds of the first look is the plan's `repeat`.
+/// The time of the first look of a plan that is given a time.
+pub const FIRST_LOOK_AFTER: Nanos = Nanos::from_secs(30);
+
+/// The most rounds that a plan may add.
+pub(super) const MOST_ROUNDS: u32 = 1000;
+
+/// Adds rounds until every comparison is decided. The first look is after the plan's `repeat` rounds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UntilDecided {
-    /// No more rounds than this, decided or not
+    /// Maximum number of rounds, decided or not
     #[serde(default = "default_max_rounds")]
     pub max_rounds: u32,
-    /// No more rounds when those up to the next look would be measured later than this [default: no limit]
+    /// Stops before the next look if measuring up to it would exceed this time [default: no limit]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub max_time: Option<Nanos>,
 }
@@ -126,11 +132,11 @@ impl Default for UntilDecided {
 }
 
 impl UntilDecided {
-    /// The numbers of rounds at which one looks, rising: the first, then 30% more each time, or as much more as keeps the
-    /// looks at 10, and at last the most. They follow from the plan alone, so that no result can move them.
+    /// The numbers of rounds after which results are evaluated, ascending: `first`, then 30% more each time (more if that would exceed 10
+    /// looks), and finally the maximum. They depend on the plan alone, never on results.
     #[must_use]
     pub fn looks(&self, first: u32) -> Vec<u32> {
-        // Each look in percent of the one before.
+        // Rounds at a look, in percent of the look before.
         let mut step = 130;
         loop {
             let looks = spaced(first, self.max_rounds, step);
@@ -141,7 +147,7 @@ impl UntilDecided {
         }
     }
 
-    /// Refuses what cannot be kept to.
+    /// Rejects limits that cannot be met.
     pub(super) fn check(&self, repeat: u32, targets: usize, round: Nanos) -> Result<(), PlanError> {
         let refuse = |text: String| Err(PlanError::Content(text));
         if targets < 2 {
@@ -154,9 +160,9 @@ impl UntilDecided {
                 "repeat = {repeat}: with until_decided it is the first look; accepted: {FIRST_LOOK} or more"
             ));
         }
-        if self.max_rounds <= repeat || self.max_rounds > 1000 {
+        if self.max_rounds <= repeat || self.max_rounds > MOST_ROUNDS {
             return refuse(format!(
-                "max_rounds = {}: accepted: more than the first look, which is repeat = {repeat}, up to 1000",
+                "max_rounds = {}: accepted: more than the first look, which is repeat = {repeat}, up to {MOST_ROUNDS}",
                 self.max_rounds
             ));
         }
@@ -170,8 +176,8 @@ impl UntilDecided {
     }
 }
 
-/// From the first to the last, each so many percent of the one before and at least one more. A last step of less than half of
-/// that is taken with the one before it.
+/// The numbers from `first` to `last`, each `percent` of the one before and at least one more. A last step shorter than half of that is
+/// merged with the one before.
 fn spaced(first: u32, last: u32, percent: u32) -> Vec<u32> {
     let mut looks = vec![first];
     let mut next = first;

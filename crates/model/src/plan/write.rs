@@ -7,19 +7,19 @@ use toml::{Table, Value};
 use super::{Margin, Plan};
 use crate::workload::{KEYS, WorkloadKeys};
 
-/// Keys of a workload that are written even where they are what holds anyway: they say what it is.
+/// Keys of a workload that are always written, even with default values.
 const ALWAYS: [&str; 4] = ["name", "rw", "bs", "iodepth"];
 
-/// The keys of a workload over a network: others mean nothing there.
+/// The keys of a network workload; others have no meaning there.
 const OF_NET: [&str; 4] = ["name", "net", "runtime", "ramp_time"];
 
-/// The key of the jobs beside a workload.
+/// The key of the concurrent jobs of a workload.
 const BESIDE: &str = "beside";
 
-/// The text of a plan file that reads as this plan. What workloads have in common stands in `[defaults]`.
+/// The text of a plan file that parses as this plan. Keys common to all workloads go to `[defaults]`.
 ///
 /// # Errors
-/// A number that TOML does not hold: above 2^63 - 1.
+/// A number above 2^63 - 1, which TOML cannot hold.
 pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments<'_>| {
@@ -85,7 +85,8 @@ pub(super) fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     Ok(text)
 }
 
-/// What all workloads have alike and would not have anyway. A key that one of them lacks cannot be taken back by it.
+/// The keys that all workloads share and that are not defaults. A key that one workload lacks cannot be shared: there is no way to unset
+/// it.
 fn common(workloads: &[Table], nothing: &Table) -> Table {
     let Some((first, others)) = workloads.split_first() else { return Table::new() };
     first
@@ -98,12 +99,12 @@ fn common(workloads: &[Table], nothing: &Table) -> Table {
         .collect()
 }
 
-/// Whether a key means something in a workload.
+/// Returns whether a key has a meaning in a workload.
 fn is_meant(workload: &Table, key: &str) -> bool {
     !workload.contains_key("net") || OF_NET.contains(&key)
 }
 
-/// What a workload has beyond the defaults of the file and those of all files.
+/// The keys of a workload that differ from `[defaults]` and from the built-in defaults.
 fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
     workload
         .iter()
@@ -120,13 +121,13 @@ fn own_keys(workload: &Table, common: &Table, nothing: &Table) -> Table {
         .collect()
 }
 
-/// The jobs beside a workload.
+/// Takes the concurrent jobs out of a workload's table.
 fn beside(workload: &Table) -> Vec<Table> {
     let jobs = workload.get(BESIDE).and_then(Value::as_array).into_iter().flatten();
     jobs.filter_map(Value::as_table).cloned().collect()
 }
 
-/// A comment ends with its line.
+/// Replaces line breaks: a comment ends with its line.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -1,57 +1,56 @@
-//! What other tools state of their measurements.
+//! Metrics of imported measurements.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Figures as their source states them, converted to our units and otherwise untouched.
+/// Metrics as their source reports them, converted to iotax's units.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stated {
-    /// Those that are a metric of ours, by its word: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
+pub struct ImportedMetrics {
+    /// Metrics that iotax has too, by id: `iops`, `bytes_per_s`, `latency_mean` in nanoseconds ...
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
     /// The others, in the source's order.
     #[serde(default)]
-    pub others: Vec<Figure>,
+    pub others: Vec<ImportedMetric>,
 }
 
-/// A figure that no metric of ours is.
+/// A metric that iotax does not have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Figure {
-    /// What its source calls it.
+pub struct ImportedMetric {
+    /// The source's name for it.
     pub name: String,
     /// The value.
     pub value: f64,
-    /// Its unit as a source writes it: `%`, `lps`, `ms`; empty if it has none.
+    /// The unit as the source writes it: `%`, `lps`, `ms`; empty if it has none.
     #[serde(default)]
     pub unit: String,
 }
 
-/// Where an imported run comes from.
+/// The origin of an imported run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Source {
-    /// The tool that measured, by its own name: `fio`, `bonnie++`, `iperf3`.
+pub struct ImportSource {
+    /// The tool's name: `fio`, `bonnie++`, `iperf3`.
     pub tool: String,
-    /// Its version, where the source tells.
+    /// Its version, if the source has it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub version: Option<String>,
-    /// The files that were read, by name.
+    /// The names of the imported files.
     pub files: Vec<String>,
-    /// The keys of each workload that its source tells, by the workload's name; every other key in the plan is a default and says
-    /// nothing.
+    /// The keys that the source gives for each workload, by the workload's name. Every other key in the plan is a default without meaning.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub known: BTreeMap<String, Vec<String>>,
-    /// What was not understood: `FILE:LINE: text`.
+    /// Lines that were not understood: `FILE:LINE: text`.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_understood: Vec<String>,
 }
 
-impl Source {
-    /// The tool with its version, where that is known: `fio 3.33`.
+impl ImportSource {
+    /// The tool and its version, if known: `fio 3.33`.
     #[must_use]
     pub fn tool(&self) -> String {
         match &self.version {
@@ -61,8 +60,8 @@ impl Source {
     }
 }
 
-/// `imported from fio 3.33 (randread.json)`.
-impl fmt::Display for Source {
+/// Prints as `imported from fio 3.33 (randread.json)`.
+impl fmt::Display for ImportSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "imported from {} ({})", self.tool(), self.files.join(", "))
     }

@@ -1,24 +1,24 @@
-//! How fast the CPUs ran.
+//! CPU frequency and throttling.
 
 use serde::{Deserialize, Serialize};
 
-/// How fast a machine's CPUs ran at the two ends of a window, from /sys/devices/system/cpu. What it does not tell is absent.
+/// CPU frequency of a machine at both ends of a window, from /sys/devices/system/cpu. Unreported values are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuPace {
-    /// Mean frequency of all CPUs when the window began.
+    /// Mean frequency of all CPUs at the start.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub first_hz: Option<u64>,
-    /// Mean frequency of all CPUs when it ended.
+    /// Mean frequency of all CPUs at the end.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_hz: Option<u64>,
-    /// How often CPUs were slowed down in it because of their heat, over all cores and packages.
+    /// Thermal throttling events in the window, over all cores and packages.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub throttles: Option<u64>,
-    /// The governors that were in force when the window began, each once.
+    /// The distinct frequency governors at the start.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub first_governors: Vec<String>,
-    /// The same when it ended.
+    /// The distinct frequency governors at the end.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub last_governors: Vec<String>,
 }

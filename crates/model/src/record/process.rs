@@ -1,15 +1,15 @@
-//! What is known of the process that makes the load.
+//! The kernel's counters for the load generator's process.
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel counted of a process.
+/// The kernel's counters for a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessCounts {
-    /// How often one of its threads gave up its CPU or lost it.
+    /// Voluntary and involuntary context switches of all threads.
     pub context_switches: u64,
-    /// Pages that had to be read in.
+    /// Page faults that read from storage.
     pub major_faults: u64,
-    /// Pages that only had to be mapped.
+    /// Page faults without I/O.
     pub minor_faults: u64,
 }

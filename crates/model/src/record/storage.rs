@@ -1,23 +1,23 @@
-//! How a target's bytes lie: in caches, on storage, and what they are.
+//! The state of a target's bytes: cached, allocated, and their contents.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
-/// How much of a target's area the page cache held, looked at in stretches that are spread evenly over it.
+/// Page cache residency of a target's area, from samples spread evenly over it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageCache {
-    /// Bytes of all stretches.
+    /// Bytes sampled.
     pub looked_at: u64,
-    /// Bytes of these that were cached before the load began.
+    /// Sampled bytes cached before the load.
     pub before: u64,
-    /// Bytes of these that were cached when it had ended.
+    /// Sampled bytes cached after the load.
     pub after: u64,
 }
 
 impl PageCache {
-    /// Two areas as one.
+    /// Combines two areas.
     #[must_use]
     pub const fn merge(self, other: Self) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl PageCache {
 }
 
 words! {
-    /// Who says what of a file is backed by storage.
+    /// The source of allocation data.
     Mapper, "source" {
         /// The filesystem, by the FIEMAP ioctl.
         Fiemap = "fiemap",
@@ -38,32 +38,32 @@ words! {
     }
 }
 
-/// What of a file or image is backed by storage, in bytes. `written`, `unwritten` and `holes` add up to its length.
+/// Allocation of a file or image in bytes. `written`, `unwritten` and `holes` add up to its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Allocation {
-    /// Backed by data.
+    /// Allocated with data.
     pub written: u64,
-    /// Allocated and never written, or known to be zeros: a read is answered without the device.
+    /// Allocated and unwritten, or known to be zeros: a read does not reach the device.
     pub unwritten: u64,
     /// Not allocated.
     pub holes: u64,
-    /// Part of `written` that other files share, or that lies in a backing image: the first write to it copies.
+    /// The part of `written` that is shared with other files or a backing image: the first write to it copies.
     pub shared: u64,
     /// Part of `written` that is compressed.
     pub compressed: u64,
-    /// Who says so.
+    /// The source of these numbers.
     pub source: Mapper,
 }
 
-/// What some blocks of an area hold, spread evenly over it.
+/// Contents of sample blocks spread evenly over an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Found {
-    /// Bytes that were read.
+pub struct SampledContent {
+    /// Bytes read.
     pub bytes: u64,
-    /// Bytes of these in blocks of nothing but zeros.
+    /// Bytes in all-zero blocks.
     pub zeros: u64,
-    /// What a fast compressor makes of all of them.
+    /// Size of all of them after fast compression.
     pub compressed: u64,
 }

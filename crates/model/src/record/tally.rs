@@ -1,4 +1,4 @@
-//! What was completed, by direction.
+//! Completed I/O by direction.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Tally {
     pub bytes: u64,
     /// Service time of each I/O, from submission to completion.
     pub latency: Histogram,
-    /// Response time of each I/O, from its intended start to completion. Absent in a closed loop, which intends nothing.
+    /// Response time of each I/O, from its intended start to completion. Absent in a closed loop, which has no intended starts.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub response: Option<Histogram>,
 }
@@ -33,7 +33,7 @@ impl Tally {
     }
 }
 
-/// I/Os over some window, by direction; one that the workload does not have is absent.
+/// I/Os over some window, by direction. A direction that the workload does not have is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tallies {
@@ -49,23 +49,23 @@ pub struct Tallies {
     /// Flushes: fsync and fdatasync.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sync: Option<Tally>,
-    /// Operations on files as such: create, open, stat, rename, unlink; bytes are those that went with them.
+    /// Metadata operations: create, open, stat, rename, unlink; bytes are those moved with them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub meta: Option<Tally>,
 }
 
 impl Tallies {
-    /// The words for the directions, in the order of [`Self::each`].
+    /// The names of the directions, in the order of [`Self::each`].
     pub const WORDS: [&'static str; 5] = ["read", "write", "trim", "sync", "meta"];
 
-    /// Every direction with its word, whether there or not.
+    /// Every direction with its name, also if it is absent.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, Option<&Tally>)> {
         Self::WORDS
             .into_iter()
             .zip([&self.read, &self.write, &self.trim, &self.sync, &self.meta].map(Option::as_ref))
     }
 
-    /// The direction of a word.
+    /// The tally of a direction by name.
     pub fn of_mut(&mut self, word: &str) -> Option<&mut Option<Tally>> {
         match word {
             "read" => Some(&mut self.read),
@@ -77,7 +77,7 @@ impl Tallies {
         }
     }
 
-    /// Reads, writes, trims and operations on files completed. Flushes are not among them: they move nothing.
+    /// Completed reads, writes, trims and metadata operations. Flushes are excluded: they move no data.
     #[must_use]
     pub fn ios(&self) -> u64 {
         self.moving().map(|tally| tally.ios).sum()
@@ -89,7 +89,7 @@ impl Tallies {
         self.moving().map(|tally| tally.bytes).sum()
     }
 
-    /// Service times of reads, writes, trims and operations on files together.
+    /// Service times of reads, writes, trims and metadata operations together.
     #[must_use]
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::new();

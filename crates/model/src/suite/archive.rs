@@ -1,19 +1,19 @@
-//! A tree like a kernel's source: made from an archive, walked, packed into one, deleted.
+//! A source tree like the kernel's: extracted from an archive, walked, packed into one, deleted.
 
-use super::{Options, Remark, Shape, Suite};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "archive",
     help: "a tree of 24,000 source files unpacked, walked, packed from a cold cache, and deleted",
-    shape: Shape::Each,
+    shape: SuiteShape::Each,
     remarks: &[
-        Remark {
+        SuiteRemark {
             tests: &["unpack", "pack"],
             text: "its flush is in the time; tar has none, and ends when the page cache has taken the data",
         },
-        Remark {
+        SuiteRemark {
             tests: &["remove"],
             text: "it is not flushed: the space may be freed on the storage after the end",
         },
@@ -22,12 +22,12 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Longer than the 10 KiB of tar, so that it is the files that count and not the calls for the archive.
+/// Larger than tar's 10 KiB, so that the files dominate and not the calls for the archive.
 const RECORD: Bytes = Bytes(64 << 10);
-/// A slow target is measured for so long and no longer.
+/// Time limit on slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(300);
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let defaults = WorkloadKeys {
         bs: Some(RECORD),
         size: options.size,

@@ -1,27 +1,27 @@
-//! What bonnie++ 2.00 does with a large file.
+//! The large-file and small-file tests of bonnie++ 2.00.
 //!
-//! It has no means to drop caches, so it takes a file of twice the memory. Here they are dropped before each test, and what
-//! is written counts with its flush, so that a file of a fixed size will do.
+//! bonnie++ cannot drop caches and so uses a file of twice the memory. iotax drops them before each test and includes the flush in write
+//! times, so a fixed file size is enough.
 
-use super::{Options, Remark, Shape, Suite};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "bonnie",
     help: "bonnie++: a file by the byte, by the block, rewritten, at random places by 5 at once; then many small files",
-    shape: Shape::Each,
+    shape: SuiteShape::Each,
     remarks: &[
-        Remark {
+        SuiteRemark {
             tests: &["putc", "getc"],
             text: "each byte is a system call, and the page cache has nearly all of them: the figure is the kernel's way in and \
                    out, not the storage's",
         },
-        Remark {
+        SuiteRemark {
             tests: &["get_block"],
             text: "the kernel reads ahead, so that the latency of most reads is a copy from memory and the rate is the storage's",
         },
-        Remark {
+        SuiteRemark {
             tests: &["seq_create", "seq_stat", "seq_del", "ran_create", "ran_stat", "ran_del"],
             text: "names without content that are never flushed: figures for the filesystem in memory, until its journal is full",
         },
@@ -32,16 +32,16 @@ pub(super) const SUITE: Suite = Suite {
 
 const SIZE: Bytes = Bytes(1 << 30);
 const CHUNK: Bytes = Bytes(8192);
-/// What is written and read by the byte: a system call each.
+/// Bytes written and read one at a time, with a system call each.
 const BY_THE_BYTE: Bytes = Bytes(3 << 20);
 const SEEKERS: u32 = 5;
-/// Over all seekers, as nearly as they share them evenly.
+/// Seeks in total, divided evenly among the seekers.
 const SEEKS: u64 = 8192;
 const FILES: u64 = 16 * 1024;
-/// A slow target is measured for so long and no longer.
+/// Time limit on slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let size = options.size.unwrap_or(SIZE);
     let defaults = WorkloadKeys {
         bs: Some(CHUNK),
@@ -78,9 +78,9 @@ fn workloads(options: &Options) -> Vec<Workload> {
     .collect()
 }
 
-/// Files without content, as `-n 16` has them. bonnie++ asks for them and deletes them right after they were made, so caches are
-/// not dropped; `seq` goes by names in the order of their making and then as the directory lists them, `ran` in no order.
-fn small_files(options: &Options) -> Vec<WorkloadKeys> {
+/// Empty files, as with `-n 16`. bonnie++ stats and deletes them right after creating them, so caches are not dropped. `seq` follows
+/// creation order for names and directory order for deletes, `ran` is random.
+fn small_files(options: &SuiteOptions) -> Vec<WorkloadKeys> {
     let orders = [("seq", Rw::Read), ("ran", Rw::RandRead)];
     let tests = [("create", Test::Create), ("stat", Test::Stat), ("del", Test::Delete)];
     let each = orders.iter().flat_map(|order| tests.iter().map(move |test| (order, test)));

@@ -1,17 +1,17 @@
-//! UnixBench's file copy: three lengths of records, each with a file of its own length.
+//! UnixBench's file copy: three record sizes, each with its own file size.
 //!
-//! Nothing is flushed, and the files fit into any page cache: what is measured is the cache, the filesystem's way into it and
-//! the cost of a system call. The sizes make the index what it is, so that no other is taken. The index is made of the copies alone, in `results::exchange::filecopy`.
+//! Nothing is flushed, and the files fit into any page cache: it measures the cache, the filesystem's path into it and system calls. The
+//! index is defined for these sizes only; `iotax_analysis::suite::filecopy` computes it from the copies.
 
-use super::{Options, Remark, Shape, Suite};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "filecopy",
     help: "UnixBench's file copy: 256, 1024 and 4096 bytes at a time through the page cache, and its index",
-    shape: Shape::Each,
-    remarks: &[Remark {
+    shape: SuiteShape::Each,
+    remarks: &[SuiteRemark {
         tests: &[],
         text: "copies between files in the page cache, never flushed: figures for the cache and for system calls, not for a disk",
     }],
@@ -19,18 +19,18 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Its name there, bytes of a record, and KiB of the file.
+/// UnixBench's test name, record size in bytes, and file size in KiB.
 const SIZES: [(&str, u64, u64); 3] = [("fstime", 1024, 2000), ("fsbuffer", 256, 500), ("fsdisk", 4096, 8000)];
 
-/// A pass there takes 30 s; here rounds repeat it.
+/// UnixBench runs a pass for 30 s; iotax repeats in rounds instead.
 const RUNTIME: Nanos = Nanos::from_secs(10);
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let defaults = WorkloadKeys {
         runtime: Some(options.runtime.unwrap_or(RUNTIME)),
         ramp_time: options.ramp_time,
         direct: Some(false),
-        // What is in the cache is what is measured.
+        // Measures the page cache.
         invalidate: Some(false),
         ioengine: Some(IoEngine::Psync),
         ..WorkloadKeys::default()

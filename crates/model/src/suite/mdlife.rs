@@ -1,15 +1,14 @@
-//! The life of files without content: how many a second are created, opened, renamed and deleted, by one thread and by several, in
-//! small directories and in large ones.
+//! The life cycle of empty files: create, open, rename and delete rates, with one and several threads, in small and large directories.
 
-use super::{Options, Remark, Shape, Suite};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape};
 use crate::units::Nanos;
 use crate::workload::{Rw, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "mdlife",
     help: "files without content created, opened, renamed and deleted: by threads and by size of the directory",
-    shape: Shape::Each,
-    remarks: &[Remark {
+    shape: SuiteShape::Each,
+    remarks: &[SuiteRemark {
         tests: &[],
         text: "nothing is flushed within the measured time, and names are in memory: figures for the filesystem's work, of which a \
                crash may undo the last seconds",
@@ -18,16 +17,16 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// Files of the largest directory; there are two with a tenth of those in them before it.
+/// Files in the largest directory; each of the two smaller ones has a tenth of the next.
 const FILES: u64 = 100_000;
-/// Each thread has a directory of its own.
+/// Each thread has its own directory.
 const THREADS: [u32; 3] = [1, 2, 4];
-/// Opening a few files takes no time: it is done over and over, as often as it takes for so many operations.
+/// A few opens finish too quickly to measure: they are repeated until this total.
 const OPENED: u64 = 100_000;
-/// A slow target is measured for so long and no longer.
+/// Time limit on slow targets.
 const RUNTIME: Nanos = Nanos::from_secs(60);
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let files = options.files.unwrap_or(FILES).max(1);
     let mut sizes = [files / 100, files / 10, files].map(|files| files.max(1)).to_vec();
     sizes.dedup();
@@ -38,11 +37,11 @@ fn workloads(options: &Options) -> Vec<Workload> {
     cells.map(|(files, threads, test)| workload(options, files, threads, test)).collect()
 }
 
-fn workload(options: &Options, files: u64, threads: u32, test: Test) -> Workload {
+fn workload(options: &SuiteOptions, files: u64, threads: u32, test: Test) -> Workload {
     WorkloadKeys {
         name: Some(format!("{test}-{files}-t{threads}")),
         test: Some(test),
-        // In the order in which a directory lists its files it would be the friendliest case, and no program's but rm's.
+        // Directory order would be the best case, and only rm uses it.
         rw: Some(Rw::RandRead),
         nrfiles: Some(files),
         numjobs: Some(threads),
@@ -50,7 +49,7 @@ fn workload(options: &Options, files: u64, threads: u32, test: Test) -> Workload
         runtime: Some(options.runtime.unwrap_or(RUNTIME)),
         ramp_time: Some(Nanos(0)),
         direct: Some(false),
-        // What is asked is what names cost, not what a disk takes to tell them.
+        // Measures name lookups, not disk reads.
         invalidate: Some(false),
         ..WorkloadKeys::default()
     }
@@ -64,7 +63,7 @@ mod tests {
     #[test]
     fn every_size_is_met_with_every_number_of_threads() {
         let named = |files| {
-            let options = Options { files: Some(files), ..Options::default() };
+            let options = SuiteOptions { files: Some(files), ..SuiteOptions::default() };
             workloads(&options).into_iter().map(|workload| workload.name).collect::<Vec<_>>()
         };
         let names = named(1000);
@@ -75,7 +74,7 @@ mod tests {
         );
         assert_eq!(named(1).len(), 12, "one size");
         let opened =
-            workloads(&Options::default()).into_iter().find(|workload| workload.name == "open-1000-t2");
+            workloads(&SuiteOptions::default()).into_iter().find(|workload| workload.name == "open-1000-t2");
         let opened = opened.expect("there");
         assert_eq!((opened.loops, opened.nrfiles, opened.numjobs), (Some(100), Some(1000), 2));
     }

@@ -1,7 +1,6 @@
-//! Suites: workloads that belong together, as the classic programs have them.
+//! Suites: sets of workloads that follow the classic benchmarks.
 //!
-//! A suite is a function that gives workloads; each is a cell like any other. What a suite's workloads differ in is its [`Shape`],
-//! by which reports set them side by side.
+//! A suite is a function that returns workloads; each is an ordinary cell. Reports group a suite's workloads by its [`SuiteShape`].
 
 mod archive;
 mod bonnie;
@@ -22,56 +21,56 @@ use crate::workload::{Workload, WorkloadKeys};
 pub struct Suite {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A one-line description.
     pub help: &'static str,
-    /// What its workloads differ in.
-    pub shape: Shape,
-    /// What is to be known when its figures are read: where the program it follows measures something else than one would think.
-    pub remarks: &'static [Remark],
-    /// How many rounds it has when nothing is said.
+    /// The dimension in which its workloads differ.
+    pub shape: SuiteShape,
+    /// Notes for reading its results: where the original program measures something else than one would expect.
+    pub remarks: &'static [SuiteRemark],
+    /// Default number of rounds.
     pub repeat: u32,
-    /// Its workloads.
-    pub workloads: fn(&Options) -> Vec<Workload>,
+    /// Returns its workloads.
+    pub workloads: fn(&SuiteOptions) -> Vec<Workload>,
 }
 
-/// What is to be known of some tests of a suite.
+/// A note on some tests of a suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Remark {
-    /// The tests; empty: all.
+pub struct SuiteRemark {
+    /// The tests it applies to; empty for all.
     pub tests: &'static [&'static str],
-    /// A sentence.
+    /// One sentence.
     pub text: &'static str,
 }
 
-/// What the workloads of one test differ in.
+/// The dimension in which the workloads of one test differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Each workload is a test by itself.
+pub enum SuiteShape {
+    /// None: each workload is a test.
     Each,
     /// The block size; names end in it: `randread-4k`.
     Sizes,
-    /// How many I/Os are outstanding; names end in the queue depth: `dss-qd4`.
+    /// Outstanding I/Os; names end in the queue depth: `dss-qd4`.
     Depths,
     /// File size and record size; names end in both: `reread-64m-4k`.
     Files,
 }
 
-/// What a user may say of a suite.
+/// The user's options for a suite.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Length of the area; of a suite of files, the largest of them. Absent: the suite's own.
+pub struct SuiteOptions {
+    /// Length of the area; for file suites, the largest file. If absent, the suite's default.
     pub size: Option<Bytes>,
-    /// How long a measurement is that has no end of its own. Absent: the suite's own.
+    /// Duration of a measurement that does not end by itself. If absent, the suite's default.
     pub runtime: Option<Nanos>,
-    /// Warm-up before each measurement that has no end of its own. Absent: the suite's own.
+    /// Warm-up of a measurement that does not end by itself. If absent, the suite's default.
     pub ramp_time: Option<Nanos>,
-    /// How many files a test of files makes, of several numbers the largest. Absent: the suite's own.
+    /// Number of files of a metadata test, the largest if it has several. If absent, the suite's default.
     pub files: Option<u64>,
-    /// Of a suite of files: small records for large files too.
+    /// For file suites: also use small records on large files.
     pub all_records: bool,
 }
 
-/// All suites, in the order of lists.
+/// All suites, in display order.
 pub const SUITES: &[Suite] = &[
     stream::SUITE,
     bonnie::SUITE,
@@ -85,38 +84,38 @@ pub const SUITES: &[Suite] = &[
 ];
 
 impl Suite {
-    /// The suite of a name.
+    /// Finds a suite by name.
     ///
     /// # Errors
-    /// No suite has it.
+    /// The accepted names, if there is no such suite.
     pub fn named(name: &str) -> Result<&'static Self, WordError> {
         let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
         SUITES.iter().find(|suite| suite.name == name).ok_or_else(|| WordError::new("suite", name, &names))
     }
 
-    /// The test that a workload belongs to: its name without what the suite's workloads differ in.
+    /// The test of a workload: its name without the suffix for the suite's shape.
     #[must_use]
     pub fn test<'a>(&self, workload: &'a Workload) -> &'a str {
         let place = match self.shape {
-            Shape::Each => return &workload.name,
-            Shape::Sizes => format!("-{}", workload.bs),
-            Shape::Depths => format!("-qd{}", workload.iodepth),
-            Shape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),
+            SuiteShape::Each => return &workload.name,
+            SuiteShape::Sizes => format!("-{}", workload.bs),
+            SuiteShape::Depths => format!("-qd{}", workload.iodepth),
+            SuiteShape::Files => format!("-{}-{}", workload.size.unwrap_or_default(), workload.bs),
         };
         workload.name.strip_suffix(place.as_str()).unwrap_or(&workload.name)
     }
 
-    /// What is to be known of one test in particular.
+    /// The remarks on one test only.
     pub fn remarks_on(&self, test: &str) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(move |remark| remark.tests.contains(&test)).map(|remark| remark.text)
     }
 
-    /// What is to be known of all tests.
+    /// The remarks on all tests.
     pub fn remarks_on_all(&self) -> impl Iterator<Item = &'static str> {
         self.remarks.iter().filter(|remark| remark.tests.is_empty()).map(|remark| remark.text)
     }
 
-    /// The tests of some workloads, each with its workloads, in their order.
+    /// Groups workloads by test, in order.
     #[must_use]
     pub fn tests<'a>(&self, workloads: &'a [Workload]) -> Vec<(&'a str, Vec<&'a Workload>)> {
         let mut tests: Vec<(&str, Vec<&Workload>)> = Vec::new();
@@ -131,13 +130,13 @@ impl Suite {
     }
 }
 
-/// A workload with nothing said but its name.
+/// Workload keys with only a name.
 fn named(name: impl Into<String>) -> WorkloadKeys {
     WorkloadKeys { name: Some(name.into()), ..WorkloadKeys::default() }
 }
 
-/// The same with what was said of length and warm-up, for work that has no end.
-fn timed(keys: &WorkloadKeys, options: &Options, size: Bytes, seconds: u64) -> Workload {
+/// Applies the user's duration and warm-up to a workload that does not end by itself.
+fn timed(keys: &WorkloadKeys, options: &SuiteOptions, size: Bytes, seconds: u64) -> Workload {
     WorkloadKeys {
         size: Some(options.size.unwrap_or(size)),
         runtime: Some(options.runtime.unwrap_or(Nanos::from_secs(seconds))),

@@ -1,21 +1,20 @@
-//! What a database does to its storage, after Oracle's ORION (Oracle Database Performance Tuning Guide, "I/O Calibration with the
-//! Oracle Orion Calibration Tool"): small random I/O for transactions (its run `oltp`), large random I/O for scans that are spread
-//! over the disks (its run `dss`), each at a growing number of outstanding I/Os.
+//! Database I/O after Oracle's ORION (Oracle Database Performance Tuning Guide, "I/O Calibration with the Oracle Orion Calibration Tool"):
+//! small random I/O as in transactions (`oltp`), large random I/O as in striped scans (`dss`), at increasing queue depths.
 
-use super::{Options, Remark, Shape, Suite, named, timed};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
 use crate::workload::{Rw, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "orion",
     help: "As Oracle's ORION: 8k random I/O with 0 to 50% writes (OLTP) and 1M random reads (DSS) by outstanding I/Os",
-    shape: Shape::Depths,
+    shape: SuiteShape::Depths,
     remarks: &[
-        Remark {
+        SuiteRemark {
             tests: &[],
             text: "like its model it bypasses the page cache; what a database keeps in its own cache is not part of it",
         },
-        Remark {
+        SuiteRemark {
             tests: &["dss"],
             text: "large I/O is random over the area, as ORION has it for scans by many; a single scan is sequential (suite stream)",
         },
@@ -33,7 +32,7 @@ const LARGE: [u32; 6] = [1, 2, 4, 6, 8, 12];
 /// Shares of small I/Os that write, in percent.
 const WRITES: [u8; 4] = [0, 10, 30, 50];
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let small = WRITES.into_iter().flat_map(|writes| SMALL.map(|depth| (writes, depth)));
     let small = small.map(|(writes, depth)| {
         let mix = if writes == 0 { String::new() } else { format!("-w{writes}") };

@@ -1,26 +1,26 @@
-//! File sizes by record sizes, after IOzone (its own documentation, "IOzone Filesystem Benchmark"): the same file written and read in
-//! every way, one record at a time, through the page cache.
+//! File size by record size, after IOzone ("IOzone Filesystem Benchmark"): a file written and read in every pattern, one record at a time,
+//! through the page cache.
 
-use super::{Options, Remark, Shape, Suite, named};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Stride, Test, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "records",
     help: "As iozone: 13 tests over file sizes from 64k to --size [512m] by record sizes from 4k to 16M",
-    shape: Shape::Files,
+    shape: SuiteShape::Files,
     remarks: &[
-        Remark {
+        SuiteRemark {
             tests: &[],
             text: "like its model it goes through the page cache and does not flush: files that fit into memory tell of memory; \
                    --size of twice the memory shows the storage",
         },
-        Remark { tests: &["write", "fwrite"], text: "it ends when the page cache has taken the data" },
-        Remark {
+        SuiteRemark { tests: &["write", "fwrite"], text: "it ends when the page cache has taken the data" },
+        SuiteRemark {
             tests: &["read", "fread"],
             text: "it begins with an empty cache, as far as that could be dropped: iozone does so only with -U",
         },
-        Remark {
+        SuiteRemark {
             tests: &[
                 "rewrite",
                 "reread",
@@ -34,12 +34,12 @@ pub(super) const SUITE: Suite = Suite {
             ],
             text: "it begins with as much of the file in the page cache as fits there, as in iozone, which has just written it",
         },
-        Remark {
+        SuiteRemark {
             tests: &["fwrite", "fread", "freread"],
             text: "the stream's buffer is stdio's own of 4k, where iozone gives it one of a record; fwrite makes a new file, where \
                    iozone overwrites one",
         },
-        Remark {
+        SuiteRemark {
             tests: &["record-rewrite"],
             text: "one record is written over and over, so that it stays in the CPU's caches too",
         },
@@ -53,17 +53,17 @@ const LARGEST_FILE: u64 = 512 << 20;
 const SMALLEST_RECORD: u64 = 4 << 10;
 const LARGEST_RECORD: u64 = 16 << 20;
 
-/// Files larger than this are not measured by records smaller than [`LARGE_RECORD`] (iozone -a), unless all are asked for (-z).
+/// Files larger than this skip records smaller than [`LARGE_RECORD`] (iozone -a), unless all are requested (-z).
 const CROSSOVER: u64 = 32 << 20;
 const LARGE_RECORD: u64 = 64 << 10;
 
-/// Records from one of a strided read to the next.
+/// Stride of the strided read, in records.
 const STRIDE: i64 = 17;
 
-/// A measurement that has not ended by then is cut off.
+/// Time limit of a measurement.
 const LONGEST: Nanos = Nanos::from_secs(300);
 
-/// The tests in iozone's order. Its frewrite is left out: nothing here writes an existing file through a stream.
+/// The tests in iozone's order, without frewrite: iotax has no buffered rewrite of an existing file.
 pub(super) const TESTS: [&str; 13] = [
     "write",
     "rewrite",
@@ -80,13 +80,13 @@ pub(super) const TESTS: [&str; 13] = [
     "freread",
 ];
 
-/// Each number and its doubles, up to a largest.
+/// Powers of two times `from`, up to `to`.
 fn doubling(from: u64, to: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(from), |n| n.checked_mul(2)).take_while(move |n| *n <= to)
 }
 
-/// File and record sizes that are measured.
-fn sizes(options: &Options) -> Vec<(u64, u64)> {
+/// The pairs of file size and record size.
+fn sizes(options: &SuiteOptions) -> Vec<(u64, u64)> {
     let largest = options.size.map_or(LARGEST_FILE, |size| size.0);
     doubling(SMALLEST_FILE, largest)
         .flat_map(|file| {
@@ -96,7 +96,7 @@ fn sizes(options: &Options) -> Vec<(u64, u64)> {
         .collect()
 }
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let sizes = sizes(options);
     TESTS.iter().flat_map(|test| sizes.iter().map(|(file, record)| workload(test, *file, *record))).collect()
 }
@@ -118,7 +118,7 @@ fn workload(test: &str, file: u64, record: u64) -> Workload {
         "fread" => (None, false, None, Some(Test::StdioRead)),
         _ => (None, true, None, Some(Test::StdioRead)),
     };
-    // iozone begins each pass over a strided file one record further. One pass alone meets no record twice either.
+    // iozone shifts each pass over a strided file by one record. One pass alone does not repeat a record either.
     let once = if test == "strided" {
         Bytes(file.div_ceil(record * STRIDE.unsigned_abs()) * record)
     } else {

@@ -1,19 +1,19 @@
-//! Block sizes: below which one the cost of an I/O decides, and above which the bandwidth.
+//! Block sizes: shows where the cost per I/O dominates and where bandwidth does.
 
-use super::{Options, Remark, Shape, Suite, named, timed};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
 use crate::workload::{Rw, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "sizes",
     help: "Block sizes from 512 bytes to 4 MiB, random and sequential, reads and writes: IOPS against bandwidth",
-    shape: Shape::Sizes,
+    shape: SuiteShape::Sizes,
     remarks: &[
-        Remark {
+        SuiteRemark {
             tests: &[],
             text: "8 I/Os are outstanding at every size, so that a device which works on several at once can show it",
         },
-        Remark {
+        SuiteRemark {
             tests: &["randwrite", "write"],
             text: "blocks below the device's own sector are refused by it, or read, changed and written back: compare 512 with 4k",
         },
@@ -25,10 +25,10 @@ pub(super) const SUITE: Suite = Suite {
 /// The largest block.
 const LARGEST: u64 = 4 << 20;
 
-/// Enough for a device that works on several I/Os at once.
+/// Enough for a device with internal parallelism.
 const DEPTH: u32 = 8;
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let from_4k = std::iter::successors(Some(4096), |bs| Some(bs * 2)).take_while(|bs| *bs <= LARGEST);
     let sizes: Vec<u64> = [512].into_iter().chain(from_4k).collect();
     [Rw::RandRead, Rw::RandWrite, Rw::Read, Rw::Write]

@@ -1,20 +1,20 @@
-//! Streams as dd(1) makes them: one I/O after the other through the page cache, with and without a flush at the end.
+//! Streams as with dd(1): sequential I/O through the page cache, with and without a final flush.
 
-use super::{Options, Remark, Shape, Suite, named};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named};
 use crate::units::{Bytes, Nanos};
 use crate::workload::{IoEngine, Rw, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "stream",
     help: "As dd: sequential writes of 8k and 1M through the page cache, with and without a final fsync, and reads",
-    shape: Shape::Each,
+    shape: SuiteShape::Each,
     remarks: &[
-        Remark {
+        SuiteRemark {
             tests: &["write-8k", "write-1m"],
             text: "it ends when the page cache has taken the data, as dd does without conv=fsync: while memory lasts, the figure is \
                    memory's and not the storage's; compare it with that of the same write with -fsync",
         },
-        Remark {
+        SuiteRemark {
             tests: &["read-8k", "read-1m"],
             text: "the kernel reads ahead, so that the latency of most reads is a copy from memory and the rate is the storage's",
         },
@@ -23,10 +23,10 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// A stream that has not ended by then is cut off.
+/// Time limit of a stream.
 const LONGEST: Nanos = Nanos::from_secs(120);
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let size = options.size.unwrap_or(Bytes(1 << 30));
     let kinds = [(Rw::Write, false, ""), (Rw::Write, true, "-fsync"), (Rw::Read, false, "")];
     [Bytes(8192), Bytes(1 << 20)]

@@ -4,19 +4,19 @@ use super::*;
 use crate::plan::MOST_MEASUREMENTS;
 use crate::workload::Rw;
 
-fn of(name: &str, options: &Options) -> Vec<Workload> {
+fn of(name: &str, options: &SuiteOptions) -> Vec<Workload> {
     let suite = Suite::named(name).expect(name);
     (suite.workloads)(options)
 }
 
-fn options(size: &str) -> Options {
-    Options { size: Some(size.parse().expect("a size")), ..Options::default() }
+fn options(size: &str) -> SuiteOptions {
+    SuiteOptions { size: Some(size.parse().expect("a size")), ..SuiteOptions::default() }
 }
 
 #[test]
 fn every_suite_gives_workloads_that_can_be_run_and_have_names_of_their_own() {
     for suite in SUITES {
-        for options in [Options::default(), options("64m")] {
+        for options in [SuiteOptions::default(), options("64m")] {
             let workloads = (suite.workloads)(&options);
             let names: HashSet<&str> = workloads.iter().map(|w| w.name.as_str()).collect();
             assert_eq!(names.len(), workloads.len(), "{}", suite.name);
@@ -38,15 +38,15 @@ fn an_unknown_suite_names_the_nearest() {
     assert!(error.contains("\"recrods\"") && error.contains("did you mean \"records\""), "{error}");
 }
 
-/// File and record sizes, in KiB, of one test.
-fn records(options: &Options) -> Vec<(u64, u64)> {
+/// Pairs of file size and record size of one test, in KiB.
+fn records(options: &SuiteOptions) -> Vec<(u64, u64)> {
     let reads = of("records", options).into_iter().filter(|w| w.name.starts_with("reread-"));
     reads.map(|w| (w.size.expect("a file size").0 >> 10, w.bs.0 >> 10)).collect()
 }
 
 #[test]
 fn large_files_have_large_records_only_unless_all_are_asked_for() {
-    let usual = records(&Options::default());
+    let usual = records(&SuiteOptions::default());
     let of_file = |all: &[(u64, u64)], file| -> Vec<u64> {
         all.iter().filter(|(known, _)| *known == file).map(|(_, record)| *record).collect()
     };
@@ -57,7 +57,7 @@ fn large_files_have_large_records_only_unless_all_are_asked_for() {
     assert_eq!(files.len(), 14, "64k to 512m");
     // 5 + 6 + ... + 13 for 64k to 16m, 13 for 32m, 9 for each of four larger ones.
     assert_eq!(usual.len(), 81 + 13 + 4 * 9);
-    let all = records(&Options { all_records: true, ..Options::default() });
+    let all = records(&SuiteOptions { all_records: true, ..SuiteOptions::default() });
     assert_eq!(of_file(&all, 512 << 10).len(), 13);
     assert_eq!(all.len(), 81 + 13 * 5);
     assert_eq!(records(&options("100k")), [(64, 4), (64, 8), (64, 16), (64, 32), (64, 64)]);
@@ -76,7 +76,7 @@ fn records_do_what_their_names_say() {
         let workload = one(name);
         assert_eq!((workload.rw, workload.stride.map(|stride| stride.0)), (rw, stride), "{name}");
         assert!(workload.pre_read && !workload.direct && workload.iodepth == 1, "{name}");
-        // No record of a strided pass comes twice.
+        // A strided pass repeats no record.
         let once = if name.starts_with("strided") { 4096 } else { 65536 };
         assert_eq!(workload.amount(), Some(Bytes(once)), "{name}");
     }
@@ -93,7 +93,7 @@ fn a_test_is_the_name_without_what_differs() {
         ("records", "record-rewrite-64k-4k", "record-rewrite"),
         ("stream", "write-8k-fsync", "write-8k-fsync"),
     ] {
-        let all = of(suite, &Options::default());
+        let all = of(suite, &SuiteOptions::default());
         let found = all.iter().find(|w| w.name == workload).expect(workload);
         assert_eq!(Suite::named(suite).expect(suite).test(found), test);
     }
@@ -110,7 +110,7 @@ fn work_that_ends_is_not_priced_by_its_cap() {
     assert!(write.end_fsync && write.runtime >= Nanos::from_secs(60));
     // 200 MiB at 200 MB/s.
     assert_eq!(write.expected_time(), Nanos(1_048_576_000));
-    let endless = of("sizes", &Options::default());
+    let endless = of("sizes", &SuiteOptions::default());
     assert_eq!(endless[0].expected_time(), Nanos::from_millis(2500));
     let short = Workload { loops: Some(1), rate: Some(Bytes(1 << 20)), ..endless[0].clone() };
     assert_eq!(short.expected_time(), endless[0].expected_time(), "the cap holds all the same");
@@ -119,7 +119,7 @@ fn work_that_ends_is_not_priced_by_its_cap() {
 #[test]
 fn the_classics_do_what_they_did() {
     let shown = |suite: &str| -> Vec<String> {
-        let workloads = of(suite, &Options::default());
+        let workloads = of(suite, &SuiteOptions::default());
         workloads.iter().map(|w| format!("{} {} {} x{}", w.name, w.doing(), w.bs, w.numjobs)).collect()
     };
     assert_eq!(

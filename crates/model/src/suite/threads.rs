@@ -1,14 +1,14 @@
-//! Queue depths and jobs: from which depth on waiting is all that is bought.
+//! Queue depths and jobs: shows from which depth on only latency grows.
 
-use super::{Options, Remark, Shape, Suite, named, timed};
+use super::{Suite, SuiteOptions, SuiteRemark, SuiteShape, named, timed};
 use crate::units::Bytes;
 use crate::workload::{Rw, Workload, WorkloadKeys};
 
 pub(super) const SUITE: Suite = Suite {
     name: "threads",
     help: "4k random reads and writes at queue depths 1 to 64 by 1, 2 and 4 jobs: where more depth buys only latency",
-    shape: Shape::Depths,
-    remarks: &[Remark {
+    shape: SuiteShape::Depths,
+    remarks: &[SuiteRemark {
         tests: &[],
         text: "outstanding I/Os are queue depth x jobs; the same number by more jobs takes more CPUs and may reach further",
     }],
@@ -16,13 +16,13 @@ pub(super) const SUITE: Suite = Suite {
     workloads,
 };
 
-/// What the queue depth goes through.
+/// The queue depths.
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What the number of jobs goes through.
+/// The numbers of jobs.
 const JOBS: [u32; 3] = [1, 2, 4];
 
-fn workloads(options: &Options) -> Vec<Workload> {
+fn workloads(options: &SuiteOptions) -> Vec<Workload> {
     let mut workloads = Vec::new();
     for rw in [Rw::RandRead, Rw::RandWrite] {
         for jobs in JOBS {

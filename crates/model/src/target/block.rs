@@ -1,4 +1,4 @@
-//! Block devices and what is made on them.
+//! Block devices, volumes, filesystems and loop devices.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,26 +6,25 @@ use serde::{Deserialize, Serialize};
 use crate::words::words;
 
 words! {
-    /// How a logical volume is allocated.
+    /// Allocation of a logical volume.
     LvKind, "kind" {
-        /// All of it at once.
+        /// Fully allocated on creation.
         Thick = "thick",
-        /// From a pool, as it is written.
+        /// Allocated from a thin pool on write.
         Thin = "thin",
     }
 }
 
-/// A logical volume that iotax creates and removes. On the target's `device`, which becomes a physical volume of a new group,
-/// or in a group that has room.
+/// A logical volume that iotax creates and removes, in a new group on the target's `device` or in an existing group with free space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LvmSpec {
-    /// An existing volume group. Absent: a new one on the target's `device`.
+    /// An existing volume group [default: a new one on the target's `device`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vg: Option<String>,
-    /// How it is allocated.
+    /// Allocation of the volume.
     pub kind: LvKind,
-    /// Whether it has a snapshot; a new one before each measurement, so that writes meet it.
+    /// Take a snapshot, renewed before each measurement, so that writes copy on write.
     pub snapshot: bool,
 }
 
@@ -47,17 +46,17 @@ words! {
     }
 }
 
-/// A filesystem made on the target's device or volume, mounted for the run, and gone with it.
+/// A filesystem created on the target's device or volume, mounted for the run and removed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FilesystemSpec {
-    /// Which.
+    /// Filesystem type.
     #[serde(rename = "type")]
     pub kind: FsType,
-    /// As mount(8) takes them after `-o`.
+    /// Mount options as for mount(8) after `-o`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mount_options: Option<String>,
-    /// btrfs: files are written in place (chattr +C).
+    /// btrfs: overwrite files in place (chattr +C).
     #[serde(default)]
     pub nodatacow: bool,
 }
@@ -66,7 +65,7 @@ pub struct FilesystemSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoopSpec {
-    /// Whether it passes the host's page cache by.
+    /// Bypass the host's page cache.
     pub direct_io: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A target in one line.
+//! One-line descriptions of targets.
 
 use super::{FileSpec, GuestSpec, LvmSpec, NetPath, NetworkSpec, TargetSpec};
 
@@ -50,7 +50,7 @@ fn network(network: &NetworkSpec) -> String {
         NetPath::Bridge => "bridge > tap".to_owned(),
         NetPath::User => "user network (slirp)".to_owned(),
         NetPath::Passt => "passt".to_owned(),
-        NetPath::Remote => format!("to {}", network.peer.as_deref().unwrap_or_default()),
+        NetPath::Remote | NetPath::Server => format!("to {}", network.peer.as_deref().unwrap_or_default()),
     };
     network.mtu.map_or_else(|| path.clone(), |mtu| format!("{path} mtu={mtu}"))
 }

@@ -1,4 +1,4 @@
-//! QEMU guests: how they are built and how they see a disk.
+//! The settings of QEMU guests.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::units::Bytes;
 use crate::words::words;
 
 words! {
-    /// How the guest sees the disk.
+    /// The bus of the guest's disk.
     Bus, "bus" {
         /// virtio-blk over PCI, or over MMIO on microvm.
         VirtioBlk = "virtio-blk",
@@ -31,7 +31,7 @@ words! {
         Q35 = "q35",
         /// The old PC, with PCI.
         Pc = "pc",
-        /// The least that boots Linux: no PCI, virtio over MMIO.
+        /// The minimal machine: no PCI, virtio over MMIO.
         Microvm = "microvm",
     }
 }
@@ -53,19 +53,19 @@ words! {
 }
 
 impl CacheMode {
-    /// QEMU's `cache.direct`: the host's page cache is bypassed.
+    /// QEMU's `cache.direct`: bypasses the host's page cache.
     #[must_use]
     pub const fn direct(self) -> bool {
         matches!(self, Self::None | Self::Directsync)
     }
 
-    /// QEMU's `cache.no-flush`: guest flushes are ignored.
+    /// QEMU's `cache.no-flush`: ignores guest flushes.
     #[must_use]
     pub const fn no_flush(self) -> bool {
         matches!(self, Self::Unsafe)
     }
 
-    /// The guest device's `write-cache`: whether the guest is told that there is a cache to flush.
+    /// The guest device's `write-cache`: presents a volatile cache that needs flushes.
     #[must_use]
     pub const fn write_cache(self) -> bool {
         !matches!(self, Self::Writethrough | Self::Directsync)
@@ -85,9 +85,9 @@ words! {
 }
 
 words! {
-    /// What runs the guest's CPU.
+    /// The accelerator of the guest's CPU.
     Accel, "accel" {
-        /// KVM if it really runs a guest here, else TCG.
+        /// KVM if it can run a guest here, otherwise TCG.
         Auto = "auto",
         /// Hardware virtualization.
         Kvm = "kvm",
@@ -97,17 +97,17 @@ words! {
 }
 
 words! {
-    /// What becomes of discarded blocks beneath the guest.
+    /// Handling of discarded blocks below the guest.
     Discard, "discard" {
-        /// They are given back to the storage.
+        /// Passed down to the storage.
         Unmap = "unmap",
-        /// Nothing.
+        /// Ignored.
         Ignore = "ignore",
     }
 }
 
 words! {
-    /// A filesystem that is made in a guest.
+    /// A filesystem created in the guest.
     GuestFs, "filesystem" {
         /// ext4.
         Ext4 = "ext4",
@@ -116,39 +116,39 @@ words! {
     }
 }
 
-/// A QEMU guest that sees the target as its disk.
+/// A QEMU guest that has the target as its disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GuestSpec {
-    /// How the guest sees the disk.
+    /// Bus of the disk.
     pub bus: Bus,
     /// Cache mode of the drive.
     pub cache: CacheMode,
     /// I/O backend of the drive.
     pub aio: Aio,
-    /// What becomes of discarded blocks.
+    /// Handling of discarded blocks.
     pub discard: Discard,
     /// Number of virtual CPUs.
     pub vcpus: u32,
     /// Guest memory.
     pub memory: Bytes,
-    /// Threads that serve the disk beside QEMU's main loop. `true` is one, `false` none. Absent: one where the bus can
-    /// have it.
+    /// Number of I/O threads that serve the disk, outside of QEMU's main loop; `true` is 1, `false` is 0 [default: 1 if the bus supports
+    /// it]
     #[serde(deserialize_with = "flag_or_number", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FlagOrNumber")]
     pub iothread: Option<u32>,
-    /// Queues of the disk. Absent: QEMU's choice, for virtio one for each virtual CPU.
+    /// Number of queues of the disk [default: QEMU's, for virtio one per virtual CPU]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u32>,
-    /// The machine. Absent: q35, and pc for the bus ide.
+    /// QEMU machine type [default: q35; pc for the bus ide]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineType>,
-    /// A filesystem made in the guest: a file on it is measured. Absent: the raw disk.
+    /// A filesystem created in the guest, with the file to measure on it [default: the raw disk]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem: Option<GuestFs>,
-    /// How many such guests run at once, each with a disk of its own.
+    /// Number of identical guests that run concurrently, each with its own disk.
     pub count: u32,
-    /// The guest's kernel. Absent: the run's.
+    /// Kernel image of the guest [default: the run's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<PathBuf>,
 }
@@ -181,7 +181,7 @@ enum FlagOrNumber {
     Number(u32),
 }
 
-/// `iothread = true` is the common case of `iothread = 1`.
+/// Reads `iothread = true` as `iothread = 1`.
 fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     struct Either;
     impl serde::de::Visitor<'_> for Either {
@@ -208,26 +208,26 @@ fn flag_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u
 }
 
 impl Bus {
-    /// Whether it is one of virtio's, whose queues any thread can serve.
+    /// Returns whether it is a virtio bus, whose queues any thread can serve.
     #[must_use]
     pub const fn is_virtio(self) -> bool {
         matches!(self, Self::VirtioBlk | Self::VirtioScsi)
     }
 }
 
-/// Beyond the measured area: for the filesystem's tables, which grow with it, and for its journal.
+/// Space for the journal. The filesystem's tables grow with the area and come on top.
 const FILESYSTEM_JOURNAL: u64 = 128 << 20;
-/// mkfs.xfs makes none below 300 MiB.
+/// mkfs.xfs rejects sizes below 300 MiB.
 const SMALLEST_XFS: u64 = 320 << 20;
 
 impl GuestSpec {
-    /// Threads that serve the disk beside QEMU's main loop.
+    /// The number of I/O threads that serve the disk.
     #[must_use]
     pub fn iothreads(&self) -> u32 {
         self.iothread.unwrap_or_else(|| u32::from(self.bus.is_virtio()))
     }
 
-    /// The machine.
+    /// The machine type, with the default resolved.
     #[must_use]
     pub fn machine_type(&self) -> MachineType {
         self.machine.unwrap_or(match self.bus {
@@ -236,20 +236,20 @@ impl GuestSpec {
         })
     }
 
-    /// How large a disk must be for an area of `size` to be measured in the guest: a filesystem made there takes a
-    /// sixteenth and 128 MiB more, XFS at least 320 MiB in all.
+    /// The disk size needed to measure an area of `size` in the guest: a filesystem takes a sixteenth and 128 MiB more, XFS at least 320
+    /// MiB in total.
     #[must_use]
     pub fn disk_size(&self, size: Bytes) -> Bytes {
         let with_tables = size.0.saturating_add(size.0 / 16).saturating_add(FILESYSTEM_JOURNAL);
         match self.filesystem {
             None => size,
-            // A whole number of the largest sectors.
+            // A multiple of the largest sector size.
             Some(GuestFs::Ext4) => Bytes(with_tables.next_multiple_of(4096)),
             Some(GuestFs::Xfs) => Bytes(with_tables.next_multiple_of(4096).max(SMALLEST_XFS)),
         }
     }
 
-    /// Refuses what QEMU would refuse.
+    /// Rejects what QEMU would reject.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.aio == Aio::Native && !self.cache.direct() {
             return Err(format!(
@@ -269,7 +269,7 @@ impl GuestSpec {
         self.check_bus()
     }
 
-    /// Not every machine has every bus, and not every bus has queues and threads.
+    /// Rejects combinations of machine, bus, queues and I/O threads that QEMU does not have.
     fn check_bus(&self) -> Result<(), String> {
         let (bus, machine) = (self.bus, self.machine_type());
         match (bus, machine) {

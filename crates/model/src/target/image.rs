@@ -1,4 +1,4 @@
-//! Files that iotax creates: what is in them and what is allocated in advance.
+//! Files that iotax creates: their format and allocation.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::words::words;
 words! {
     /// The format of a disk image.
     Format, "format" {
-        /// The guest's bytes and nothing else.
+        /// The guest's bytes without a container.
         Raw = "raw",
         /// QEMU's copy-on-write format.
         Qcow2 = "qcow2",
@@ -19,11 +19,11 @@ words! {
 }
 
 words! {
-    /// What `qemu-img create` allocates in advance.
+    /// Preallocation by `qemu-img create`.
     Preallocation, "preallocation" {
         /// Nothing.
         Off = "off",
-        /// qcow2: its tables.
+        /// qcow2: its metadata tables.
         Metadata = "metadata",
         /// Space reserved with posix_fallocate.
         Falloc = "falloc",
@@ -33,11 +33,11 @@ words! {
 }
 
 words! {
-    /// A snapshot taken once the image is filled; a new one before each measurement, so that writes meet it.
+    /// A snapshot of the filled image, renewed before each measurement, so that writes copy on write.
     Snapshot, "snapshot" {
         /// A qcow2 overlay with the image as its backing file.
         External = "external",
-        /// A snapshot within the qcow2 image.
+        /// A snapshot inside the qcow2 image.
         Internal = "internal",
     }
 }
@@ -46,29 +46,29 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileSpec {
-    /// The directory it is created in; it must exist. Absent: the target's own `filesystem`.
+    /// An existing directory for the file [default: the target's own `filesystem`]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-    /// Anything but raw needs a guest.
+    /// Image format; all but raw need a guest.
     pub format: Format,
-    /// What is allocated in advance.
+    /// Space to allocate in advance.
     pub preallocation: Preallocation,
-    /// qcow2: the unit of allocation, a power of two from 512 bytes to 2 MiB. Absent: QEMU's, 64 KiB.
+    /// qcow2: cluster size, a power of two from 512 bytes to 2 MiB [default: QEMU's, 64 KiB]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_size: Option<Bytes>,
-    /// qcow2: subclusters of a 32nd of a cluster.
+    /// qcow2: divide each cluster into 32 subclusters.
     #[serde(skip_serializing_if = "is_false")]
     pub extended_l2: bool,
-    /// qcow2: reference counts are written late, and checked after a crash.
+    /// qcow2: update reference counts lazily, and check them after a crash.
     #[serde(skip_serializing_if = "is_false")]
     pub lazy_refcounts: bool,
-    /// qcow2: memory for the tables that map clusters. Absent: QEMU's choice.
+    /// qcow2: size of the cache for L2 tables [default: QEMU's]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l2_cache_size: Option<Bytes>,
-    /// A snapshot taken once it is filled; needs a guest and qcow2.
+    /// A snapshot of the filled image; needs a guest and qcow2.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Snapshot>,
-    /// How many overlays an external snapshot puts on top of the image, at least one; the topmost is written.
+    /// Number of overlays of an external snapshot, at least 1; writes go to the topmost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing_depth: Option<u32>,
 }
@@ -95,7 +95,7 @@ const fn is_false(flag: &bool) -> bool {
 }
 
 impl FileSpec {
-    /// Refuses what no image can be.
+    /// Rejects combinations that no image supports.
     pub(super) fn check(&self, in_guest: bool, on_filesystem: bool) -> Result<(), String> {
         match (&self.dir, on_filesystem) {
             (None, false) => {

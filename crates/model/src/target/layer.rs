@@ -1,11 +1,11 @@
-//! The layers that a target stands on.
+//! The layers of a target's stack.
 
 use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
 words! {
-    /// What a layer is.
+    /// The kind of a layer.
     LayerKind, "layer" {
         /// A physical or virtual disk of this machine.
         Device = "device",
@@ -25,15 +25,15 @@ words! {
         Image = "image",
         /// A snapshot on top of an image.
         Snapshot = "snapshot",
-        /// The bus by which a guest sees a disk, with the hypervisor's cache mode and I/O backend.
+        /// The bus of a guest's disk, with the hypervisor's cache mode and I/O backend.
         Bus = "bus",
         /// A guest.
         Guest = "guest",
-        /// A way between the two ends of a network.
+        /// A network path between client and server.
         Network = "network",
-        /// The card by which a guest sees it.
+        /// The guest's network card.
         Nic = "nic",
-        /// Another machine, which ssh reaches.
+        /// Another machine, reached by ssh.
         Machine = "machine",
     }
 }
@@ -42,11 +42,11 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layer {
-    /// What it is.
+    /// The layer's kind.
     pub kind: LayerKind,
     /// Its name: `vda`, `ext4`, `qcow2`, `virtio-blk`, `guest`.
     pub name: String,
-    /// What else is known: size, model, scheduler, mount options, cache mode; may be empty.
+    /// Further details: size, model, scheduler, mount options, cache mode; may be empty.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub detail: String,
 }

@@ -1,7 +1,7 @@
-//! Places that can be read and written, and the layers they stand on.
+//! Targets: the storage or network to measure, and the layers it consists of.
 //!
-//! A target is built from the bottom up, each layer only if it is named: a block device, a logical volume on it, a
-//! filesystem on that, a file there, a loop device over the file, a guest that sees what is on top as its disk.
+//! A target is built from the bottom up, and each layer is optional: a block device, a logical volume, a filesystem, a file on it, a loop
+//! device over the file, a guest that has the topmost layer as its disk.
 
 mod block;
 mod description;
@@ -25,29 +25,29 @@ pub use layer::{Layer, LayerKind};
 pub use network::{NetPath, NetworkSpec, Nic};
 pub use remote::Remote;
 
-/// What a plan's work takes.
+/// The space that a plan's workloads need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
-    /// Of the target itself.
+pub struct RequiredSpace {
+    /// In the target itself.
     pub area: Bytes,
-    /// At most, beside it on the filesystem that it lies on, for files that tests make.
+    /// At most, next to the target on the same filesystem, for files that workloads create.
     pub files: Bytes,
 }
 
-/// A target as a plan describes it. At its bottom is exactly one of `path`, `device`, `lvm.vg`, `file.dir` and `network`.
+/// A target as a plan describes it. Exactly one of `path`, `device`, `lvm.vg`, `file.dir` and `network` is at the bottom.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSpec {
     /// Unique within a plan.
     pub name: String,
-    /// A file or block device, here or, as `ssh://[user@]host[:port]/path`, on another machine. What exists is read as it
-    /// is; what does not is created, filled, measured and removed.
+    /// A file or block device, on this machine or as `ssh://[user@]host[:port]/path` on another. An existing one is measured as it is; a
+    /// missing file is created, filled, measured and removed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<PathBuf>,
-    /// Whether the agent on the path's other machine runs under sudo(8).
+    /// Run the agent on the path's machine under sudo(8).
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub sudo: bool,
-    /// A block device. It is only written if the command line names it once more.
+    /// A block device. iotax writes to it only if the command line names it again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub device: Option<PathBuf>,
     /// A new logical volume.
@@ -59,21 +59,21 @@ pub struct TargetSpec {
     /// A new file, on that filesystem or in a directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<FileSpec>,
-    /// A way between two ends of a network, instead of storage.
+    /// A network path between client and server, instead of storage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub network: Option<NetworkSpec>,
     /// A loop device over the file.
     #[serde(rename = "loop", skip_serializing_if = "Option::is_none", default)]
     pub loop_device: Option<LoopSpec>,
-    /// The guest that sees it; absent: it is measured on the host.
+    /// The guest that has the target as its disk; if absent, it is measured on the host.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub guest: Option<GuestSpec>,
-    /// The name of a `[[neighbour]]` that makes noise while this target is measured.
+    /// Name of a `[[neighbour]]` that produces load while this target is measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub neighbour: Option<String>,
 }
 
-/// A target that cannot be built.
+/// An invalid target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("target {name:?}: {reason}")]
 pub struct TargetError {
@@ -82,20 +82,19 @@ pub struct TargetError {
 }
 
 impl TargetSpec {
-    /// The other machine that it is on, if it is on one. The path must have passed [`Self::check`].
+    /// The machine of a path on another machine. The path must have passed [`Self::check`].
     #[must_use]
     pub fn remote(&self) -> Option<Remote> {
         Remote::parse(&self.path.as_ref()?.to_string_lossy()).ok()
     }
 
-    /// The filesystem that its guest makes on its disk.
+    /// The filesystem that the guest creates on its disk.
     #[must_use]
     pub fn filesystem_in_guest(&self) -> Option<GuestFs> {
         self.guest.as_ref()?.filesystem
     }
 
-    /// What to do so that a test that makes files finds a filesystem where it is measured; absent if there is one, as far as the
-    /// plan tells.
+    /// The fix if file workloads have no filesystem to run on; `None` if, as far as the plan shows, they have one.
     #[must_use]
     pub const fn wants_filesystem(&self) -> Option<&'static str> {
         if self.network.is_some() {
@@ -113,10 +112,9 @@ impl TargetSpec {
         }
     }
 
-    /// How large its disk or file must be for so much to be measured: a filesystem made in a guest takes its part and holds
-    /// the files of tests.
+    /// Size of the disk or file needed to measure `space`: a filesystem in the guest takes its part and holds the workloads' files.
     #[must_use]
-    pub fn disk_size(&self, space: Space) -> Bytes {
+    pub fn disk_size(&self, space: RequiredSpace) -> Bytes {
         match &self.guest {
             Some(guest) if guest.filesystem.is_some() => {
                 guest.disk_size(Bytes(space.area.0.saturating_add(space.files.0)))
@@ -125,14 +123,14 @@ impl TargetSpec {
         }
     }
 
-    /// What a filesystem made for its file must hold: that, and on the host the files of tests.
+    /// Size of a filesystem created for the target's file: the file, and on the host the workloads' files.
     #[must_use]
-    pub fn on_filesystem(&self, space: Space) -> Bytes {
+    pub fn on_filesystem(&self, space: RequiredSpace) -> Bytes {
         let beside = if self.guest.is_some() { 0 } else { space.files.0 };
         Bytes(self.disk_size(space).0.saturating_add(beside))
     }
 
-    /// Refuses combinations that cannot be built.
+    /// Rejects combinations that cannot be built.
     pub fn check(&self) -> Result<(), TargetError> {
         self.refusal().map_err(|reason| self.refused(reason))
     }
@@ -187,7 +185,7 @@ impl TargetSpec {
         Ok(())
     }
 
-    /// Exactly one thing lies at the bottom.
+    /// Checks that exactly one thing is at the bottom.
     fn check_bottom(&self) -> Result<(), String> {
         if let Some(network) = &self.network {
             let storage = self.path.is_some()

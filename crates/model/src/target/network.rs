@@ -4,10 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Remote;
+use crate::net::{PORT, Peer};
 use crate::words::words;
 
 words! {
-    /// The way between near and far end.
+    /// The path between client and server.
     NetPath, "via" {
         /// The kernel's loopback interface.
         Loopback = "loopback",
@@ -19,8 +20,10 @@ words! {
         User = "user",
         /// A guest's NIC and passt(1), a network stack in user mode beside QEMU.
         Passt = "passt",
-        /// Another machine, where `peer` says.
+        /// Another machine, where `peer` says and ssh starts the server.
         Remote = "remote",
+        /// A server that runs already, where `peer` says: `iotax net serve` or `iperf3 -s`.
+        Server = "server",
     }
 }
 
@@ -31,7 +34,13 @@ impl NetPath {
         matches!(self, Self::User | Self::Passt)
     }
 
-    /// Whether its near end is a guest.
+    /// Whether it leads to another machine, over interfaces that were not made for the run.
+    #[must_use]
+    pub const fn is_given(self) -> bool {
+        matches!(self, Self::Remote | Self::Server)
+    }
+
+    /// Whether its client is a guest.
     #[must_use]
     pub const fn needs_guest(self) -> bool {
         matches!(self, Self::Bridge | Self::User | Self::Passt)
@@ -50,12 +59,12 @@ words! {
     }
 }
 
-/// A way between two ends, which is measured instead of storage. What it needs is made for the run in network namespaces of its
+/// A path between two ends, which is measured instead of storage. What it needs is made for the run in network namespaces of its
 /// own: the host's network is not touched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpec {
-    /// loopback, veth, bridge, user, passt or remote
+    /// loopback, veth, bridge, user, passt, remote or server
     pub via: NetPath,
     /// The guest's card
     #[serde(default = "virtio_net")]
@@ -69,9 +78,19 @@ pub struct NetworkSpec {
     /// Largest packet in bytes, on a veth pair or a bridge [default: the kernel's own]
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mtu: Option<u32>,
-    /// The far end of a remote path: `ssh://[user@]host[:port]`, where an agent is started
+    /// The other end. Of a remote path `ssh://[user@]host[:port]`, where ssh starts an agent; of a server `host[:port]`, or several
+    /// with commas between, which are measured at the same time
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
+    /// The client's address towards a server
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bind: Option<String>,
+    /// The client's first port towards a server
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cport: Option<u16>,
+    /// The file whose first line is the token that a server asks for, or `$IOTAX_TOKEN` for that of the environment
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub auth: Option<String>,
 }
 
 const fn virtio_net() -> Nic {
@@ -82,12 +101,40 @@ impl NetworkSpec {
     /// A way with all else left to its default.
     #[must_use]
     pub const fn new(via: NetPath) -> Self {
-        Self { via, nic: Nic::VirtioNet, queues: None, vhost: None, mtu: None, peer: None }
+        Self {
+            via,
+            nic: Nic::VirtioNet,
+            queues: None,
+            vhost: None,
+            mtu: None,
+            peer: None,
+            bind: None,
+            cport: None,
+            auth: None,
+        }
     }
 
-    /// The far end's machine, if it is another one. Must have passed the check of its target.
+    /// The servers that run already, none for any other path. Must have passed the check of its target.
     #[must_use]
-    pub fn far(&self) -> Option<Remote> {
+    pub fn servers(&self) -> Vec<Peer> {
+        self.read_servers().unwrap_or_default()
+    }
+
+    fn read_servers(&self) -> Result<Vec<Peer>, String> {
+        let names = self.peer.iter().filter(|_| self.via == NetPath::Server).flat_map(|peer| peer.split(','));
+        let server = |name: &str| {
+            let peer = Peer::parse(name.trim(), PORT)?;
+            Ok(Peer { bind: self.bind.clone(), cport: self.cport, ..peer })
+        };
+        names.map(server).collect()
+    }
+
+    /// The other machine on which ssh starts the server. Must have passed the check of its target.
+    #[must_use]
+    pub fn server_machine(&self) -> Option<Remote> {
+        if self.via != NetPath::Remote {
+            return None;
+        }
         // A path is what a remote place has else; an agent needs none.
         Remote::parse(&format!("{}/-", self.peer.as_ref()?.trim_end_matches('/'))).ok()
     }
@@ -100,20 +147,29 @@ impl NetworkSpec {
         }
         if in_guest && !via.needs_guest() {
             return Err(format!(
-                "network.via = \"{via}\" has no guest at its near end; accepted with one: bridge, user, passt"
+                "network.via = \"{via}\" has no guest; accepted with one: bridge, user, passt"
             ));
         }
         match (&self.peer, via) {
             (None, NetPath::Remote) => {
                 return Err("network.via = \"remote\" needs peer = \"ssh://[user@]host[:port]\"".into());
             }
-            (Some(peer), NetPath::Remote) if self.far().is_none() => {
+            (Some(peer), NetPath::Remote) if self.server_machine().is_none() => {
                 return Err(format!("network.peer = {peer:?}: accepted: ssh://[user@]host[:port]"));
             }
-            (Some(peer), _) if via != NetPath::Remote => {
-                return Err(format!("network.peer = {peer:?}: it is for via = \"remote\""));
+            (None, NetPath::Server) => {
+                return Err("network.via = \"server\" needs peer = \"host[:port]\"".into());
+            }
+            (Some(peer), _) if !via.is_given() => {
+                return Err(format!("network.peer = {peer:?}: it is for via = \"remote\" and \"server\""));
             }
             _ => {}
+        }
+        self.read_servers().map_err(|why| format!("network.peer: {why}"))?;
+        let of_server =
+            [("bind", self.bind.is_some()), ("cport", self.cport.is_some()), ("auth", self.auth.is_some())];
+        if let (Some((key, _)), true) = (of_server.iter().find(|(_, given)| *given), via != NetPath::Server) {
+            return Err(format!("network.{key}: it is for via = \"server\""));
         }
         if let Some(queues) = self.queues {
             if queues == 0 || queues > 16 {
@@ -126,9 +182,7 @@ impl NetworkSpec {
         if self.vhost == Some(true) && !(via == NetPath::Bridge && self.nic == Nic::VirtioNet) {
             return Err("network.vhost = true: only for virtio-net on a bridge".into());
         }
-        if let (Some(mtu), NetPath::Loopback | NetPath::User | NetPath::Passt | NetPath::Remote) =
-            (self.mtu, via)
-        {
+        if let (Some(mtu), false) = (self.mtu, matches!(via, NetPath::Veth | NetPath::Bridge)) {
             return Err(format!(
                 "network.mtu = {mtu}: not every part of via = \"{via}\" takes it; accepted for veth and bridge"
             ));
@@ -154,10 +208,22 @@ mod tests {
         }
         let remote = NetworkSpec { peer: Some("ssh://me@box:22".into()), ..path(NetPath::Remote) };
         assert_eq!(
-            (remote.check(false), remote.far().map(|far| far.destination)),
+            (remote.check(false), remote.server_machine().map(|machine| machine.destination)),
             (Ok(()), Some("me@box".into()))
         );
+        let servers =
+            NetworkSpec { peer: Some("box, [::1]:99".into()), cport: Some(7), ..path(NetPath::Server) };
+        assert_eq!(servers.check(false), Ok(()));
+        let found = servers.servers().into_iter().map(|peer| (peer.host, peer.port, peer.cport));
+        assert_eq!(found.collect::<Vec<_>>(), [("box".into(), PORT, Some(7)), ("::1".into(), 99, Some(7))]);
         for (bad, guest, words) in [
+            (path(NetPath::Server), false, "needs peer = \"host[:port]\""),
+            (NetworkSpec { peer: Some("box,:9".into()), ..path(NetPath::Server) }, false, "accepted: HOST"),
+            (
+                NetworkSpec { bind: Some("::1".into()), ..path(NetPath::Veth) },
+                false,
+                "network.bind: it is for via",
+            ),
             (path(NetPath::Bridge), false, "begins in a guest"),
             (path(NetPath::Loopback), true, "no guest"),
             (path(NetPath::Remote), false, "needs peer"),

@@ -5,24 +5,24 @@ use std::path::{Path, PathBuf};
 /// A path on another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remote {
-    /// As ssh(1) takes it: a host or an alias of the user's configuration, with the user where one is given.
+    /// A host or alias of the user's ssh configuration, with the user if one is given.
     pub destination: String,
-    /// Absent: what the user's configuration says.
+    /// `None` for the port of the user's ssh configuration.
     pub port: Option<u16>,
-    /// Absolute, on that machine.
+    /// Absolute path on that machine.
     pub path: PathBuf,
 }
 
 const SCHEME: &str = "ssh://";
 
 impl Remote {
-    /// Whether a path is meant to be on another machine.
+    /// Returns whether a path has the form of one on another machine.
     #[must_use]
     pub fn is_meant(path: &Path) -> bool {
         path.to_string_lossy().starts_with(SCHEME)
     }
 
-    /// Reads `ssh://[user@]host[:port]/path`.
+    /// Parses `ssh://[user@]host[:port]/path`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong =
             |reason: &str| Err(format!("{text:?}: {reason}; accepted: ssh://[user@]host[:port]/path"));
@@ -35,7 +35,7 @@ impl Remote {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
         };
-        // An IPv6 address stands in brackets.
+        // An IPv6 address is in brackets.
         let (host, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((address, "")) => (address, None),
             Some((address, rest)) => (address, rest.strip_prefix(':')),
@@ -44,7 +44,7 @@ impl Remote {
         let Ok(port) = port.map(str::parse).transpose() else {
             return wrong("the port is no number up to 65535");
         };
-        // A destination that begins with a dash would be an option to ssh.
+        // ssh would take a destination that starts with a dash as an option.
         if host.is_empty() || user == Some("") || authority.starts_with('-') || host.starts_with('-') {
             return wrong("no host");
         }

@@ -1,4 +1,4 @@
-//! Jobs that run at the same time on one target: one workload with others beside it.
+//! Concurrent jobs on one target: a workload with others beside it.
 
 use std::collections::HashSet;
 
@@ -6,13 +6,13 @@ use super::{ASSUMED, Verify, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
 impl Workload {
-    /// This one and those beside it: what runs at the same time.
+    /// All concurrent jobs: this workload and those beside it.
     pub fn jobs(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.beside)
     }
 
-    /// What it is called among its jobs. Job files give a name that joins all of theirs with `+`, with something before it and `: `,
-    /// or after it where that is needed to tell it from others; of these the first name is its own.
+    /// The name of this job among the concurrent ones. Job files join the names of all jobs with `+`, and may add a prefix with `: ` or a
+    /// suffix to make the result unique; the first name is this job's.
     #[must_use]
     pub fn own_name(&self) -> &str {
         let others: String = self.beside.iter().flat_map(|job| ["+", &job.name]).collect();
@@ -23,23 +23,23 @@ impl Workload {
         own.map_or(self.name.as_str(), |own| own.rsplit_once(": ").map_or(own, |(_, own)| own))
     }
 
-    /// From the start of the load to the end of the window: warm-up, runtime and the delays of jobs that begin later.
+    /// Time from the start of the load to the end of the window: warm-up, runtime, and the delays of jobs that start later.
     #[must_use]
     pub fn duration(&self) -> Nanos {
-        // Among others it is part of the window.
+        // With jobs beside it, the delay is part of the window.
         let delay = self.startdelay.filter(|_| self.beside.is_empty()).map_or(0, |delay| delay.0);
         Nanos(delay.saturating_add(self.ramp_time.0).saturating_add(self.window().0))
     }
 
-    /// Length of the measured window: until the last job ends. A job alone has no delay in it.
+    /// Length of the measured window: until the last job ends. The delay of a single job is not part of it.
     #[must_use]
     pub fn window(&self) -> Nanos {
         let end = |job: &Self| job.startdelay.map_or(0, |delay| delay.0).saturating_add(job.runtime.0);
         if self.beside.is_empty() { self.runtime } else { Nanos(self.jobs().map(end).max().unwrap_or(0)) }
     }
 
-    /// As [`Self::duration`], about: what ends by itself is taken to move [`ASSUMED`] bytes a second, or its rate; jobs without a
-    /// rate that do so at the same time divide these bytes among them.
+    /// As [`Self::duration`], estimated: work that ends by itself runs at its rate or at [`ASSUMED`] bytes per second, which concurrent
+    /// jobs without a rate share.
     #[must_use]
     pub fn expected_time(&self) -> Nanos {
         let longest = self.duration();
@@ -53,7 +53,7 @@ impl Workload {
         Nanos(before.saturating_add(last.max(shared).min(self.window().0)))
     }
 
-    /// Nanoseconds that its I/O takes, about, if nothing runs beside it.
+    /// Estimated time of this job alone, in nanoseconds.
     fn own_time(&self) -> u64 {
         if let Some(calls) = self.time_of_calls() {
             return calls.min(self.runtime.0);
@@ -67,23 +67,22 @@ impl Workload {
         u64::try_from(work).map_or(self.runtime.0, |work| work.min(self.runtime.0))
     }
 
-    /// Bytes from the first of its areas' beginnings to the last one's end: each of numjobs has an area of its own where there
-    /// is an `offset_increment`. Absent if the size is not given or beyond all numbers.
+    /// Bytes from the start of its first area to the end of its last: with `offset_increment` each of numjobs has its own area. `None`
+    /// without a size or on overflow.
     #[must_use]
     pub fn span(&self, size: Bytes) -> Option<Bytes> {
         let step = self.offset_increment.map_or(0, |increment| increment.0);
         step.checked_mul(u64::from(self.numjobs.max(1)) - 1)?.checked_add(size.0).map(Bytes)
     }
 
-    /// Where the last of its areas ends, counted from the target's start, and those beside it; absent if no size is given or it
-    /// is beyond all numbers.
+    /// End of its last area, from the start of the target, including the jobs beside it; `None` without a size or on overflow.
     #[must_use]
     pub fn end(&self) -> Option<Bytes> {
         let end = |job: &Self| job.span(job.size?)?.0.checked_add(job.offset.0).map(Bytes);
         self.jobs().filter_map(end).max()
     }
 
-    /// Refuses jobs that cannot run beside one another.
+    /// Rejects jobs that cannot run concurrently.
     pub(super) fn check_beside(&self) -> Result<(), WorkloadError> {
         if let Some(increment) = self.offset_increment {
             let refuse = |accepted: &str| Err(self.refusal("offset_increment", &increment, accepted));
@@ -128,7 +127,7 @@ impl Workload {
         self.check_apart()
     }
 
-    /// What one job verifies no other may write.
+    /// Checks that no job writes what another verifies.
     fn check_apart(&self) -> Result<(), WorkloadError> {
         let area = |job: &Self| {
             let length = job.size.and_then(|size| job.span(size)).map_or(0, |span| span.0);

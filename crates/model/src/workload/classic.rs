@@ -1,4 +1,4 @@
-//! What the keys of a test must be.
+//! Checks of the keys of a `test`.
 
 use std::fmt::Display;
 
@@ -7,11 +7,11 @@ use super::{
 };
 use crate::units::Nanos;
 
-/// What decides the order of plain I/O, its lengths, its pace or its way into the kernel means nothing in a test.
+/// Reason for rejecting keys that control order, size, rate or submission of plain I/O.
 const OF_PLAIN_IO: &str = "means nothing in a test; leave it out";
 
 impl Workload {
-    /// Refuses a test with keys that would mean nothing in it.
+    /// Rejects a test whose keys contradict it or have no effect.
     pub(super) fn check_test(&self, test: Test) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
         if let Some((key, value)) = self.meaningless() {
@@ -30,7 +30,7 @@ impl Workload {
             let accepted = format!("test = {test} goes through the page cache; use direct = false");
             return refuse("direct", &true, &accepted);
         }
-        // The copy goes on over the same two files.
+        // A copy continues on the same two files.
         if self.ramp_time > Nanos(0) && test.needs_directory() && test != Test::Copy {
             let accepted = format!("what test = {test} makes is new once only; use ramp_time = 0s");
             return refuse("ramp_time", &self.ramp_time, &accepted);
@@ -50,9 +50,9 @@ impl Workload {
         Ok(())
     }
 
-    /// The first key that has another value than it has by itself and would do nothing in a test.
+    /// The first key with a value other than its default that has no effect in a test.
     fn meaningless(&self) -> Option<(&'static str, String)> {
-        // Of single files it says whether they come in order.
+        // For single files it selects sequential or random order.
         let has_order = self.test.is_some_and(|test| test.is_on_files() && !test.is_on_trees());
         let plain = WorkloadKeys::default().complete(&WorkloadKeys::default());
         let text = |value: &dyn Display| Some(value.to_string());

@@ -1,4 +1,4 @@
-//! What writes consist of.
+//! The content of writes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,24 +13,24 @@ use crate::words::words;
 /// Longest pattern in bytes, as in fio.
 const LONGEST: usize = 512;
 
-/// What the data of writes is made of.
+/// The composition of written data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Content {
-    /// Share of each chunk, in percent, that is filler; the rest, before it, cannot be compressed.
+    /// Percentage of filler in each chunk; the rest, at its start, is incompressible.
     pub filler_percentage: u8,
-    /// A multiple of 512.
+    /// Length of a chunk, a multiple of 512.
     pub chunk: Bytes,
-    /// What the filler consists of; absent: zeros.
+    /// The pattern of the filler; `None` for zeros.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub filler: Option<BufferPattern>,
-    /// Share of writes, in percent, whose data is that of an earlier one.
+    /// Percentage of writes that repeat the data of an earlier one.
     pub dedupe_percentage: u8,
-    /// Whether each sector is stamped.
+    /// Stamps on each sector.
     pub verify: Verify,
 }
 
-/// Nothing that could be compressed, found twice or recognized.
+/// Incompressible, without duplicates or recognizable patterns.
 impl Default for Content {
     fn default() -> Self {
         Self {
@@ -44,10 +44,10 @@ impl Default for Content {
 }
 
 impl Workload {
-    /// What its writes consist of.
+    /// The content of its writes.
     #[must_use]
     pub fn content(&self) -> Content {
-        // As in fio, a pattern without a share is all there is.
+        // As in fio, a pattern without a percentage fills everything.
         let is_constant =
             self.zero_buffers || (self.buffer_pattern.is_some() && self.buffer_compress_percentage == 0);
         Content {
@@ -59,7 +59,7 @@ impl Workload {
         }
     }
 
-    /// Refuses content that no engine can write.
+    /// Rejects content that no engine can write.
     pub(super) fn check_content(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
         for (key, percent) in [
@@ -115,9 +115,9 @@ impl Workload {
 }
 
 words! {
-    /// Whether blocks say of themselves what they are, so that they can be checked, and by which checksum.
+    /// Self-identifying blocks that can be verified, and their checksum.
     Verify, "verify" {
-        /// They do not.
+        /// No stamps.
         None = "none",
         /// CRC-32C (Castagnoli).
         Crc32c = "crc32c",
@@ -126,13 +126,12 @@ words! {
     }
 }
 
-/// Bytes that are repeated, 1 to 512 of them. Text form: fio's, of which these are read: `"abc"` in its quotes, `0xdeadbeef`
-/// (bytes in the order in which they stand), and a decimal number of 32 bits (its bytes from the lowest, without leading
-/// zeros).
+/// A repeated pattern of 1 to 512 bytes. Text form as in fio: `"abc"` in quotes, `0xdeadbeef` (bytes in written order), or a decimal number
+/// of 32 bits (little-endian, without leading zeros).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferPattern(Vec<u8>);
 
-/// A text that is no pattern.
+/// A text that is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a pattern; accepted: a text in double quotes such as \"abc\", bytes in hex such as 0xdeadbeef (of either up \
@@ -167,7 +166,7 @@ impl FromStr for BufferPattern {
     }
 }
 
-/// Two digits a byte; of an odd number the first stands alone.
+/// Parses two digits per byte; with an odd number the first digit is a byte of its own.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let values: Option<Vec<u8>> =
         digits.chars().map(|digit| digit.to_digit(16).and_then(|value| u8::try_from(value).ok())).collect();
@@ -180,7 +179,7 @@ fn decimal(number: i32) -> Vec<u8> {
     bytes[..length].to_vec()
 }
 
-/// As text in quotes if it is that, else in hex.
+/// Prints as quoted text if possible, otherwise as hex.
 impl fmt::Display for BufferPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match std::str::from_utf8(&self.0) {

@@ -1,27 +1,27 @@
-//! How often random I/O comes to which part of the area.
+//! The distribution of random I/O over the area.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::text::{TextError, text_form};
 
-/// How random offsets are spread over the area, under fio's names.
+/// The distribution of random offsets over the area, under fio's names.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Everywhere alike.
+    /// Uniform.
     Random,
-    /// The n-th most frequent block is drawn in proportion to n to the power of -theta; which blocks those are is scattered
-    /// over the area. Above 0, at most 100.
+    /// The n-th most frequent block is drawn in proportion to n to the power of -theta; frequent blocks are scattered over the area. Above
+    /// 0, at most 100.
     Zipf(f64),
-    /// The share h of the blocks gets the share 1-h of the I/O, and so on within it; scattered. Between 0 and 1.
+    /// A fraction h of the blocks gets the fraction 1-h of the I/O, recursively; scattered. Between 0 and 1.
     Pareto(f64),
-    /// Around the middle of the area with this standard deviation, in percent of the area. Above 0, at most 100.
+    /// Normal around the middle of the area, with this standard deviation in percent of the area. Above 0, at most 100.
     Normal(f64),
-    /// Zones from the start of the area on, each with its share of the I/O. The shares of I/O add up to 100.
+    /// Consecutive zones from the start of the area, each with its percentage of the I/O. The percentages add up to 100.
     Zoned(Vec<Zone>),
 }
 
-/// A part of the area, and how much of the I/O it gets.
+/// A zone of the area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zone {
     /// Percent of the I/O.
@@ -32,7 +32,7 @@ pub struct Zone {
 
 fn number(text: &str, fits: impl Fn(f64) -> bool, range: &str) -> Result<f64, String> {
     match text.parse() {
-        // What Rust reads beyond figures (inf, NaN) fits no range.
+        // inf and NaN are numbers to Rust, and fit no range.
         Ok(value) if fits(value) => Ok(value),
         _ => Err(format!("{text:?} is not a number {range}")),
     }

@@ -1,4 +1,4 @@
-//! Tests that make files of their own: how many, how large, and the room that they take.
+//! Tests that create files: their number, sizes, and required space.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,26 +7,26 @@ use super::text::{TextError, text_form};
 use super::{ASSUMED, DEFAULT_SIZE, Test, Workload, WorkloadError};
 use crate::units::{Bytes, Nanos};
 
-/// The most files of one job.
+/// Maximum number of files per job.
 const MOST_FILES: u64 = 1_000_000;
-/// The largest file: what the archive's format can hold.
+/// Maximum file size, a limit of the archive format.
 const LARGEST: Bytes = Bytes(1 << 31);
-/// Files of a test of single files where nothing is said.
+/// Default number of files of a single-file test.
 const FILES: u64 = 1000;
-/// Files of a tree where nothing is said: a third of a kernel's source.
+/// Default number of files of a tree: a third of the Linux kernel source.
 const TREE_FILES: u64 = 24_000;
-/// Their bytes, in proportion to their number.
+/// Default bytes of such a tree; scales with the number of files.
 const TREE_BYTES: u64 = 320 << 20;
-/// What a filesystem takes for a file beside its blocks. ext4 has an inode for each 16 KiB of its device, so that as many small
-/// files as there is room for need this much each.
+/// Filesystem overhead per file, besides its blocks. ext4 has one inode per 16 KiB of its device, so a device full of small files needs
+/// this much for each.
 const INODE: u64 = 16 << 10;
-/// What a call is taken to take where a time is estimated: for a byte, for a place on a disk, for a file.
+/// Assumed nanoseconds of a call, for time estimates: per byte, per seek, per file.
 const BYTE_NS: u64 = 1_000;
 const SEEK_NS: u64 = 1_000_000;
 const FILE_NS: u64 = 100_000;
 const BLOCK: u64 = 4 << 10;
 
-/// Sizes of files, from the smallest to the largest, all equally likely. Text form: `4k`, or `0-16k`.
+/// Uniformly distributed file sizes. Text form: `4k`, or `0-16k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileSize {
     min: Bytes,
@@ -34,13 +34,13 @@ pub struct FileSize {
 }
 
 impl FileSize {
-    /// The smallest.
+    /// The smallest size.
     #[must_use]
     pub const fn min(&self) -> Bytes {
         self.min
     }
 
-    /// The largest.
+    /// The largest size.
     #[must_use]
     pub const fn max(&self) -> Bytes {
         self.max
@@ -83,14 +83,14 @@ impl FromStr for FileSize {
 text_form!(FileSize);
 
 impl Workload {
-    /// How many files each job has, in a test of files.
+    /// The number of files of each job, in a file test.
     #[must_use]
     pub fn files(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
         Some(self.nrfiles.unwrap_or(if test.is_on_trees() { TREE_FILES } else { FILES }))
     }
 
-    /// Bytes of each job's tree, in a test of trees.
+    /// Bytes of each job's tree, in a tree test.
     #[must_use]
     pub fn tree_bytes(&self) -> Option<Bytes> {
         self.test.filter(|test| test.is_on_trees())?;
@@ -98,16 +98,16 @@ impl Workload {
         Some(self.size.unwrap_or(Bytes(files.saturating_mul(TREE_BYTES) / TREE_FILES)))
     }
 
-    /// Directories that each job's files are spread over, in a test of files.
+    /// The number of directories of each job, in a file test.
     #[must_use]
     pub fn directories(&self) -> Option<u64> {
         let test = self.test.filter(|test| test.is_on_files())?;
-        // In a kernel's source there are 14 files to a directory.
+        // The kernel source has 14 files per directory.
         let usual = if test.is_on_trees() { (self.files()? / 14).max(1) } else { 1 };
         Some(self.nrdirs.unwrap_or(usual))
     }
 
-    /// What its own files take on the target's filesystem at most, beside the area; nothing if it makes none.
+    /// Maximum space of its own files on the target's filesystem, besides the area; 0 if it creates none.
     #[must_use]
     pub fn room(&self) -> Bytes {
         let Some(test) = self.test.filter(|_| self.needs_directory()) else { return Bytes(0) };
@@ -116,7 +116,7 @@ impl Workload {
             return Bytes(self.size.unwrap_or(DEFAULT_SIZE).0.saturating_mul(files));
         };
         let each = if let Some(bytes) = self.tree_bytes() {
-            // The tree's last blocks are half empty on average; the archive of it is made, or lies beside it.
+            // The last block of each file is half empty on average; an archive of the tree is written, or exists next to it.
             let blocks = bytes.0.saturating_add(files.saturating_mul(BLOCK));
             blocks.saturating_mul(2).max(files.saturating_mul(INODE))
         } else {
@@ -127,16 +127,16 @@ impl Workload {
         Bytes(each.saturating_mul(self.numjobs.into()))
     }
 
-    /// What making or removing its own files takes at most, on any storage worth measuring.
+    /// Upper bound of the time to create or remove its files, on any storage worth measuring.
     #[must_use]
     pub fn set_up_at_most(&self) -> Nanos {
-        /// Bytes and files a second.
+        /// Minimum bytes and files per second.
         const SLOWEST: (u64, u64) = (10_000_000, 100);
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs));
         Nanos::from_secs(self.room().0 / SLOWEST.0 + files / SLOWEST.1)
     }
 
-    /// Nanoseconds that a test takes, about, whose time is that of its calls and not of its bytes; absent for any other work.
+    /// Estimated nanoseconds of a test dominated by calls rather than bytes; `None` for other work.
     pub(super) fn time_of_calls(&self) -> Option<u64> {
         let test = self.test?;
         let passes = self.loops.unwrap_or(1);
@@ -150,7 +150,7 @@ impl Workload {
         Some(calls.saturating_mul(each).saturating_add(content).saturating_mul(passes))
     }
 
-    /// Nanoseconds that it takes, about, to make the files that a test finds, and to read an area into the cache.
+    /// Estimated nanoseconds to create the files that a test needs, and to read the area into the cache.
     pub(super) fn time_of_set_up(&self) -> u64 {
         let files = self.files().unwrap_or(0).saturating_mul(u64::from(self.numjobs)).saturating_mul(FILE_NS);
         let ahead = if self.pre_read { self.size.unwrap_or(DEFAULT_SIZE).0 } else { 0 };
@@ -158,13 +158,13 @@ impl Workload {
         files.saturating_add(bytes.saturating_mul(1_000_000_000 / ASSUMED))
     }
 
-    /// Whether it makes files of its own in a directory beside the area, which nobody uses then.
+    /// Returns whether it creates its own files in a directory next to the area, instead of using the area.
     #[must_use]
     pub const fn needs_directory(&self) -> bool {
         matches!(self.test, Some(test) if test.needs_directory())
     }
 
-    /// Refuses files that no test can make.
+    /// Rejects file settings that no test can use.
     pub(super) fn check_files(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn fmt::Display, accepted: &str| Err(self.refusal(key, value, accepted));
         let Some(test) = self.test.filter(|test| test.is_on_files()) else {
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(workload(&[("test", "copy"), ("size", "1m")]).room(), Bytes(2 << 20));
         let files = [("test", "create"), ("nrfiles", "100"), ("filesize", "1-100k"), ("numjobs", "3")];
         assert_eq!(workload(&files).room(), Bytes(3 * (100 * (104 << 10) + (16 << 10))));
-        // Empty files need inodes all the same.
+        // Empty files need inodes too.
         assert_eq!(workload(&files[..2]).room(), Bytes(101 * (16 << 10)));
         let tree = workload(&[("test", "pack")]);
         assert_eq!((tree.files(), tree.directories()), (Some(24_000), Some(1714)));

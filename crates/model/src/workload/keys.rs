@@ -1,4 +1,4 @@
-//! The keys of a workload, each declared once: plan files, the flags of `iotax bench` and JSON follow from the table.
+//! The keys of a workload. Plan files, the flags of `iotax bench` and JSON are generated from this table.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -13,15 +13,15 @@ use super::{
 use crate::net::Traffic;
 use crate::units::{Bytes, Nanos};
 
-/// A value that a key can have.
+/// A type that a key can have.
 pub trait KeyValue: FromStr<Err: Display> {
-    /// Whether it is on or off, so that a flag may stand without a value.
+    /// True for a boolean, whose flag needs no value.
     const SWITCH: bool = false;
 
-    /// Reads it as a command line gives it.
+    /// Parses a value from the command line.
     ///
     /// # Errors
-    /// A text in words that quotes the input and names the accepted form.
+    /// The message quotes the input and names the accepted form.
     fn from_text(text: &str) -> Result<Self, String> {
         text.parse().map_err(|error: Self::Err| error.to_string())
     }
@@ -30,7 +30,7 @@ pub trait KeyValue: FromStr<Err: Display> {
 impl KeyValue for bool {
     const SWITCH: bool = true;
 
-    /// fio's booleans, and the words.
+    /// Accepts fio's booleans, and the words.
     fn from_text(text: &str) -> Result<Self, String> {
         match text {
             "1" | "true" | "yes" => Ok(true),
@@ -40,12 +40,12 @@ impl KeyValue for bool {
     }
 }
 
-/// Values that are read as they are printed.
+/// Implements [`KeyValue`] for types with a text form of their own.
 macro_rules! plain {
     ($($type:ty),+ $(,)?) => { $(impl KeyValue for $type {})+ };
 }
 
-/// Whole numbers.
+/// Implements [`KeyValue`] for whole numbers.
 macro_rules! number {
     ($($type:ty),+) => {
         $(impl KeyValue for $type {
@@ -62,41 +62,41 @@ number!(u8, u32, u64);
 plain!(String, Bytes, Nanos, Rw, IoEngine, RateProcess, Stamps, BufferPattern, Verify);
 plain!(ByDirection<LengthRange>, ByDirection<LengthSplit>, Distribution, Stride, SyncMode, Test, FileSize);
 
-/// What is known of a key.
+/// The description of a key.
 #[derive(Debug, Clone, Copy)]
-pub struct Key {
+pub struct WorkloadKey {
     /// fio's name for it, with underscores.
     pub name: &'static str,
-    /// What it means.
+    /// The help text.
     pub help: &'static str,
-    /// The form of its value, in capitals.
+    /// The placeholder of its value, in capitals.
     pub value: &'static str,
-    /// What holds when nothing is said, as text.
+    /// The default value as text.
     pub default: Option<fn() -> String>,
-    /// Whether it is on or off.
+    /// True for a boolean.
     pub switch: bool,
-    /// Refuses a text that is no value of it, in words that quote it and name the accepted form.
+    /// Checks a text. The error quotes it and names the accepted form.
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// Declares the keys: first those with a default, then those that may be absent. A key is its help text, its name, the
-/// form of its value and its type.
+/// Declares the keys: first those with a default, then the optional ones. A key has a help text, a name, the placeholder of its value, and
+/// a type.
 macro_rules! keys {
     (
         with_default { $($(#[doc = $help:literal])+ $name:ident $value:literal: $type:ty = $default:expr;)+ }
         optional { $($(#[doc = $opt_help:literal])+ $opt_name:ident $opt_value:literal: $opt_type:ty;)+ }
     ) => {
-        /// A workload, complete: every key has its value, or is absent because it has no default.
+        /// A complete workload: defaults are filled in.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(from = "WorkloadKeys")]
         pub struct Workload {
             /// Unique within a plan.
             pub name: String,
-            /// What is done at the same time on the same target, within the same window: one measurement, of which each has
-            /// its share. Warm-up and length are the first one's.
+            /// Concurrent jobs on the same target in the same window: one measurement, with a part for each. Warm-up and runtime are those
+            /// of the first.
             #[serde(skip_serializing_if = "Vec::is_empty")]
             pub beside: Vec<Workload>,
-            /// What is done over a network; of the keys only runtime and ramp_time then mean something.
+            /// Network traffic instead of I/O; then only runtime and ramp_time apply.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
             $($(#[doc = $help])+ pub $name: $type,)+
@@ -105,17 +105,17 @@ macro_rules! keys {
             pub $opt_name: Option<$opt_type>,)+
         }
 
-        /// The keys of a `[[workload]]` table or of `[defaults]`, each of which may be left out.
+        /// The keys of a `[[workload]]` table or of `[defaults]`; all are optional.
         #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct WorkloadKeys {
-            /// Unique within a plan [default: what it does, such as randread-4k-qd1]
+            /// Unique within a plan [default: the pattern, such as randread-4k-qd1]
             #[serde(skip_serializing_if = "Option::is_none")]
             pub name: Option<String>,
-            /// What is done at the same time on the same target
+            /// Concurrent jobs on the same target
             #[serde(skip_serializing_if = "Vec::is_empty", default)]
             pub beside: Vec<WorkloadKeys>,
-            /// What is done over a network, with runtime and ramp_time
+            /// Network traffic instead of I/O; takes runtime and ramp_time too
             #[serde(skip_serializing_if = "Option::is_none")]
             pub net: Option<Traffic>,
             $($(#[doc = $help])+
@@ -126,9 +126,9 @@ macro_rules! keys {
             pub $opt_name: Option<$opt_type>,)+
         }
 
-        /// Every key but the name.
-        pub const KEYS: &[Key] = &[
-            $(Key {
+        /// All keys except the name.
+        pub const KEYS: &[WorkloadKey] = &[
+            $(WorkloadKey {
                 name: stringify!($name),
                 help: concat!($($help),+),
                 value: $value,
@@ -136,7 +136,7 @@ macro_rules! keys {
                 switch: <$type as KeyValue>::SWITCH,
                 check: |text| <$type as KeyValue>::from_text(text).map(drop),
             },)+
-            $(Key {
+            $(WorkloadKey {
                 name: stringify!($opt_name),
                 help: concat!($($opt_help),+),
                 value: $opt_value,
@@ -147,8 +147,8 @@ macro_rules! keys {
         ];
 
         impl WorkloadKeys {
-            /// The complete workload: own keys first, then `defaults`, then what the table says. Without a name it is called
-            /// by what it does, such as `randread-4k-qd1`.
+            /// Completes the workload: its own keys first, then `defaults`, then built-in defaults. The default name describes the pattern,
+            /// such as `randread-4k-qd1`.
             #[must_use]
             pub fn complete(&self, defaults: &Self) -> Workload {
                 let mut workload = Workload {
@@ -159,7 +159,7 @@ macro_rules! keys {
                     $($opt_name: self.$opt_name.clone().or_else(|| defaults.$opt_name.clone()),)+
                 };
                 if workload.net.is_some() {
-                    // There is no cache beneath.
+                    // Network traffic does not use the page cache.
                     (workload.direct, workload.invalidate) = (false, false);
                 }
                 if self.name.is_none() {
@@ -177,7 +177,7 @@ macro_rules! keys {
             /// Sets one of [`KEYS`] from its text.
             ///
             /// # Errors
-            /// A text in words that quotes the input and names the accepted form.
+            /// The message quotes the input and names the accepted form.
             pub fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
                 match key {
                     $(stringify!($name) => self.$name = Some(KeyValue::from_text(text)?),)+
@@ -192,107 +192,107 @@ macro_rules! keys {
 
 keys! {
     with_default {
-        /// The pattern: read, write, randread, randwrite, rw, randrw, trim or randtrim
+        /// Access pattern: read, write, randread, randwrite, rw, randrw, trim or randtrim
         rw "RW": Rw = Rw::RandRead;
-        /// Bytes of one I/O
+        /// Block size of an I/O
         bs "SIZE": Bytes = Bytes(4096);
         /// I/Os kept in flight by each job (1 for psync)
         iodepth "N": u32 = 1;
-        /// Jobs side by side on the same area; sequential ones divide it among them
+        /// Concurrent jobs on the same area; sequential ones divide it
         numjobs "N": u32 = 1;
-        /// How long is measured
+        /// Length of the measurement
         runtime "TIME": Nanos = Nanos::from_secs(10);
-        /// Warm-up before it: done, recorded, not counted
+        /// Warm-up before the measurement; its I/Os do not count
         ramp_time "TIME": Nanos = Nanos::from_secs(1);
-        /// Share of reads in a mix, in percent
+        /// Percentage of reads in a mix
         rwmixread "PERCENT": u8 = 50;
-        /// Where the area begins; size counts from there
+        /// Start of the area; size counts from there
         offset "SIZE": Bytes = Bytes(0);
-        /// How random offsets are spread: random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:IO/SIZE:IO/SIZE...
+        /// Distribution of random offsets: random, zipf:THETA, pareto:H, normal:DEVIATION or zoned:IO/SIZE:IO/SIZE...
         random_distribution "HOW": Distribution = Distribution::Random;
-        /// Draw each random offset anew; otherwise every one comes once per pass
+        /// Draw random offsets independently; otherwise each block comes once per pass
         norandommap "0|1": bool = false;
-        /// Share of a random pattern's I/Os that are random, in percent; the others follow the one before them
+        /// Percentage of random I/Os in a random pattern; the others are sequential to the one before
         percentage_random "PERCENT": u8 = 100;
-        /// Whether a write is only done when it is safe: none, sync (O_SYNC) or dsync (O_DSYNC)
+        /// Durability of each write: none, sync (O_SYNC) or dsync (O_DSYNC)
         sync "HOW": SyncMode = SyncMode::None;
         /// Bypass the page cache (O_DIRECT)
         direct "0|1": bool = true;
         /// Drop caches before the measurement
         invalidate "0|1": bool = true;
-        /// Read the area into the page cache before the measurement, after caches were dropped
+        /// Read the area into the page cache before the measurement, after dropping caches
         pre_read "0|1": bool = false;
-        /// Flush (fsync) when a job has done all its work, within the measurement; it has an end only with io_size or loops
+        /// Flush (fsync) when a job is done, within the measurement; needs io_size or loops
         end_fsync "0|1": bool = false;
-        /// How I/O is handed to the kernel: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
+        /// Interface for I/O: auto (the best that works here), io_uring, libaio, psync, pvsync2, mmap or null
         ioengine "ENGINE": IoEngine = IoEngine::Auto;
-        /// Poll the device for completions instead of waiting for its interrupt: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
+        /// Poll the device for completions instead of using interrupts: io_uring (IOPOLL) and pvsync2 (RWF_HIPRI)
         hipri "0|1": bool = false;
-        /// Ask first without waiting (RWF_NOWAIT) and count the I/Os that would have had to: pvsync2
+        /// Try each I/O without blocking first (RWF_NOWAIT) and count those that would block: pvsync2
         nowait "0|1": bool = false;
-        /// Let a thread of the kernel submit (SQPOLL), without system calls, at the cost of a CPU: io_uring
+        /// Submit from a kernel thread (SQPOLL), without system calls, at the cost of a CPU: io_uring
         sqthread_poll "0|1": bool = false;
-        /// When the I/Os of a rate are due: linear (evenly) or poisson (at random)
+        /// Arrival of the I/Os of a rate: linear (evenly) or poisson (at random)
         rate_process "PROCESS": RateProcess = RateProcess::Linear;
-        /// What shares a time stamp: the I/Os of one call (batch), or none (io)
+        /// Time stamps: one for the I/Os of a call (batch), or one for each (io)
         stamps "WHAT": Stamps = Stamps::Batch;
-        /// Share of what is written that can be compressed away, in percent
+        /// Percentage of written data that is compressible
         buffer_compress_percentage "PERCENT": u8 = 0;
-        /// Each so many bytes hold that share
+        /// Unit in which that percentage applies
         buffer_compress_chunk "SIZE": Bytes = Bytes(512);
-        /// Share of writes whose data is that of an earlier one, in percent
+        /// Percentage of writes that repeat the data of an earlier one
         dedupe_percentage "PERCENT": u8 = 0;
         /// Write zeros
         zero_buffers "0|1": bool = false;
-        /// Stamp what is written and check what is read, and at the end everything that was written: none, crc32c or xxh3
+        /// Stamp writes and check reads, and at the end check everything written: none, crc32c or xxh3
         verify "HOW": Verify = Verify::None;
     }
     optional {
-        /// The CPU that sqthread_poll's thread is bound to
+        /// CPU that the thread of sqthread_poll is bound to
         sqthread_poll_cpu "CPU": u32;
-        /// Length of the area [default: the whole of what exists, 1GiB of what is created]
+        /// Length of the area [default: all of an existing target, 1GiB of a created one]
         size "SIZE": Bytes;
-        /// Lengths instead of bs, all equally likely: 4k-16k, or for reads, writes and trims 4k-16k,8k-32k
+        /// Range of block sizes instead of bs, uniform: 4k-16k, or for reads, writes and trims 4k-16k,8k-32k
         bsrange "RANGE": ByDirection<LengthRange>;
-        /// Lengths instead of bs with their shares in percent: 4k/10:64k/50:32k/40
+        /// Block sizes instead of bs, with percentages: 4k/10:64k/50:32k/40
         bssplit "SPLIT": ByDirection<LengthSplit>;
-        /// From where one of numjobs begins to where the next one does: each then has an area of size bytes of its own
+        /// Distance between the starts of numjobs' areas: each job then has an area of size bytes
         offset_increment "SIZE": Bytes;
-        /// Begin so long after the others
+        /// Delay of this job after the others
         startdelay "TIME": Nanos;
-        /// From the start of one sequential I/O to the start of the next: -4k goes backwards, 0 stays [default: its length]
+        /// Distance between the starts of sequential I/Os: -4k goes backwards, 0 stays [default: the block size]
         stride "SIZE": Stride;
-        /// Bytes that each job moves before it ends [default: no end]
+        /// Bytes that each job transfers before it ends [default: no limit]
         io_size "SIZE": Bytes;
-        /// How often each job goes through its area, or io_size, before it ends [default: no end]
+        /// Passes of each job over its area, or io_size, before it ends [default: no limit]
         loops "N": u64;
-        /// Flush data and metadata (fsync) after so many writes
+        /// Flush data and metadata (fsync) after this many writes
         fsync "N": u64;
-        /// Flush data (fdatasync) after so many writes
+        /// Flush data (fdatasync) after this many writes
         fdatasync "N": u64;
-        /// Open loop: each job begins so many I/Os a second, whether or not earlier ones are done
+        /// Open loop: each job starts this many I/Os per second, even if earlier ones are not done
         rate_iops "N": u64;
-        /// Open loop: as rate_iops, in bytes a second
+        /// Open loop: as rate_iops, in bytes per second
         rate "SIZE": Bytes;
         /// Pause of a job after each thinktime_blocks I/Os
         thinktime "TIME": Nanos;
         /// I/Os between two pauses [default: 1]
         thinktime_blocks "N": u64;
-        /// What is written, or the share of it that can be compressed away: "abc", 0xdeadbeef or 123, repeated
+        /// Content of writes, or of their compressible part: "abc", 0xdeadbeef or 123, repeated
         buffer_pattern "PATTERN": BufferPattern;
         /// Record every acknowledged write in this new file, best on another machine's storage; see iotax verify
         write_journal "FILE": String;
-        /// End the measurement, keeping what was measured, when an I/O has been in flight for so long
+        /// End the measurement, keeping its results, when an I/O has been in flight this long
         stall_timeout "TIME": Nanos;
-        /// End the measurement, keeping what was measured, after so many failed I/Os
+        /// End the measurement, keeping its results, after this many failed I/Os
         max_errors "N": u64;
-        /// Something else than plain I/O, as the classic programs do it; iotax suite is made of these
+        /// An operation other than plain I/O, as in the classic benchmarks; iotax suite uses these
         test "TEST": Test;
-        /// Files of each job, for a test of files [default: 1000; 24000 in a tree]
+        /// Files of each job, for a file test [default: 1000; 24000 in a tree]
         nrfiles "N": u64;
-        /// Size of each of them, or a range of sizes: 0-16k [default: empty; in a tree sizes as of source code, size in all]
+        /// Size of each file, or a range: 0-16k [default: empty; in a tree, sizes as in source code, size in total]
         filesize "SIZE": FileSize;
-        /// Directories that they are spread over [default: 1; in a tree one for 14 files]
+        /// Directories of each job [default: 1; in a tree, one per 14 files]
         nrdirs "N": u64;
     }
 }
@@ -311,7 +311,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
-        /// As the fuzz target of that name.
+        /// The same property as the fuzz target of that name.
         #[test]
         fn values(
             key in prop::sample::select(KEYS),

@@ -1,4 +1,4 @@
-//! Lengths of I/O that are not all the same: ranges and splits, for each direction.
+//! Variable block sizes: ranges and splits, for each direction.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,20 +7,20 @@ use super::Workload;
 use super::text::{TextError, text_form};
 use crate::units::Bytes;
 
-/// The longest I/O.
+/// The largest block size.
 const LONGEST: Bytes = Bytes(64 << 20);
 /// The smallest unit of storage.
 const SECTOR: u64 = 512;
 
-/// What a length must be.
+/// The accepted block sizes.
 pub(super) const LENGTH: &str = "a multiple of 512 from 512 to 64MiB";
 
-/// Whether an I/O can have this length.
+/// Returns whether this is a valid block size.
 pub(super) fn is_length(bytes: Bytes) -> bool {
     (SECTOR..=LONGEST.0).contains(&bytes.0) && bytes.0.is_multiple_of(SECTOR)
 }
 
-/// Whether an I/O through the page cache, which is not verified, can have this length.
+/// Returns whether this is a valid block size for unverified buffered I/O.
 pub(super) fn is_buffered_length(bytes: Bytes) -> bool {
     (1..=LONGEST.0).contains(&bytes.0)
 }
@@ -30,8 +30,8 @@ fn length(text: &str) -> Result<Bytes, String> {
     if is_length(bytes) { Ok(bytes) } else { Err(format!("{text} is not {LENGTH}")) }
 }
 
-/// A value for reads, one for writes and one for trims. Text form: one to three values with commas between them; the last
-/// one given holds for the directions after it.
+/// One value each for reads, writes and trims. Text form: one to three values with commas between them; the last one applies to the
+/// directions that follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByDirection<T> {
     /// For reads.
@@ -67,7 +67,7 @@ impl<T: fmt::Display + PartialEq> fmt::Display for ByDirection<T> {
     }
 }
 
-/// Lengths from the shortest to the longest in steps of the shortest, all equally likely. Text form: `4k-16k`.
+/// Uniformly distributed block sizes in steps of the smallest. Text form: `4k-16k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LengthRange {
     min: Bytes,
@@ -75,13 +75,13 @@ pub struct LengthRange {
 }
 
 impl LengthRange {
-    /// The shortest.
+    /// The smallest size.
     #[must_use]
     pub const fn min(&self) -> Bytes {
         self.min
     }
 
-    /// The longest, a multiple of the shortest.
+    /// The largest size, a multiple of the smallest.
     #[must_use]
     pub const fn max(&self) -> Bytes {
         self.max
@@ -103,15 +103,15 @@ impl fmt::Display for LengthRange {
     }
 }
 
-/// Lengths with their shares in percent. Text form: `4k/10:64k/50:32k/40`. Those whose share is left blank get an even part of
-/// what remains of 100, in whole percents, the first of them one more where it does not divide.
+/// Block sizes with percentages. Text form: `4k/10:64k/50:32k/40`. Blank percentages share the rest of 100 evenly in whole percents; the
+/// first ones get the remainder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LengthSplit {
     parts: Vec<(Bytes, Option<u8>)>,
 }
 
 impl LengthSplit {
-    /// Lengths and shares; all shares are above 0 and add up to 100.
+    /// Sizes and percentages; all percentages are above 0 and add up to 100.
     pub fn shares(&self) -> impl Iterator<Item = (Bytes, u8)> {
         let given: u8 = self.parts.iter().filter_map(|(_, share)| *share).sum();
         let blank = self.parts.iter().filter(|(_, share)| share.is_none()).count();
@@ -128,13 +128,13 @@ impl LengthSplit {
         })
     }
 
-    /// The shortest; all others are multiples of it.
+    /// The smallest size; all others are multiples of it.
     #[must_use]
     pub fn min(&self) -> Bytes {
         self.parts.iter().map(|(length, _)| *length).min().unwrap_or_default()
     }
 
-    /// The longest.
+    /// The largest size.
     #[must_use]
     pub fn max(&self) -> Bytes {
         self.parts.iter().map(|(length, _)| *length).max().unwrap_or_default()
@@ -209,7 +209,7 @@ text_form!(ByDirection<LengthRange>);
 text_form!(ByDirection<LengthSplit>);
 
 impl Workload {
-    /// The shortest and the longest I/O of each direction that the pattern has; all between are multiples of the shortest.
+    /// The smallest and largest I/O of each direction in the pattern; all sizes are multiples of the smallest.
     fn extremes(&self) -> impl Iterator<Item = (u64, u64)> {
         let extremes = match (&self.bsrange, &self.bssplit) {
             (Some(ranges), _) => {
@@ -224,25 +224,25 @@ impl Workload {
         extremes.into_iter().zip(has).filter(|(_, has)| *has).map(|((min, max), _)| (min.0, max.0))
     }
 
-    /// The shortest I/O.
+    /// The smallest I/O.
     #[must_use]
     pub fn min_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).min().unwrap_or(self.bs.0))
     }
 
-    /// The longest I/O.
+    /// The largest I/O.
     #[must_use]
     pub fn max_bs(&self) -> Bytes {
         Bytes(self.extremes().map(|(_, max)| max).max().unwrap_or(self.bs.0))
     }
 
-    /// What all lengths are multiples of.
+    /// The common divisor of all block sizes.
     #[must_use]
     pub fn bs_unit(&self) -> Bytes {
         Bytes(self.extremes().map(|(min, _)| min).fold(0, greatest_common_divisor))
     }
 
-    /// What all offsets and lengths of I/Os are multiples of: no I/O covers a part of such a block.
+    /// The alignment of all offsets and lengths: no I/O covers part of such a block.
     #[must_use]
     pub fn unit(&self) -> Bytes {
         let stride = self.stride.map_or(0, |stride| stride.0.unsigned_abs());
@@ -250,7 +250,7 @@ impl Workload {
         Bytes([self.offset.0, stride, last].into_iter().fold(self.bs_unit().0, greatest_common_divisor))
     }
 
-    /// The lengths in short: `4k`, or `4k-64k`.
+    /// The block sizes in short form: `4k`, or `4k-64k`.
     #[must_use]
     pub fn lengths(&self) -> String {
         let (min, max) = (self.min_bs(), self.max_bs());

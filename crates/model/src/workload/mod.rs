@@ -1,4 +1,4 @@
-//! What I/O is issued. The keys are fio's.
+//! Workloads: the I/O to issue. The keys are fio's.
 
 mod beside;
 mod classic;
@@ -6,6 +6,7 @@ mod content;
 mod distribution;
 mod files;
 mod keys;
+mod kind;
 mod lengths;
 mod pattern;
 mod stride;
@@ -22,14 +23,15 @@ use crate::words::{WordError, words};
 pub use self::content::{BufferPattern, Content, PatternError, Verify};
 pub use self::distribution::{Distribution, Zone};
 pub use self::files::FileSize;
-pub use self::keys::{KEYS, Key, KeyValue, Workload, WorkloadKeys};
+pub use self::keys::{KEYS, KeyValue, Workload, WorkloadKey, WorkloadKeys};
+pub use self::kind::Kind;
 pub use self::lengths::{ByDirection, LengthRange, LengthSplit};
 pub use self::stride::Stride;
 pub use self::test::Test;
 pub use self::text::TextError;
 
 words! {
-    /// The I/O pattern, under fio's names.
+    /// The access pattern, under fio's names.
     Rw, "rw" {
         /// Sequential reads.
         Read = "read",
@@ -43,7 +45,7 @@ words! {
         ReadWrite = "rw" | "readwrite",
         /// Random reads and writes mixed by `rwmixread`.
         RandRw = "randrw",
-        /// Sequential trims: what is there is discarded.
+        /// Sequential trims: discard the data.
         Trim = "trim",
         /// Random trims.
         RandTrim = "randtrim",
@@ -51,31 +53,31 @@ words! {
 }
 
 impl Rw {
-    /// Whether any I/O of it reads.
+    /// Returns whether it reads.
     #[must_use]
     pub const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::RandRead | Self::ReadWrite | Self::RandRw)
     }
 
-    /// Whether any I/O of it writes.
+    /// Returns whether it writes.
     #[must_use]
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::RandWrite | Self::ReadWrite | Self::RandRw)
     }
 
-    /// Whether any I/O of it trims.
+    /// Returns whether it trims.
     #[must_use]
     pub const fn trims(self) -> bool {
         matches!(self, Self::Trim | Self::RandTrim)
     }
 
-    /// Whether it changes what is on the target.
+    /// Returns whether it changes the target.
     #[must_use]
     pub const fn modifies(self) -> bool {
         self.writes() || self.trims()
     }
 
-    /// Whether offsets are random.
+    /// Returns whether offsets are random.
     #[must_use]
     pub const fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim)
@@ -83,11 +85,11 @@ impl Rw {
 }
 
 words! {
-    /// How I/O is handed to the kernel, under fio's names.
+    /// The interface for I/O, under fio's names.
     IoEngine, "ioengine" {
         /// The best that works: io_uring, else libaio, or psync at an iodepth of 1.
         Auto = "auto",
-        /// Linux io_uring; where it is missing or forbidden, what `auto` takes instead.
+        /// Linux io_uring; if it is missing or forbidden, the next choice of `auto`.
         IoUring = "io_uring",
         /// Linux native asynchronous I/O, which is asynchronous for direct I/O only.
         Libaio = "libaio",
@@ -97,13 +99,13 @@ words! {
         Pvsync2 = "pvsync2",
         /// Copies from and to a memory-mapped file, one at a time per job.
         Mmap = "mmap",
-        /// No I/O at all: shows the tool's own cost.
+        /// No I/O: shows the engine's overhead.
         Null = "null",
     }
 }
 
 impl IoEngine {
-    /// Whether each job has one I/O at a time.
+    /// Returns whether each job has only one I/O in flight.
     #[must_use]
     pub const fn is_synchronous(self) -> bool {
         matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap)
@@ -111,44 +113,44 @@ impl IoEngine {
 }
 
 words! {
-    /// Whether a write is only done when it is safe, under fio's names.
+    /// Durability of each write, under fio's names.
     SyncMode, "sync" {
-        /// It is done when the kernel has it.
+        /// A write completes when the kernel has it.
         None = "none" | "0",
-        /// It is done when it is safe, and so is what it changed about the file (O_SYNC).
+        /// A write completes when its data and the file's metadata are durable (O_SYNC).
         Sync = "sync" | "1",
-        /// It is done when it is safe (O_DSYNC).
+        /// A write completes when its data is durable (O_DSYNC).
         DSync = "dsync",
     }
 }
 
 words! {
-    /// When the I/Os of an open loop are due, under fio's names.
+    /// Arrival process of an open loop, under fio's names.
     RateProcess, "rate_process" {
         /// Evenly spaced.
         Linear = "linear",
-        /// At random: gaps are exponentially distributed, as of many independent users.
+        /// At random: exponentially distributed gaps, as with many independent users.
         Poisson = "poisson",
     }
 }
 
 words! {
-    /// What shares a time stamp.
+    /// Granularity of time stamps.
     Stamps, "stamps" {
-        /// The I/Os that one call hands to the kernel, and those that are seen after one call.
+        /// One stamp for all I/Os that a call submits, and one for all that a call completes.
         Batch = "batch",
-        /// Each I/O has two of its own.
+        /// Each I/O has its own two stamps.
         Io = "io",
     }
 }
 
-/// The size of a target area that is created when nothing else is said.
+/// The default size of a created target.
 pub const DEFAULT_SIZE: Bytes = Bytes(1 << 30);
 
-/// Bytes a second that work is taken to move when its time is estimated.
+/// Bytes per second assumed in time estimates.
 pub const ASSUMED: u64 = 200_000_000;
 
-/// A workload that cannot be run.
+/// An invalid workload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("workload {name:?}: {key} = {value}: {accepted}")]
 pub struct WorkloadError {
@@ -159,38 +161,38 @@ pub struct WorkloadError {
 }
 
 impl WorkloadError {
-    /// What is wrong, without the workload's name.
+    /// The reason, without the workload's name.
     pub(crate) fn reason(&self) -> String {
         format!("{} = {}: {}", self.key, self.value, self.accepted)
     }
 }
 
 impl Workload {
-    /// Whether I/Os are begun by a schedule, whatever becomes of those before.
+    /// Returns whether I/Os start on a schedule, independent of earlier completions.
     #[must_use]
     pub const fn is_open_loop(&self) -> bool {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
-    /// Whether any I/O of it reads, or of a job beside it.
+    /// Returns whether it or a job beside it reads.
     #[must_use]
     pub fn reads(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.reads(), Test::reads))
     }
 
-    /// Whether any I/O of it writes, or of a job beside it, be it to files of its own.
+    /// Returns whether it or a job beside it writes, also to its own files.
     #[must_use]
     pub fn writes(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.writes(), Test::writes))
     }
 
-    /// Whether any I/O of it trims.
+    /// Returns whether it or a job beside it trims.
     #[must_use]
     pub fn trims(&self) -> bool {
         self.jobs().any(|job| job.test.is_none() && job.rw.trims())
     }
 
-    /// Whether its offsets are random.
+    /// Returns whether its offsets are random.
     #[must_use]
     pub const fn is_random(&self) -> bool {
         match self.test {
@@ -199,7 +201,7 @@ impl Workload {
         }
     }
 
-    /// What it does, as a key and its value.
+    /// Its pattern or test, as a key and its value.
     #[must_use]
     pub fn doing(&self) -> String {
         match (&self.net, self.test) {
@@ -209,25 +211,25 @@ impl Workload {
         }
     }
 
-    /// Whether it changes what is on the target's area.
+    /// Returns whether it or a job beside it changes the target's area.
     #[must_use]
     pub fn modifies(&self) -> bool {
         self.jobs().any(|job| job.test.map_or(job.rw.modifies(), Test::modifies_area))
     }
 
-    /// Whether it flushes what it writes while it is measured.
+    /// Returns whether it flushes its writes during the measurement.
     #[must_use]
     pub fn flushes(&self) -> bool {
         self.writes() && (self.fsync.is_some() || self.fdatasync.is_some() || self.end_fsync)
     }
 
-    /// Bytes that are moved before it ends by itself, by all jobs together; absent if only time ends it.
+    /// Bytes that all jobs transfer before the workload ends by itself; `None` if only the runtime ends it.
     #[must_use]
     pub fn amount(&self) -> Option<Bytes> {
-        // A test goes through io_size again and again until loops ends it.
+        // A test repeats io_size until loops ends it.
         let has_end = self.loops.is_some() || self.io_size.is_some() && self.test.is_none();
         let once = self.io_size.or(self.size).unwrap_or(DEFAULT_SIZE).0;
-        // Sequential jobs divide the area among them.
+        // Sequential jobs divide the area.
         let divided = self.io_size.is_none() && !self.rw.is_random() && self.offset_increment.is_none();
         let jobs = if divided { 1 } else { u64::from(self.numjobs) };
         let all = once.saturating_mul(self.loops.unwrap_or(1)).saturating_mul(jobs);
@@ -244,7 +246,7 @@ impl Workload {
         WorkloadError { name, key, value, accepted }
     }
 
-    /// Work over a network has keys of its own.
+    /// Rejects I/O keys on a network workload.
     fn check_net(&self, net: &Traffic) -> Result<(), WorkloadError> {
         if let Some(test) = self.test {
             return Err(self.refusal("test", &test, "net has a test of its own"));
@@ -266,7 +268,7 @@ impl Workload {
         net.check().map_err(|reason| self.refusal("net", &net.test, &reason))
     }
 
-    /// Refuses what no engine can run.
+    /// Rejects what no engine can run.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let refuse =
             |key, value: &dyn fmt::Display, accepted: String| Err(self.refusal(key, value, &accepted));
@@ -275,7 +277,7 @@ impl Workload {
             return self.check_net(net);
         }
         match self.test {
-            // Its keys tell what another tool did, as far as its record does.
+            // Its keys describe the work of another tool, as far as known.
             Some(Test::Foreign) => return Ok(()),
             Some(test) => self.check_test(test)?,
             None => {}
@@ -370,7 +372,7 @@ impl Workload {
 impl FromStr for Workload {
     type Err = WordError;
 
-    /// One of the named standard workloads, such as `randread-4k-qd1`.
+    /// Parses the name of a standard workload, such as `randread-4k-qd1`.
     fn from_str(text: &str) -> Result<Self, WordError> {
         let names: Vec<&str> = STANDARD.iter().map(|(name, ..)| *name).collect();
         STANDARD

@@ -1,4 +1,4 @@
-//! What a pattern's keys must be.
+//! Checks of the keys of a pattern.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use super::{Test, Verify, Workload, WorkloadError};
 const SECTORS: &str = "accepted: a multiple of 512";
 
 impl Workload {
-    /// Refuses a pattern that no engine can do.
+    /// Rejects a pattern that no engine can run.
     pub(super) fn check_pattern(&self) -> Result<(), WorkloadError> {
         let refuse = |key, value: &dyn Display, accepted: &str| Err(self.refusal(key, value, accepted));
         let is_free = !self.direct && self.verify == Verify::None && is_buffered_length(self.bs);
@@ -50,7 +50,7 @@ impl Workload {
 
     fn check_size(&self) -> Result<(), WorkloadError> {
         let Some(size) = self.size else { return Ok(()) };
-        // A test that goes through an area or a file divides it among its jobs.
+        // A test that passes over an area or file divides it among its jobs.
         let divided =
             self.test.map_or(!self.rw.is_random(), |test| !test.is_on_files() && test != Test::Seeks);
         let jobs = if divided && self.offset_increment.is_none() { u64::from(self.numjobs) } else { 1 };

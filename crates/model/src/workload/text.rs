@@ -1,6 +1,6 @@
-//! What values with a text form of their own have in common.
+//! Helpers for values with a text form.
 
-/// A text that is not what a key expects.
+/// A text that a key does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{input:?} is not {what}: {reason}; accepted: {accepted}")]
 pub struct TextError {
@@ -11,13 +11,13 @@ pub struct TextError {
 }
 
 impl TextError {
-    /// An error that quotes the input, says what is wrong with it and what is accepted.
+    /// An error that quotes the input and names the reason and the accepted form.
     pub(super) fn new(what: &'static str, input: &str, reason: String, accepted: &'static str) -> Self {
         Self { what, input: input.to_owned(), reason, accepted }
     }
 }
 
-/// Has serde write and read a type by its text form.
+/// Implements serde for a type by its text form.
 macro_rules! text_form {
     ($type:ty) => {
         impl serde::Serialize for $type {

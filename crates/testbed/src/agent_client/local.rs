@@ -10,29 +10,29 @@ use std::time::{Duration, Instant};
 
 use crate::netns;
 
-/// How long after its stream a local agent's process may take to end.
+/// Time for a local agent's process to exit after its stream ended.
 const LAST_BREATH: Duration = Duration::from_millis(200);
-/// How much of a local agent's stderr is kept for an error's text.
+/// Bytes of a local agent's stderr kept for error messages.
 const STDERR_KEPT: usize = 4096;
 
-/// A process that has an agent behind its pipes.
-pub(crate) struct Process<R> {
+/// A process with an agent behind its pipes.
+pub(crate) struct AgentProcess<R> {
     pub(crate) child: Child,
     pub(crate) stdin: ChildStdin,
-    /// From where the frames begin.
+    /// Positioned at the first frame.
     pub(crate) stdout: R,
-    /// The end of what it writes to stderr.
+    /// The tail of its stderr.
     pub(crate) said: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Starts `exe agent`, in a network namespace if one is named.
-pub(super) fn start(namespace: Option<&str>, exe: &Path) -> io::Result<Process<ChildStdout>> {
+/// Starts `exe agent`, optionally in a network namespace.
+pub(super) fn start(namespace: Option<&str>, exe: &Path) -> io::Result<AgentProcess<ChildStdout>> {
     let mut child = netns::command_in(namespace, exe)
         .arg("agent")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C is the conductor's to handle; an agent that it kills would look like a crash.
+        // The runner handles Ctrl-C; an agent killed by it would look like a crash.
         .process_group(0)
         .spawn()?;
     let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -40,10 +40,10 @@ pub(super) fn start(namespace: Option<&str>, exe: &Path) -> io::Result<Process<C
     else {
         unreachable!("all three were asked to be pipes");
     };
-    Ok(Process { child, stdin, stdout, said: keep_last(stderr) })
+    Ok(AgentProcess { child, stdin, stdout, said: keep_last(stderr) })
 }
 
-/// The end of what is written to a stream, kept up to date by a thread.
+/// Spawns a thread that keeps the tail of a stream's output.
 pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let kept = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::clone(&kept);
@@ -59,7 +59,7 @@ pub(crate) fn keep_last(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec
     kept
 }
 
-/// How a local agent ended, if it does before the deadline.
+/// The exit status of a local agent, if it exits before the deadline.
 pub(super) fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitStatus> {
     let end = Instant::now() + deadline;
     loop {
@@ -71,8 +71,8 @@ pub(super) fn status(child: &Mutex<Child>, deadline: Duration) -> Option<ExitSta
     }
 }
 
-/// How a local agent ended and what it said last.
-pub(super) fn last_words(child: &Mutex<Child>, said: &Mutex<Vec<u8>>) -> String {
+/// The exit status and last output of a local agent.
+pub(super) fn exit_diagnostics(child: &Mutex<Child>, said: &Mutex<Vec<u8>>) -> String {
     let mut words: Vec<String> = status(child, LAST_BREATH).iter().map(ToString::to_string).collect();
     if let Ok(said) = said.lock() {
         words.push(String::from_utf8_lossy(&said).trim().to_owned());

@@ -1,4 +1,4 @@
-//! A fake agent plays everything that can go wrong.
+//! Failures, simulated by a fake agent.
 
 use super::*;
 use iotax_model::workload::{Content, Workload, WorkloadKeys};
@@ -7,13 +7,13 @@ use std::os::unix::net::UnixStream;
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A link to an agent that `behave` plays; it sees the socket and may return to end it.
+/// A client of an agent that `behave` plays on the socket until it returns.
 fn agent(behave: impl FnOnce(&mut UnixStream) + Send + 'static) -> (AgentClient, Interrupt) {
     let (ours, mut theirs) = UnixStream::pair().expect("a pair");
     thread::spawn(move || behave(&mut theirs));
     let interrupt = Interrupt::default();
-    let last_words = Box::new(|| "its console".to_owned());
-    (AgentClient::over(ours, "the guest", last_words, &interrupt).expect("a link"), interrupt)
+    let exit_diagnostics = Box::new(|| "its console".to_owned());
+    (AgentClient::over(ours, "the guest", exit_diagnostics, &interrupt).expect("a link"), interrupt)
 }
 
 /// An agent that answers each request with these events.
@@ -28,7 +28,7 @@ fn answering(answers: Vec<Vec<Event>>) -> AgentClient {
     agent(behave).0
 }
 
-/// Until the link is closed.
+/// Blocks until the client closes the connection.
 fn hang(stream: &mut UnixStream) {
     while let Ok(1..) = stream.read(&mut [0; 64]) {}
 }
@@ -124,7 +124,7 @@ fn garbage_and_wrong_answers_end_the_conversation() {
 }
 
 #[test]
-fn a_hang_ends_at_the_deadline_with_the_last_words() {
+fn a_hang_ends_at_the_deadline_with_diagnostics() {
     let (mut link, _) = agent(|stream| {
         wire::receive::<Request>(stream).expect("a request");
         wire::send(stream, &Event::Ready).expect("sent");
@@ -134,7 +134,7 @@ fn a_hang_ends_at_the_deadline_with_the_last_words() {
     let error = link.run(&job(SHORT), SHORT, &mut |_| {}).expect_err("late");
     assert!(began.elapsed() >= SHORT * 2);
     assert_eq!(error.to_string(), "the guest did not answer run within 0.4 s: its console");
-    // An answer that comes now must not be taken for the next one's.
+    // A late answer must not be taken for that of the next request.
     assert!(matches!(link.ping(), Err(AgentError::Over { .. })));
     assert!(matches!(link.shutdown(SHORT), Err(AgentError::Deadline { .. })));
 }
@@ -148,7 +148,7 @@ fn an_end_in_the_middle_is_told_at_once() {
         }
     });
     let error = link.run(&job(LONG), LONG, &mut |_| {}).expect_err("gone").to_string();
-    assert_eq!(error, "the guest went away during run: its console");
+    assert_eq!(error, "the guest exited during run: its console");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn an_interrupt_ends_a_wait_and_still_allows_a_shutdown() {
 
 #[test]
 fn a_local_agent_that_dies_is_quoted() {
-    // `sleep agent` complains on stderr and ends.
+    // `sleep agent` prints an error to stderr and exits.
     let mut link = AgentClient::spawn_local(Path::new("/bin/sleep"), &Interrupt::default()).expect("started");
     let error = link.hello(LONG).expect_err("no agent").to_string();
     assert!(error.contains("exit status: 1") && error.contains("agent"), "{error}");

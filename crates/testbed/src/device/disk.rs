@@ -1,4 +1,4 @@
-//! Which disk it is that has a name.
+//! The identity of a disk, independent of its name.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,17 +11,17 @@ use iotax_model::wire::DiskId;
 use super::node::sequence;
 use crate::host_info::boot_id;
 
-/// A disk, or a part of one, as the running kernel tells it from every other that may come to have its name.
+/// A disk or partition, identified within one boot of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedDisk {
-    /// The kernel's: the rest means nothing to another.
+    /// The boot in which the other fields are valid.
     boot_id: Option<String>,
     disk: DiskId,
 }
 
 impl RecordedDisk {
-    /// Of the disk at a path; absent if there is none.
+    /// The disk at a path; `None` if there is none.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
@@ -29,7 +29,7 @@ impl RecordedDisk {
         Some(Self { boot_id: boot_id(), disk: DiskId { number, sequence: sequence(number) } })
     }
 
-    /// Whether it is this disk that is at a path. False after a restart of the machine: nobody can tell.
+    /// Returns whether this disk is at a path. False after a reboot, when it cannot be known.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         self.boot_id.is_some() && Self::of(path).as_ref() == Some(self)
     }

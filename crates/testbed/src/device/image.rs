@@ -1,22 +1,22 @@
-//! Headers of disk images that were written to a device as they are: wipefs(8) does not know them.
+//! Headers of disk images written directly to a device, which wipefs(8) does not know.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// Where a format has its mark, in bytes.
+/// The offset of a format's magic number.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     Start(u64),
-    /// So many bytes before the end.
+    /// Bytes before the end.
     End(u64),
 }
 
 use Place::{End, Start};
 
-/// From the formats' specifications, and QEMU's block drivers where there is none.
+/// From the formats' specifications, or from QEMU's block drivers.
 const MARKS: [(&str, Place, &[u8]); 16] = [
-    // The same mark for qcow and qcow2; versions follow it.
+    // qcow and qcow2 share the magic number; the version follows it.
     ("qcow2", Start(0), b"QFI\xfb"),
     ("QED", Start(0), b"QED\0"),
     ("VMDK", Start(0), b"KDMV"),
@@ -24,7 +24,7 @@ const MARKS: [(&str, Place, &[u8]); 16] = [
     ("VMDK", Start(0), b"# Disk DescriptorFile"),
     ("VMDK", Start(0), b"\xbe\xba\xfe\xca\0\0\0\0"),
     ("VHDX", Start(0), b"vhdxfile"),
-    // A fixed one has its only mark at the end; the oldest end with 511 bytes.
+    // A fixed VHD has its magic number only at the end; the footer of the oldest ones has 511 bytes.
     ("VHD", Start(0), b"conectix"),
     ("VHD", End(512), b"conectix"),
     ("VHD", End(511), b"conectix"),
@@ -36,7 +36,7 @@ const MARKS: [(&str, Place, &[u8]); 16] = [
     ("cloop", Start(0), b"#!/bin/sh\n#V2.0 Format\nmodprobe cloop"),
 ];
 
-/// The formats whose marks an open device or file has, and where in bytes. Only reads.
+/// The formats whose magic numbers a device or file contains, with their byte offsets. Read-only.
 pub(super) fn read(mut device: &File) -> io::Result<Vec<(&'static str, u64)>> {
     let length = device.seek(SeekFrom::End(0))?;
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Loop devices and what is beneath them, told by numbers: a name may be gone, or mean something else by now.
+//! Loop devices and their backing files, identified by numbers: names may be gone or reused.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -8,47 +8,47 @@ use crate::holders;
 use crate::host_info::text;
 use crate::losetup::{self, Listed};
 
-/// A loop device that is attached to something.
+/// An attached loop device.
 #[derive(Debug, Clone)]
 pub(super) struct Loop {
     /// The kernel's name for it.
     pub(super) name: String,
-    /// What it is attached to, as the kernel shows it.
+    /// The path of its backing file, as the kernel shows it.
     pub(super) path: String,
     pub(super) beneath: Beneath,
-    /// Device and inode of that; absent: not known.
+    /// Device and inode of the backing file, if known.
     pub(super) file: Option<(u64, u64)>,
-    /// Its first byte there, and its length.
+    /// Offset and length in the backing file.
     offset: u64,
     length: u64,
-    /// Whether it may end before what is beneath it does.
+    /// True if its length may be limited to less than the backing file's.
     limited: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beneath {
-    /// The block device of this number.
+    /// The block device with this number.
     Device(u64),
     File,
-    /// No name leads there any more.
+    /// A backing file that no name leads to any more.
     Unknown,
 }
 
 impl Loop {
-    /// Whether the two have bytes of a file in common.
+    /// Returns whether the two overlap in a backing file.
     pub(super) fn shares(&self, other: &Self) -> bool {
         let end = |device: &Self| device.offset.saturating_add(device.length);
         self.file.is_some() && self.file == other.file && self.offset < end(other) && other.offset < end(self)
     }
 
-    /// Whether it can be over a device of this length.
+    /// Returns whether its length is possible over a device of `length`.
     pub(super) fn suits(&self, length: u64) -> bool {
         let end = self.offset.saturating_add(self.length);
         end == length || (self.limited && end < length)
     }
 }
 
-/// All that are attached below this root.
+/// All attached loop devices below a root path.
 pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
     let devices = root.join("sys/class/block");
     let names = super::node::names(&devices).into_iter().filter(|name| name.starts_with("loop"));
@@ -56,11 +56,11 @@ pub(super) fn attached(root: &Path) -> Result<Vec<Loop>, String> {
         .filter_map(|name| Some((text(&devices.join(&name).join("loop/backing_file"))?, name)))
         .map(|(path, name)| (name, path))
         .collect();
-    // What the tool tells is of this machine as it is now.
+    // losetup shows this machine as it is now.
     let listed = if found.is_empty() || root != Path::new("/") {
         Vec::new()
     } else {
-        losetup::list().map_err(|error| format!("it is not known what loop devices stand on: {error}"))?
+        losetup::list().map_err(|error| format!("cannot list the backing files of loop devices: {error}"))?
     };
     Ok(found.into_iter().map(|(name, path)| look(root, name, path, &listed)).collect())
 }
@@ -82,7 +82,7 @@ fn look(root: &Path, name: String, path: String, listed: &[Listed]) -> Loop {
     }
 }
 
-/// Follows the name that the kernel shows, in other mount namespaces too, to what really is beneath.
+/// Resolves the path that the kernel shows, also in other mount namespaces, to the backing file.
 fn beneath(root: &Path, path: &str, file: Option<(u64, u64)>) -> (Beneath, Option<(u64, u64)>) {
     let relative = path.trim_start_matches('/');
     let elsewhere = || holders::namespaces(root).into_iter().map(|process| process.join("root"));

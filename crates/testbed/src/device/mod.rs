@@ -1,7 +1,7 @@
-//! Block devices that may be overwritten: only what was named twice, and only if nobody else uses it.
+//! Block devices that may be overwritten: only those named twice, and only if nobody else uses them.
 //!
-//! A name is resolved once, when it is allowed. From then on the device is known by its number and its disk's sequence number,
-//! opened by the kernel's own node for it, and kept open: no other disk gets its number meanwhile.
+//! A name is resolved once, when it is permitted. From then on the device is known by its number and disk sequence number, opened through
+//! the kernel's own node, and kept open so that no other disk gets its number.
 
 mod disk;
 mod image;
@@ -30,45 +30,45 @@ pub(crate) use node::number_text;
 pub(crate) use node::{by_descriptor, disk_of, kernel_node};
 pub(crate) use signature::WIPEFS;
 
-/// How long a tool that only looks at devices, one after the other, may have one open.
+/// How long a tool that scans devices may have one open.
 const PASSING: Duration = Duration::from_millis(500);
 
-/// What the user allows on the command line.
+/// The user's permission to overwrite devices.
 #[derive(Debug, Clone, Default)]
 pub struct Permission {
     overwrite: Vec<Allowed>,
-    /// Devices may be overwritten even if they carry a signature.
+    /// Allows overwriting devices that carry a signature.
     pub signature: bool,
 }
 
-/// A device that may be overwritten: the one that stood there when it was allowed, and no other that takes its name.
+/// A permitted device: the disk at that path when it was permitted, and no later one.
 #[derive(Debug, Clone)]
 struct Allowed {
     path: PathBuf,
-    /// Absent: there was none.
+    /// The disk; `None` if there was none.
     disk: Option<DiskId>,
 }
 
 impl Permission {
-    /// Allows what stands at these paths now to be overwritten, with `signature` even if it carries one.
+    /// Permits overwriting the devices at these paths; with `signature`, even if they carry one.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>, signature: bool) -> Self {
         let allowed = |path: PathBuf| Allowed { disk: node::disk_at(&path).ok(), path };
         Self { overwrite: paths.into_iter().map(allowed).collect(), signature }
     }
 
-    /// Whether this device may be overwritten, under whatever name it was allowed.
+    /// Returns whether this device may be overwritten, under any of its names.
     #[must_use]
     pub fn allows(&self, path: &Path) -> bool {
         self.disk(path).is_ok_and(|disk| self.allowed(disk).is_some())
     }
 
-    /// The kernel's own node for the device that a path means; the path itself where there is none.
+    /// The kernel's node of the device at a path; the path itself if there is none.
     pub(super) fn place(&self, path: &Path) -> PathBuf {
         let node = self.disk(path).ok().and_then(|disk| kernel_node(disk.number).ok());
         node.unwrap_or_else(|| path.to_owned())
     }
 
-    /// The device that a path means: under a name that was allowed, the one that stood there then.
+    /// The disk at a path: for a permitted name, the disk at the time of the permission.
     fn disk(&self, path: &Path) -> Result<DiskId, Refusal> {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let named = self.overwrite.iter().find(|allowed| allowed.path == absolute);
@@ -81,49 +81,48 @@ impl Permission {
     }
 }
 
-/// A block device, or a part of one, that a target stands on.
+/// A block device, or a part of one, below a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    /// The device's node.
+pub struct DeviceArea {
+    /// The device node.
     pub path: PathBuf,
-    /// Where the target's area begins on it.
+    /// Byte offset of the target's area.
     pub offset: Bytes,
-    /// The area's length.
+    /// Length of the area.
     pub size: Bytes,
 }
 
-/// A device that is open, so that no other disk gets its number.
+/// A device kept open, so that no other disk gets its number.
 #[derive(Debug, Clone)]
-pub struct Pin {
-    /// The device.
+pub struct DevicePin {
+    /// The disk.
     pub disk: DiskId,
     _open: Arc<File>,
 }
 
-/// A device that was found free and is held against everybody who asks for it alone (a mount, a volume manager, another
-/// iotax) until this is dropped.
+/// An unused device, held exclusively against mounts, volume managers and other iotax processes until dropped.
 #[derive(Debug)]
-pub struct Claim {
-    /// All of it, by the kernel's own node.
-    pub block: Block,
-    pin: Pin,
-    /// The device's own comes first, then those of devices beneath it that do not know of it.
+pub struct DeviceClaim {
+    /// The whole device, by the kernel's node.
+    pub block: DeviceArea,
+    pin: DevicePin,
+    /// The device first, then the devices below it whose own claim does not cover it.
     held: Vec<File>,
 }
 
-impl Claim {
-    /// What is left of the claim when tools claim the device in their turn.
-    pub(super) fn pin(&self) -> Pin {
+impl DeviceClaim {
+    /// Releases the exclusive claim for the tools that need it, and keeps the device open.
+    pub(super) fn pin(&self) -> DevicePin {
         self.pin.clone()
     }
 
-    /// Refuses a device that carries a signature.
+    /// Rejects a device with a signature.
     pub(super) fn check_signature(&self) -> Result<(), Refusal> {
         check_signature(&self.held[0], &self.block.path)
     }
 }
 
-/// Refuses a device that may not be used as the plan uses it.
+/// Rejects a device that must not be used as the plan uses it.
 pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let Some(path) = &spec.device else { return Ok(()) };
     permission.disk(path)?;
@@ -135,7 +134,7 @@ pub fn check(spec: &TargetSpec, plan: &Plan, permission: &Permission) -> Result<
     claim(path, permission).map(drop)
 }
 
-/// A device that was given as a path is only read: says instead how it is overwritten, where that is what was refused.
+/// Adds to an error how to permit overwriting, for a device that was named as a read-only path.
 pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refusal {
     let writes = plan.workloads.iter().find(|workload| workload.modifies());
     match writes.filter(|_| node::disk_at(path).is_ok()) {
@@ -150,7 +149,7 @@ pub(super) fn or_named_twice(path: &Path, plan: &Plan, refusal: Refusal) -> Refu
     }
 }
 
-/// Refuses a permission that no target uses: it may have been meant for another device.
+/// Rejects a permission that no target uses: it may be meant for another device.
 pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     for Allowed { path: allowed, .. } in &permission.overwrite {
         let device = permission.disk(allowed)?;
@@ -166,8 +165,7 @@ pub fn check_permission(plan: &Plan, permission: &Permission) -> Result<(), Refu
     Ok(())
 }
 
-/// Refuses two targets of which one destroys what the other is made of: a filesystem on the whole of a device leaves no
-/// room for another target there.
+/// Rejects two targets that overwrite each other: a filesystem takes the whole device.
 pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     let mut seen: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
     for target in plan.everything() {
@@ -189,8 +187,8 @@ pub fn check_sharing(plan: &Plan, permission: &Permission) -> Result<(), Refusal
     Ok(())
 }
 
-/// Takes a device for this run alone, or says what stands in the way. Nothing is written.
-pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
+/// Claims a device exclusively, or says what prevents it. Read-only.
+pub fn claim(path: &Path, permission: &Permission) -> Result<DeviceClaim, Refusal> {
     let disk = permission.disk(path)?;
     let shown = path.display();
     let Some(allowed) = permission.allowed(disk) else {
@@ -202,9 +200,9 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
     let node = kernel_node(disk.number).map_err(refuse)?;
     let open =
         |exclusive| node::open(&node, disk.number, exclusive).map_err(|error| refuse(reason_of(&error)));
-    // Opened once: nothing that is looked up by this number from here on can be another disk's.
+    // Opened once, so that all later lookups by number mean this disk.
     let pinned = open(false).or_else(|refusal| {
-        // What the system stands on may be closed to everybody: that is the better reason.
+        // A device in use by the system may refuse to open; report the use instead.
         usage::check(Path::new("/"), &number_text(disk.number)).map_err(refuse)?;
         Err(refusal)
     })?;
@@ -228,12 +226,12 @@ pub fn claim(path: &Path, permission: &Permission) -> Result<Claim, Refusal> {
     if !permission.signature {
         check_signature(&held[0], path)?;
     }
-    let block = Block { path: node.clone(), offset: Bytes(0), size: Bytes(size) };
-    Ok(Claim { block, pin: Pin { disk: allowed, _open: Arc::new(pinned) }, held })
+    let block = DeviceArea { path: node.clone(), offset: Bytes(0), size: Bytes(size) };
+    Ok(DeviceClaim { block, pin: DevicePin { disk: allowed, _open: Arc::new(pinned) }, held })
 }
 
-/// Says which process writes the device or what it shares its bytes with.
-fn until_unwritten(shared: &usage::Shared) -> Result<(), String> {
+/// Waits until nobody writes the device. The error names the process, or what shares its bytes.
+fn until_unwritten(shared: &usage::SharedBytes) -> Result<(), String> {
     let deadline = Instant::now() + PASSING;
     let all = [("it", &shared.devices[..], &[][..]), ("the file beneath it", &[], &shared.files)];
     for (what, devices, files) in all {
@@ -247,7 +245,7 @@ fn until_unwritten(shared: &usage::Shared) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a device that carries one. It is shown under this name.
+/// Rejects a device with a signature. `shown` is its name in the error.
 fn check_signature(device: &File, shown: &Path) -> Result<(), Refusal> {
     let found = signature::read(device).map_err(|error| Refusal::environment(error.to_string()))?;
     if found.is_empty() {

@@ -1,4 +1,4 @@
-//! A block device behind its names: number, disk, and the kernel's own node.
+//! The identity of a block device: number, disk, kernel node.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use crate::host_info::text;
 use crate::refusal::Refusal;
 
-/// The device that a path leads to now.
+/// The disk at a path.
 pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
     let found = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -29,21 +29,21 @@ pub(super) fn disk_at(path: &Path) -> Result<DiskId, Refusal> {
     Ok(DiskId { number: found.rdev(), sequence: sequence(found.rdev()) })
 }
 
-/// The device that is open here: as long as it is, its number is no other's.
+/// The disk of an open device. Its number stays valid while it is open.
 pub(crate) fn disk_of(file: &File) -> io::Result<DiskId> {
     let number = file.metadata()?.rdev();
     Ok(DiskId { number, sequence: sequence(number) })
 }
 
-/// A number that the kernel gives to no second disk until it is started again, also if one takes the place of another.
+/// The disk's sequence number, which the kernel does not reuse before a reboot.
 pub(super) fn sequence(number: u64) -> Option<u64> {
     let place = Path::new("/sys/dev/block").join(number_text(number));
-    // A partition has its disk's.
+    // A partition has the number of its disk.
     let disk = || text(&fs::canonicalize(&place).ok()?.parent()?.join("diskseq"));
     text(&place.join("diskseq")).or_else(disk)?.parse().ok()
 }
 
-/// The node in /dev that the kernel names a device by. No link of a user's leads there.
+/// The kernel's own node in /dev for a device, which is not a user's link.
 pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     let shown = number_text(number);
     let description =
@@ -64,7 +64,7 @@ pub(crate) fn kernel_node(number: u64) -> Result<PathBuf, String> {
     ))
 }
 
-/// Opens a device for reading by a node of its own, `exclusive`: against everybody else who asks for it alone.
+/// Opens a device for reading through its node; `exclusive` fails if it is claimed, and claims it.
 pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File> {
     let flags = if exclusive { OFlags::NOFOLLOW | OFlags::EXCL } else { OFlags::NOFOLLOW };
     let flags = i32::try_from(flags.bits()).unwrap_or_default();
@@ -76,17 +76,17 @@ pub(super) fn open(node: &Path, number: u64, exclusive: bool) -> io::Result<File
     Ok(file)
 }
 
-/// A name that leads to an open file whatever happens to the names that it was opened by, for tools that take paths.
+/// A path to an open file that stays valid when its names change, for tools that take paths.
 pub(crate) fn by_descriptor(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
 }
 
-/// As /sys and the mount table write it: `8:1`.
+/// A device number as in /sys and the mount table: `8:1`.
 pub(crate) fn number_text(number: u64) -> String {
     format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
 }
 
-/// The names of a directory's entries in their order; none if it cannot be read.
+/// The sorted names of a directory's entries; none if it cannot be read.
 pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> =

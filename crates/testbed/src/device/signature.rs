@@ -1,4 +1,4 @@
-//! Signatures on block devices: filesystems, RAID, LVM, partition tables, as wipefs(8) finds them, and disk images.
+//! Signatures on block devices: filesystems, RAID, LVM and partition tables as found by wipefs(8), and disk images.
 
 use std::fs::File;
 
@@ -10,17 +10,17 @@ use crate::program::{Program, ProgramError};
 /// Finds and wipes signatures.
 pub(crate) const WIPEFS: Program = Program { name: "wipefs", package: "util-linux" };
 
-/// What tells what is on a device.
+/// A signature on a device.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Signature {
-    /// In hexadecimal: `0x438`.
+    /// Hexadecimal offset: `0x438`.
     offset: String,
-    /// Such as `ext4`, `LVM2_member`, `gpt`.
+    /// The type, such as `ext4`, `LVM2_member`, `gpt`.
     #[serde(rename = "type")]
     pub(crate) kind: String,
     pub(crate) uuid: Option<String>,
     label: Option<String>,
-    /// Whether wipefs knows it.
+    /// True if wipefs knows it.
     #[serde(skip, default = "yes")]
     pub(super) wipeable: bool,
 }
@@ -30,7 +30,7 @@ const fn yes() -> bool {
 }
 
 impl Signature {
-    /// A disk image's.
+    /// The signature of a disk image.
     fn of_image(kind: &str, offset: u64) -> Self {
         Self {
             offset: format!("{offset:#x}"),
@@ -57,7 +57,7 @@ struct Listing {
     signatures: Vec<Signature>,
 }
 
-/// The signatures of an open device or file. Only reads.
+/// The signatures of an open device or file. Read-only.
 pub(crate) fn read(device: &File) -> Result<Vec<Signature>, ProgramError> {
     let place = node::by_descriptor(device);
     let failed = |reason: String| ProgramError::Failed {
@@ -72,7 +72,7 @@ pub(crate) fn read(device: &File) -> Result<Vec<Signature>, ProgramError> {
     }
     let listing: Listing = serde_json::from_slice(&text).map_err(|error| {
         let text = String::from_utf8_lossy(&text);
-        failed(format!("its words are not understood ({error}): {text}"))
+        failed(format!("its output is not the expected JSON ({error}): {text}"))
     })?;
     Ok(listing.signatures.into_iter().chain(images).collect())
 }
@@ -87,7 +87,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("file");
         file.as_file().set_len(1 << 20).expect("sized");
         assert_eq!(read(file.as_file()).expect("read"), []);
-        // A swap area: its mark ends the first page, its label and UUID are before it.
+        // A swap area: the magic number ends the first page, label and UUID precede it.
         let mut page = vec![0; 4096];
         page[1024] = 1;
         page[1028..1032].copy_from_slice(&255_u32.to_le_bytes());

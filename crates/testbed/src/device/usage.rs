@@ -1,4 +1,4 @@
-//! What the kernel does with a block device already, by /proc and /sys below a root path.
+//! Users of a block device according to /proc and /sys below a root path.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,45 +10,45 @@ use crate::holders;
 use crate::host_info::text;
 use crate::stack::{self, mount};
 
-/// A device, a partition of it, or the disk it is a partition of: what happens to one of these happens to all.
+/// A device, one of its partitions, or its disk. They share bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Relative {
     /// Its directory in /sys.
     directory: PathBuf,
     /// The kernel's name for it.
     name: String,
-    /// `major:minor`.
+    /// Device number, `major:minor`.
     number: String,
 }
 
 impl Relative {
-    /// In bytes; /sys counts sectors.
+    /// Length in bytes; /sys counts 512-byte sectors.
     fn length(&self) -> Option<u64> {
         text(&self.directory.join("size"))?.parse::<u64>().ok()?.checked_mul(512)
     }
 }
 
-/// All that a device shares its bytes with.
+/// Everything that shares bytes with a device.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    /// Numbers, as `rdev` has them: the device, its relatives, and those of devices beneath it that do not know of it.
+pub(super) struct SharedBytes {
+    /// Device numbers (`rdev`): the device, its relatives, and `beneath`.
     pub(super) devices: Vec<u64>,
-    /// Device and inode of the files beneath it.
+    /// Device and inode of the backing files below it.
     pub(super) files: Vec<(u64, u64)>,
-    /// Numbers of the devices beneath it that do not know of it.
+    /// Device numbers below it whose users do not include this device.
     pub(super) beneath: Vec<u64>,
 }
 
-/// Says why the device with this number (`major:minor`) must not be written, and what to do about it.
+/// Checks that the device `number` (`major:minor`) has no users. The error names the user and the remedy.
 pub fn check(root: &Path, number: &str) -> Result<(), String> {
     check_beneath(root, number, &loops::attached(root)?)
 }
 
-/// The same, where of all loop devices these may be in the way.
+/// As [`check`], with a given list of loop devices.
 fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String> {
     let directory = find(root, number)?;
     let family = family(&directory);
-    // A partition beside the system's may be used: it is what the system stands on that must not be touched.
+    // A partition next to the system's is fine; only the system's own must not be touched.
     let own = |name: &&String| {
         family.iter().any(|relative| relative.name == **name && relative.directory.starts_with(&directory))
     };
@@ -65,7 +65,7 @@ fn check_beneath(root: &Path, number: &str, loops: &[Loop]) -> Result<(), String
     perhaps_looped(root, &family, &others)
 }
 
-/// What the kernel itself tells of its users.
+/// Checks the users that the kernel reports.
 fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
     mounted(root, family)?;
     swapped(root, family)?;
@@ -82,7 +82,7 @@ fn in_use(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// A loop device does not claim what it is attached to: that has users of its own.
+/// Checks the backing devices of a loop device, which it does not claim.
 fn beneath(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     for device in below {
         if let Some(other) = others.iter().find(|other| device.shares(other)) {
@@ -103,14 +103,14 @@ fn beneath(root: &Path, below: &[Loop], others: &[Loop]) -> Result<(), String> {
     Ok(())
 }
 
-/// What else has the bytes of the device with this number (`major:minor`).
-pub(super) fn shared(root: &Path, number: &str) -> Result<Shared, String> {
-    let mut shared = Shared::default();
+/// Everything that shares bytes with the device `number` (`major:minor`).
+pub(super) fn shared(root: &Path, number: &str) -> Result<SharedBytes, String> {
+    let mut shared = SharedBytes::default();
     add_shared(root, number, &loops::attached(root)?, &mut shared)?;
     Ok(shared)
 }
 
-fn add_shared(root: &Path, number: &str, loops: &[Loop], shared: &mut Shared) -> Result<(), String> {
+fn add_shared(root: &Path, number: &str, loops: &[Loop], shared: &mut SharedBytes) -> Result<(), String> {
     let parse = |number: &str| {
         let (major, minor) = number.split_once(':')?;
         Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
@@ -137,7 +137,7 @@ fn find(root: &Path, number: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// The loop devices that this one is or stands on, and all others.
+/// Splits loop devices into those at or below this device, and all others.
 fn split(directory: &Path, loops: &[Loop]) -> (Vec<Loop>, Vec<Loop>) {
     let mut names: Vec<String> = Vec::new();
     let mut waiting = vec![directory.to_owned()];
@@ -154,10 +154,10 @@ fn split(directory: &Path, loops: &[Loop]) -> (Vec<Loop>, Vec<Loop>) {
     loops.iter().cloned().partition(|device| names.contains(&device.name))
 }
 
-/// The device itself comes first.
+/// The device and its relatives; the device is first.
 fn family(directory: &Path) -> Vec<Relative> {
     let relative = |directory: PathBuf| {
-        // Where a device's name has a slash, its directory has an exclamation mark.
+        // /sys replaces a slash in a device name with an exclamation mark.
         let name = directory.file_name()?.to_string_lossy().replace('!', "/");
         Some(Relative { number: text(&directory.join("dev"))?, name, directory })
     };
@@ -168,7 +168,7 @@ fn family(directory: &Path) -> Vec<Relative> {
     [directory.to_owned()].into_iter().chain(partitions).chain(disk).filter_map(relative).collect()
 }
 
-/// A holder such as `dm-0 (vg-home)`.
+/// A holder's name, such as `dm-0 (vg-home)`.
 fn title(holders: &Path, name: &str) -> String {
     match text(&holders.join(name).join("dm/name")) {
         Some(mapped) => format!("{name} ({mapped})"),
@@ -185,7 +185,7 @@ fn named<'a>(root: &Path, path: &str, family: &'a [Relative]) -> Option<&'a Rela
         let number = number_text(found.rdev());
         return family.iter().find(|relative| relative.number == number);
     }
-    // Its node may be gone: the kernel's name for it is the rest of its path.
+    // Its node may be gone; the rest of its path is the kernel's name.
     path.strip_prefix("/dev/")?;
     let place = fs::canonicalize(&place).unwrap_or(place);
     let name = place.strip_prefix(root.join("dev")).ok().or(place.file_name().map(Path::new))?;
@@ -199,10 +199,10 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
     mounted_by(root, &mounts, "", family)?;
     for process in holders::namespaces(root) {
         let place = format!(" in the mount namespace of {}", holders::title(&process));
-        // Of a process that has just ended nothing can be read.
+        // A process that has just exited has no readable mount table.
         mounted_by(root, &mount::table(&process).unwrap_or_default(), &place, family)?;
     }
-    // A member of a mounted btrfs need not be the one that the mount table names.
+    // The mount table names only one member of a btrfs.
     let filesystems = root.join("sys/fs/btrfs");
     for filesystem in names(&filesystems) {
         let members = names(&filesystems.join(&filesystem).join("devices"));
@@ -216,11 +216,11 @@ fn mounted(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// `place` says whose mount table it is, if not ours.
+/// Checks a mount table; `place` names its owner if it is another process.
 fn mounted_by(root: &Path, mounts: &[mount::Mount], place: &str, family: &[Relative]) -> Result<(), String> {
     for mount in mounts {
         let device = family.iter().find(|relative| relative.number == mount.number);
-        // A log or journal of its own: logdev=/dev/sdb1.
+        // An external log or journal: logdev=/dev/sdb1.
         let apart =
             || mount.options.split(',').find_map(|option| named(root, option.split_once('=')?.1, family));
         if let Some(relative) = device.or_else(|| named(root, &mount.source, family)).or_else(apart) {
@@ -236,7 +236,7 @@ fn mounted_by(root: &Path, mounts: &[mount::Mount], place: &str, family: &[Relat
 
 fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
     let table = fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
-    // Below a line of titles: the device, its kind, sizes.
+    // After the header: device, type, sizes.
     for line in table.lines().skip(1) {
         let path = line.split_whitespace().next().unwrap_or_default();
         let path = mount::unescape(path.as_bytes()).to_string_lossy().into_owned();
@@ -247,7 +247,7 @@ fn swapped(root: &Path, family: &[Relative]) -> Result<(), String> {
     Ok(())
 }
 
-/// A loop device over another device is no holder of it.
+/// Checks loop devices over the device: they are not in its list of holders.
 fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     for above in loops {
         let name = &above.name;
@@ -268,7 +268,7 @@ fn looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String
     Ok(())
 }
 
-/// A loop device that is in use and stands on something that no name leads to any more, which by its length may be this device.
+/// Checks for a loop device in use whose backing file has no name any more and, by its length, may be this device.
 fn perhaps_looped(root: &Path, family: &[Relative], loops: &[Loop]) -> Result<(), String> {
     let fits = |above: &&Loop| {
         let suits = |relative: &Relative| relative.length().is_some_and(|length| above.suits(length));

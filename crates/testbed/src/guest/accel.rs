@@ -1,4 +1,4 @@
-//! What runs a guest's CPU here: KVM if it really does, else TCG.
+//! Selects the accelerator: KVM if it can run a guest here, otherwise TCG.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
 use super::GuestError;
-use super::command::{self, Machine};
+use super::command::{self, QemuMachine};
 use super::kernel::Kernel;
-use super::process::Process;
+use super::process::QemuProcess;
 use crate::host_info;
 use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
@@ -19,15 +19,14 @@ use crate::refusal::Refusal;
 use iotax_model::guest_abi::{PROBE_MARKER, PROBE_PARAMETER};
 
 const DEVICE: &str = "/dev/kvm";
-/// Under KVM a guest that does nothing is through in a second.
+/// Time limit of a probe. An idle KVM guest takes about a second.
 const PROBE: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Decides between KVM and TCG; returns never [`Accel::Auto`], and the reason in words.
+/// Decides between KVM and TCG and gives the reason. Never returns [`Accel::Auto`].
 ///
-/// For [`Accel::Auto`] and [`Accel::Kvm`] a guest is booted under KVM for at most 5 s: the device can exist and still
-/// not run one. `run_dir` is a private directory; nothing is left in it. `marker` stands in the probe's
-/// command line. KVM asked for and not working is an error.
+/// For [`Accel::Auto`] and [`Accel::Kvm`] it boots a guest under KVM for at most 5 s, because /dev/kvm can exist without working. `run_dir`
+/// is a private directory that is left empty. `marker` appears in the probe's command line. Fails if KVM is requested and does not work.
 pub fn resolve(
     wanted: Accel,
     kernel: &Kernel,
@@ -43,9 +42,9 @@ pub fn resolve(
     decide(wanted, probe(kernel, initramfs, run_dir, marker, lock, interrupt)?)
 }
 
-/// What the kernel of a guest must be told of its CPU; usually nothing. `root` is `/` outside of tests.
+/// Kernel parameters that the guest needs for its CPU; usually empty. `root` is `/` outside of tests.
 ///
-/// A microvm has no timer to measure the time stamp counter with. KVM tells its frequency; under TCG it is the host's.
+/// A microvm has no timer to calibrate the time stamp counter. KVM reports its frequency; TCG uses the host's.
 pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String, Refusal> {
     if spec.machine_type() != MachineType::Microvm || accel != Accel::Tcg {
         return Ok(String::new());
@@ -58,7 +57,7 @@ pub fn parameters(spec: &GuestSpec, accel: Accel, root: &Path) -> Result<String,
     })
 }
 
-/// `obstacle` is what keeps KVM from running a guest.
+/// Chooses the accelerator. `obstacle` is the reason why KVM cannot run a guest.
 fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), GuestError> {
     match obstacle {
         None => Ok((Accel::Kvm, "KVM runs guests here".into())),
@@ -67,7 +66,7 @@ fn decide(wanted: Accel, obstacle: Option<String>) -> Result<(Accel, String), Gu
     }
 }
 
-/// What keeps KVM from running a guest, if anything does.
+/// The reason why KVM cannot run a guest, if there is one.
 fn probe(
     kernel: &Kernel,
     initramfs: &Path,
@@ -86,7 +85,7 @@ fn probe(
         }));
     }
     let place = Place::make(run_dir.join("kvm-probe"))?;
-    let arguments = command::arguments(&Machine {
+    let arguments = command::arguments(&QemuMachine {
         marker,
         spec: &GuestSpec::default(),
         accel: Accel::Kvm,
@@ -97,10 +96,10 @@ fn probe(
         card: None,
         run_dir: &place.0,
     });
-    let process = Process::spawn(&arguments, &place.0, None, lock)?;
+    let process = QemuProcess::spawn(&arguments, &place.0, None, lock)?;
     let end = Instant::now() + PROBE;
     loop {
-        // Asked for first: what QEMU wrote before it ended is there once it has ended.
+        // Read the status first: once QEMU has exited, its output is complete.
         let ended = process.status();
         if process.console_says(PROBE_MARKER) {
             return Ok(None);
@@ -120,7 +119,7 @@ fn probe(
     }
 }
 
-/// A directory that is removed with what is in it.
+/// A directory that is removed with its contents.
 struct Place(PathBuf);
 
 impl Place {
@@ -134,7 +133,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The caller removes the directory around it anyway.
+        // The caller removes the parent directory anyway.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,6 +1,6 @@
-//! What QEMU's block layer counts of the guest's disk, with the time that each request spent below the bus.
+//! Counters of QEMU's block layer for the guest's disk, with the time of each request below the bus.
 //!
-//! The counters belong to the disk device and not to the image under it, so they go on when the image is exchanged.
+//! They belong to the disk device, not to its image, and so continue when the image is swapped.
 
 use iotax_model::record::{BlockStats, BlockTally};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::disk::DISK;
 use super::qmp::{Qmp, QmpError};
 
-/// Counters of the disk since the guest was started.
+/// Counters of the disk since the start of the guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BlockCounters {
     read: Counters,
@@ -21,26 +21,26 @@ struct Counters {
     ios: u64,
     bytes: u64,
     total_ns: u64,
-    /// Upper bounds of all bins but the last; empty where QEMU keeps no histogram.
+    /// Upper bounds of all bins but the last; empty if QEMU keeps no histogram.
     boundaries: Vec<u64>,
     bins: Vec<u64>,
 }
 
-/// Has QEMU sort requests by their latency from now on: four bins for each doubling from 1 us to 10 s. Returns QEMU's
-/// own name of the disk device; absent if QEMU knows no such device.
+/// Enables QEMU's latency histogram: four bins per doubling from 1 us to 10 s. Returns QEMU's name of the disk device; `None` if there is
+/// none.
 pub(super) fn begin(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let answer = qmp.execute("query-blockstats", &json!({}))?;
     let Some(device) = entries(&answer).find_map(|entry| is_disk(entry.get("qdev")?.as_str()?)) else {
         return Ok(None);
     };
     match qmp.execute("block-latency-histogram-set", &json!({ "id": device, "boundaries": boundaries() })) {
-        // A QEMU before 4.0 counts and does not sort.
+        // QEMU before 4.0 has counters without a histogram.
         Ok(_) | Err(QmpError::Refused { .. }) => Ok(Some(device)),
         Err(error) => Err(error),
     }
 }
 
-/// The device by its id, or, where a bus hides it behind another object, by its place in QEMU's tree.
+/// The device by its id, or, if the bus nests it in another object, by its place in QEMU's device tree.
 fn is_disk(device: &str) -> Option<String> {
     let behind = device.strip_prefix("/machine/peripheral/").and_then(|rest| rest.split('/').next());
     (device == DISK || behind == Some(DISK)).then(|| device.to_owned())
@@ -59,7 +59,7 @@ fn boundaries() -> Vec<u64> {
     (0..=count as u32).map(|bin| (FIRST * (f64::from(bin) / PER_DOUBLING).exp2()).round() as u64).collect()
 }
 
-/// The disk's counters in an answer to query-blockstats; absent if it is not there.
+/// The disk's counters in an answer to query-blockstats; `None` if it is not listed.
 pub(super) fn counters(answer: &Value, device: &str) -> Option<BlockCounters> {
     let entry = entries(answer).find(|entry| entry.get("qdev").and_then(Value::as_str) == Some(device))?;
     let stats = entry.get("stats")?;
@@ -86,7 +86,7 @@ impl Counters {
         let whole = bins.len() == boundaries.len() + 1;
         Some(Self {
             ios: number("operations")?,
-            // A flush moves nothing.
+            // A flush moves no data.
             bytes: number("bytes").unwrap_or(0),
             total_ns: number("total_time_ns")?,
             boundaries: if whole { boundaries } else { Vec::new() },
@@ -108,7 +108,7 @@ impl Counters {
     }
 }
 
-/// What the disk did between two readings; absent if a counter ran backwards, as it does when the guest was started anew.
+/// The disk's activity between two readings; `None` if a counter ran backwards, as after a restart of the guest.
 #[must_use]
 pub fn between(earlier: &BlockCounters, later: &BlockCounters) -> Option<BlockStats> {
     Some(BlockStats {

@@ -1,4 +1,4 @@
-//! What the QEMU of this machine can do, asked of itself before a guest is built that it would refuse.
+//! Capabilities of this machine's QEMU, queried before building a guest that it would reject.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -14,25 +14,25 @@ use super::{GuestError, disk, find_qemu, nic, qemu_version};
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 
-/// Keys of a device that are not properties of its own.
+/// Keys of a device that are not among its own properties.
 const COMMON: [&str; 3] = ["driver", "id", "bus"];
 
-/// A QEMU that runs no guest and answers questions.
+/// The capabilities that QEMU reported.
 pub struct Capabilities {
     version: String,
     machines: BTreeSet<String>,
-    /// The properties of each driver that was asked for; absent: there is no such driver.
+    /// The properties of each queried driver; `None` if there is no such driver.
     drivers: BTreeMap<String, Option<BTreeSet<String>>>,
-    /// Why it has no io_uring; absent: it has, or was not asked for.
+    /// The reason why io_uring does not work; `None` if it does or was not queried.
     no_io_uring: Option<String>,
-    /// Why it has no network stack of its own; absent: it has, or was not asked for.
+    /// The reason why there is no user-mode network stack; `None` if there is or it was not queried.
     no_slirp: Option<String>,
 }
 
-/// A guest to be: itself, and its network if it has that in place of a disk.
+/// A guest to check, and its network if it has one instead of a disk.
 pub type Wanted<'a> = (&'a GuestSpec, Option<&'a NetworkSpec>);
 
-/// The devices of a guest that are more than its machine.
+/// The optional devices of a guest.
 fn devices((spec, network): Wanted) -> Vec<Value> {
     match network {
         None => disk::devices(spec),
@@ -40,20 +40,20 @@ fn devices((spec, network): Wanted) -> Vec<Value> {
     }
 }
 
-/// Ends the process with the questions.
+/// A QEMU process that answers queries; killed when dropped.
 struct Asked(Child);
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        // It holds nothing, and may have ended by itself.
+        // It holds no resources, and may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Capabilities {
-    /// Starts QEMU without a machine, asks it what these guests need to know, and ends it. `marker` appears in its command
-    /// line. It holds the run's lock as its stderr, which nobody reads.
+    /// Starts QEMU without a machine, queries what these guests need, and ends it. `marker` appears in its command line. Its stderr is the
+    /// run's lock file, to hold the lock; QEMU's messages are not read.
     pub fn ask<'a>(
         wanted: impl IntoIterator<Item = Wanted<'a>>,
         marker: &str,
@@ -75,7 +75,7 @@ impl Capabilities {
             .map_err(io)?;
         let refused = |source| match source {
             QmpError::Interrupted => GuestError::Interrupted,
-            error => GuestError::Qmp { error, last_words: String::new() },
+            error => GuestError::Qmp { error, exit_diagnostics: String::new() },
         };
         let mut qmp = Qmp::start(ours, qmp::DEADLINE, asked.0.id(), lock.stop()).map_err(refused)?;
         let machines =
@@ -107,7 +107,7 @@ impl Capabilities {
         &self.version
     }
 
-    /// Refuses a guest that this QEMU cannot be, with the reason. The guest must be one of those that were asked for.
+    /// Rejects a guest that this QEMU cannot run. The guest must be one of those queried.
     pub fn check(&self, (spec, network): Wanted) -> Result<(), Refusal> {
         let (version, machine) = (&self.version, spec.machine_type().word());
         let refuse = |reason: String| Err(Refusal::environment(format!("QEMU {version} {reason}")));
@@ -163,7 +163,7 @@ impl Capabilities {
     }
 }
 
-/// Why QEMU's own network stack cannot be had, if it cannot: it is a library that some leave out.
+/// The reason why QEMU has no user-mode network stack, a library that some builds omit.
 fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     match qmp.execute("netdev_add", &json!({ "type": "user", "id": "tried" })) {
         Ok(_) => qmp.execute("netdev_del", &json!({ "id": "tried" })).map(|_| None),
@@ -172,7 +172,7 @@ fn no_slirp(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// The properties of a driver; absent if there is no such driver.
+/// The properties of a driver; `None` if there is no such driver.
 fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, QmpError> {
     match qmp.execute("device-list-properties", &json!({ "typename": driver })) {
         Ok(answer) => Ok(Some(names(&answer, &["name"]))),
@@ -181,7 +181,7 @@ fn properties(qmp: &mut Qmp, driver: &str) -> Result<Option<BTreeSet<String>>, Q
     }
 }
 
-/// Why io_uring cannot be used, if it cannot: not built in, or the kernel does not allow it. QEMU tries it on its own program.
+/// The reason why io_uring does not work: not built in, or blocked by the kernel. QEMU tries it on its own executable.
 fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     let file = json!({
         "driver": "file",
@@ -197,7 +197,7 @@ fn no_io_uring(qmp: &mut Qmp) -> Result<Option<String>, QmpError> {
     }
 }
 
-/// What stands under these keys in a list of objects.
+/// The values of these keys in a list of objects.
 fn names(list: &Value, keys: &[&str]) -> BTreeSet<String> {
     let entries = list.as_array().into_iter().flatten();
     let values = entries.flat_map(|entry| keys.iter().filter_map(|key| entry.get(key)?.as_str()));

@@ -1,67 +1,66 @@
-//! QEMU's command line, made of the configuration alone.
+//! QEMU's command line, built from the configuration alone.
 
 use std::path::Path;
 
 use iotax_model::guest_abi::AGENT_PORT;
 use iotax_model::target::{Accel, GuestSpec, MachineType};
 
-use super::disk::{self, Disk};
+use super::disk::{self, GuestDisk};
 use super::escape::escaped;
-use super::nic::Card;
+use super::nic::GuestNic;
 
-/// Name of the console's output in the run directory.
+/// Console log file in the run directory.
 pub const CONSOLE: &str = "console.log";
-/// Name of QEMU's own output in the run directory.
+/// QEMU's own log file in the run directory.
 pub const QEMU_LOG: &str = "qemu.log";
-/// Name of the monitor's socket in the run directory.
+/// Monitor socket in the run directory.
 pub const QMP_SOCKET: &str = "qmp.sock";
-/// Name of the agent's socket in the run directory.
+/// Agent socket in the run directory.
 pub const AGENT_SOCKET: &str = "agent.sock";
-/// Longest name of a unix socket that the kernel takes, in bytes.
+/// Maximum length of a unix socket path in bytes.
 const SOCKET_NAME: usize = 107;
 
-/// A guest that panics ends, and nothing that bears on the cost of I/O is changed from the kernel's defaults. The
-/// self-tests of ciphers that no guest uses would take a seventh of an emulated boot, and the test of the timer fails where the
-/// host is too busy to run an emulated guest for ten of its ticks: the kernel then panics.
+/// A panic ends the guest; settings that affect I/O keep the kernel's defaults. Cipher self-tests would take a seventh of an emulated boot.
+/// The timer test panics if a busy host stalls an emulated guest for ten ticks.
 const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests no_timer_check";
 
-/// Everything that the command line depends on.
+/// The inputs of the command line.
 #[derive(Debug)]
-pub struct Machine<'a> {
-    /// Appears in `-name`, so that the process can be told by its command line.
+pub struct QemuMachine<'a> {
+    /// Appears in `-name`, to identify the process by its command line.
     pub marker: &'a str,
-    /// How the guest is built.
+    /// The guest's settings.
     pub spec: &'a GuestSpec,
-    /// KVM or TCG; what is to be probed has been probed.
+    /// KVM or TCG, already resolved.
     pub accel: Accel,
-    /// The kernel's image.
+    /// The kernel image.
     pub kernel: &'a Path,
     /// The initramfs.
     pub initramfs: &'a Path,
-    /// More words for the kernel's command line; may be empty.
+    /// Additional kernel parameters; may be empty.
     pub parameters: &'a str,
-    /// The disk; absent: none.
-    pub disk: Option<Disk<'a>>,
-    /// The network card; absent: none.
-    pub card: Option<&'a Card>,
-    /// Where sockets and logs are.
+    /// The disk, if any.
+    pub disk: Option<GuestDisk<'a>>,
+    /// The network card, if any.
+    pub card: Option<&'a GuestNic>,
+    /// The directory of sockets and logs.
     pub run_dir: &'a Path,
 }
 
 /// The arguments, without the program.
 #[must_use]
-pub fn arguments(machine: &Machine) -> Vec<String> {
+pub fn arguments(machine: &QemuMachine) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(|word| (*word).to_owned()));
     let spec = machine.spec;
     add(&["-name", &escaped(machine.marker)]);
     add(&["-nodefaults", "-no-user-config", "-display", "none"]);
-    // A kernel that panics reboots at once (panic=-1), which ends QEMU: nobody waits for a dead guest.
+    // With panic=-1 a panicking kernel reboots at once, which ends QEMU.
     add(&["-no-reboot"]);
     let machine_type = spec.machine_type();
     add(&["-machine", machine_type.word(), "-accel", machine.accel.word()]);
     if machine_type == MachineType::Microvm {
-        // The transport as virtio 1.0 has it; QEMU's default is the one before.
+        // virtio 1.0; QEMU's default is the legacy transport.
         add(&["-global", "virtio-mmio.force-legacy=false"]);
     }
     add(&["-cpu", if machine.accel == Accel::Kvm { "host" } else { "max" }]);
@@ -88,7 +87,7 @@ pub fn arguments(machine: &Machine) -> Vec<String> {
     arguments
 }
 
-/// The socket's name that is too long for the kernel, if one is.
+/// The socket path that exceeds the kernel's limit, if one does.
 #[must_use]
 pub fn too_long(run_dir: &Path) -> Option<std::path::PathBuf> {
     [AGENT_SOCKET, QMP_SOCKET]
@@ -109,14 +108,14 @@ mod tests {
     }
 
     fn lines(spec: &GuestSpec, chain: &[Image], accel: Accel) -> String {
-        let machine = Machine {
+        let machine = QemuMachine {
             marker: "iotax-17-vm,raw",
             spec,
             accel,
             kernel: Path::new("/boot/vmlinuz-6.1.0-9-amd64"),
             initramfs: Path::new("/run/iotax-17/initramfs"),
             parameters: "",
-            disk: Some(Disk { chain, l2_cache_size: None }),
+            disk: Some(GuestDisk { chain, l2_cache_size: None }),
             card: None,
             run_dir: Path::new("/run/iotax-17,x"),
         };

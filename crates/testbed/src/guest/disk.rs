@@ -1,4 +1,4 @@
-//! The guest's disk on QEMU's command line: block nodes, threads, controller, device.
+//! The guest's disk on QEMU's command line: block nodes, I/O threads, controller, device.
 
 use iotax_model::guest_abi::DISK_SERIAL;
 use iotax_model::target::{Bus, Format, GuestSpec, MachineType};
@@ -9,22 +9,22 @@ use super::image::Image;
 
 /// QEMU's id of the disk device.
 pub const DISK: &str = "disk0";
-/// QEMU's id of the controller, where the disk is not one with it.
+/// QEMU's id of the controller, for disks with a separate one.
 const CONTROLLER: &str = "controller";
-/// What the length of a guest's disk is a multiple of.
+/// The length of a guest's disk is a multiple of this.
 const SECTOR: u64 = 512;
 
-/// What a guest's disk is made of.
+/// The images of a guest's disk.
 #[derive(Debug, Clone, Copy)]
-pub struct Disk<'a> {
-    /// The image and those beneath it, the top first; at least one.
+pub struct GuestDisk<'a> {
+    /// The image and its backing files, topmost first; at least one.
     pub chain: &'a [Image],
-    /// For each qcow2 image of the chain: memory for the tables that map clusters. Absent: QEMU's choice.
+    /// Size of the L2 table cache of each qcow2 image. `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
 }
 
-impl Disk<'_> {
-    /// The arguments that give a machine this disk.
+impl GuestDisk<'_> {
+    /// The arguments for this disk.
     pub(super) fn arguments(&self, spec: &GuestSpec) -> Vec<String> {
         let mut arguments = Vec::new();
         let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
@@ -36,7 +36,7 @@ impl Disk<'_> {
         if let Some(disk) = devices.last_mut()
             && self.chain[0].part.is_some()
         {
-            // With the guests of other targets on it, of which one at a time runs: QEMU would refuse all but the first.
+            // Guests of other targets share the file and run one at a time; without this QEMU would reject all but the first.
             disk["share-rw"] = json!(true);
         }
         for device in devices {
@@ -45,10 +45,9 @@ impl Disk<'_> {
         arguments
     }
 
-    /// The block node of the image, its file and the images beneath it, as `-blockdev` and `blockdev-add` take it.
+    /// The block node of the image, its file and its backing files, for `-blockdev` and `blockdev-add`.
     ///
-    /// Every image of the chain is given in full: QEMU would open a backing file that it finds by itself with its default
-    /// I/O backend and not with the one that was asked for.
+    /// Lists every image of the chain: a backing file that QEMU finds by itself would get the default I/O backend.
     #[must_use]
     pub fn node(&self, name: &str, spec: &GuestSpec) -> Value {
         let mut below = Value::Null;
@@ -77,7 +76,7 @@ impl Disk<'_> {
                 node["node-name"] = json!(name);
             }
             if image.format == Format::Qcow2 {
-                // Null says that there is none, and keeps QEMU from looking.
+                // Null means no backing file, and stops QEMU from looking for one.
                 node["backing"] = below;
                 if let Some(size) = self.l2_cache_size {
                     node["l2-cache-size"] = json!(size.0);
@@ -89,18 +88,18 @@ impl Disk<'_> {
     }
 }
 
-/// Name of the disk's block node after so many swaps.
+/// Name of the disk's block node after this number of swaps.
 #[must_use]
 pub fn node_name(swaps: u32) -> String {
     format!("image{swaps}")
 }
 
-/// QEMU's id of one of the threads that serve the disk.
+/// QEMU's id of an I/O thread of the disk.
 pub(super) fn iothread(number: u32) -> String {
     format!("iothread{number}")
 }
 
-/// How virtio devices are attached to a machine: the end of their drivers' names.
+/// Suffix of virtio driver names on this machine type.
 pub(super) const fn transport(machine: MachineType) -> &'static str {
     match machine {
         MachineType::Q35 | MachineType::Pc => "pci",
@@ -108,7 +107,7 @@ pub(super) const fn transport(machine: MachineType) -> &'static str {
     }
 }
 
-/// The controller, if it is a device of its own, and the disk.
+/// The controller, if it is a separate device, and the disk.
 pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
     let machine = spec.machine_type();
     let transport = transport(machine);
@@ -136,7 +135,7 @@ pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
         }
         Bus::Sata | Bus::Ide => {
             disk["driver"] = json!("ide-hd");
-            // Every q35 has an AHCI controller and every pc a PIIX3, both under this name.
+            // Every q35 has an AHCI controller and every pc a PIIX3, both with this name.
             disk["bus"] = json!("ide.0");
             if spec.bus == Bus::Sata && machine == MachineType::Pc {
                 controller = Some(json!({ "driver": "ich9-ahci", "id": CONTROLLER }));
@@ -149,7 +148,7 @@ pub(super) fn devices(spec: &GuestSpec) -> Vec<Value> {
     controller.into_iter().chain([disk]).collect()
 }
 
-/// Gives a device its queues and the threads that serve them. Threads share the queues out in turn.
+/// Adds queues and I/O threads to a device. Queues are assigned to threads round robin.
 fn serve(device: &mut Value, queues: &str, spec: &GuestSpec) {
     if let Some(number) = spec.queues {
         device[queues] = json!(number);
@@ -167,7 +166,7 @@ fn serve(device: &mut Value, queues: &str, spec: &GuestSpec) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::image::Part;
+    use super::super::image::DevicePart;
     use super::*;
     use iotax_model::target::{CacheMode, Discard};
 
@@ -181,7 +180,7 @@ mod tests {
             .iter()
             .map(|word| {
                 let spec = GuestSpec { cache: word.parse().expect("known"), ..GuestSpec::default() };
-                let disk = Disk { chain: &images(&[("/srv/a", Format::Raw)]), l2_cache_size: None };
+                let disk = GuestDisk { chain: &images(&[("/srv/a", Format::Raw)]), l2_cache_size: None };
                 let node = disk.node("image0", &spec);
                 assert_eq!(node["cache"], node["file"]["cache"], "both nodes open the file alike");
                 format!("{word}: {} write-cache={}", node["cache"], devices(&spec)[0]["write-cache"])
@@ -198,9 +197,9 @@ mod tests {
 
     #[test]
     fn a_part_of_a_block_device_is_opened_as_one_and_shared() {
-        let part = Some(Part { offset: Bytes(1 << 20), size: Bytes(4097), writable: false });
+        let part = Some(DevicePart { offset: Bytes(1 << 20), size: Bytes(4097), writable: false });
         let chain = [Image { path: "/dev/sdx".into(), format: Format::Raw, part }];
-        let disk = Disk { chain: &chain, l2_cache_size: None };
+        let disk = GuestDisk { chain: &chain, l2_cache_size: None };
         let node = disk.node("image0", &GuestSpec::default());
         assert_eq!(node["file"]["driver"], "host_device");
         assert_eq!((&node["offset"], &node["size"]), (&json!(1 << 20), &json!(4608)));
@@ -257,7 +256,7 @@ mod tests {
     fn discard_and_the_cache_of_tables_reach_every_image() {
         let chain =
             images(&[("/srv/top", Format::Qcow2), ("/srv/base", Format::Qcow2), ("/srv/raw", Format::Raw)]);
-        let disk = Disk { chain: &chain, l2_cache_size: Some(Bytes(1 << 20)) };
+        let disk = GuestDisk { chain: &chain, l2_cache_size: Some(Bytes(1 << 20)) };
         let node = disk.node("image0", &GuestSpec { discard: Discard::Ignore, ..GuestSpec::default() });
         let mut at = &node;
         for format in ["qcow2", "qcow2", "raw"] {

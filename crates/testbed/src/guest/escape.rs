@@ -1,6 +1,6 @@
-//! Values in QEMU's options.
+//! Escaping for QEMU's options.
 
-/// QEMU's option parser takes a comma for the end of a value unless it is doubled.
+/// Doubles commas, which would end a value in QEMU's option syntax.
 pub(super) fn escaped(value: &str) -> String {
     value.replace(',', ",,")
 }

@@ -1,4 +1,4 @@
-//! Disk images, made and read by qemu-img.
+//! Disk images, created and inspected by qemu-img.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -14,13 +14,13 @@ use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::program;
 
-/// An image that cannot be made or read.
+/// An error while creating or reading an image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// qemu-img is not there.
+    /// qemu-img is not installed.
     #[error("qemu-img was not found in PATH; install it (Debian: apt-get install qemu-utils)")]
     NotFound,
-    /// The file exists already; it may be somebody's.
+    /// The file already exists; it may be the user's.
     #[error("{}: exists already and is not overwritten", path.display())]
     Exists {
         /// The file.
@@ -31,37 +31,37 @@ pub enum ImageError {
     Failed {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// qemu-img's words.
+        /// qemu-img's message.
         reason: String,
     },
 }
 
-/// One image of a chain, the top first.
+/// An image of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
     /// The file or device.
     pub path: PathBuf,
     /// Its format.
     pub format: Format,
-    /// What of a block device is the image; absent: it is a file, and all of it.
-    pub part: Option<Part>,
+    /// The part of a block device that holds the image; `None` for a whole file.
+    pub part: Option<DevicePart>,
 }
 
 /// A part of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// Where it begins, a multiple of 512.
+pub struct DevicePart {
+    /// Byte offset of its start, a multiple of 512.
     pub offset: Bytes,
-    /// Its length. A guest's disk has whole sectors of 512 bytes: it may be longer by the rest of one.
+    /// Its length. The guest's disk is rounded up to whole sectors of 512 bytes.
     pub size: Bytes,
-    /// Whether the guest may write it. What was not named to be overwritten is not even opened for writing.
+    /// True if the guest may write it. Otherwise it is opened read-only.
     pub writable: bool,
 }
 
-/// Creates an image of `size` bytes as the guest sees it. The file must not exist. qemu-img holds the run's lock. An
-/// interrupt ends it, for allocating all in advance may take minutes.
+/// Creates an image with `size` guest-visible bytes. The file must not exist. qemu-img holds the run's lock. An interrupt stops it: full
+/// preallocation may take minutes.
 pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> Result<(), ImageError> {
     refuse_existing(path)?;
     let options = format!("preallocation={}{}", file.preallocation, qcow2_options(file));
@@ -70,8 +70,7 @@ pub fn create(path: &Path, file: &FileSpec, size: Bytes, lock: &ProcessLock) -> 
     make(path, lock, arguments.into_iter().chain([path.as_os_str(), size.as_ref()]))
 }
 
-/// Creates a qcow2 image whose unwritten clusters are read from `backing`, with the clusters and tables that `file` asks
-/// for. The file must not exist. qemu-img holds the run's lock.
+/// Creates a qcow2 overlay over `backing`, with the cluster options of `file`. The file must not exist. qemu-img holds the run's lock.
 pub fn create_overlay(
     path: &Path,
     backing: &Path,
@@ -80,7 +79,7 @@ pub fn create_overlay(
     lock: &ProcessLock,
 ) -> Result<(), ImageError> {
     refuse_existing(path)?;
-    // A relative name would be looked up from the overlay's directory.
+    // A relative name would be resolved from the overlay's directory.
     let absolute = std::path::absolute(backing).unwrap_or_else(|_| backing.to_owned());
     let options = format!("preallocation=off{}", qcow2_options(file));
     let arguments = ["create", "-q", "-f", "qcow2", "-o", &options, "-F", backing_format.word(), "-b"];
@@ -88,7 +87,7 @@ pub fn create_overlay(
     make(path, lock, arguments)
 }
 
-/// What only qcow2 has, each after a comma.
+/// The qcow2-only options, each after a comma.
 fn qcow2_options(file: &FileSpec) -> String {
     let mut options = file.cluster_size.map(|size| format!(",cluster_size={}", size.0)).unwrap_or_default();
     for (key, on) in [("extended_l2", file.extended_l2), ("lazy_refcounts", file.lazy_refcounts)] {
@@ -99,7 +98,7 @@ fn qcow2_options(file: &FileSpec) -> String {
     options
 }
 
-/// An image and those beneath it, the top first. Reads headers only, also while a guest has the image open.
+/// An image and its backing files, topmost first. Reads only headers, even while a guest has the image open.
 pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
     let top = Image { path: path.to_owned(), format, part: None };
     if format == Format::Raw {
@@ -120,30 +119,30 @@ pub fn chain(path: &Path, format: Format) -> Result<Vec<Image>, ImageError> {
     Ok(chain)
 }
 
-/// A stretch of an image as its guest sees it.
+/// An extent of an image as its guest sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Stretch {
-    /// Bytes.
+pub struct ImageExtent {
+    /// Length in bytes.
     pub length: u64,
-    /// How many images down the chain it comes from.
+    /// Index in the chain of the image that holds it.
     pub depth: u32,
-    /// Whether any image of the chain has something there.
+    /// True if any image of the chain has it allocated.
     #[serde(default = "there")]
     pub present: bool,
-    /// Whether it is read from storage: known zeros are not.
+    /// True if it is read from storage; known zeros are not.
     pub data: bool,
-    /// Whether it is compressed; older versions of qemu-img do not say.
+    /// True if it is compressed; older versions of qemu-img do not report it.
     #[serde(default)]
     pub compressed: bool,
 }
 
-/// What versions of qemu-img mean that do not say.
+/// The default for versions of qemu-img that do not report it.
 const fn there() -> bool {
     true
 }
 
-/// What of an image is there. Reads tables only, also while a guest has the image open.
-pub fn map(path: &Path, format: Format) -> Result<Vec<Stretch>, ImageError> {
+/// The extents of an image. Reads only tables, even while a guest has the image open.
+pub fn map(path: &Path, format: Format) -> Result<Vec<ImageExtent>, ImageError> {
     let arguments = ["map", "-U", "--output=json", "-f", format.word()].map(OsStr::new);
     let text = qemu_img("map", path, arguments.into_iter().chain([path.as_os_str()]))?;
     serde_json::from_slice(&text).map_err(|error| ImageError::Failed {
@@ -160,7 +159,7 @@ fn refuse_existing(path: &Path) -> Result<(), ImageError> {
     }
 }
 
-/// Whether qemu-img is there.
+/// Checks that qemu-img is installed.
 pub fn find_qemu_img() -> Result<(), ImageError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|directory| directory.join("qemu-img").is_file()) {
@@ -170,7 +169,7 @@ pub fn find_qemu_img() -> Result<(), ImageError> {
     }
 }
 
-/// Has qemu-img make a file, with the run's lock in its hand.
+/// Creates a file with qemu-img, which holds the run's lock.
 fn make<'a>(
     path: &Path,
     lock: &ProcessLock,
@@ -184,7 +183,7 @@ fn make<'a>(
     run("create", path, held, arguments, lock.stop()).map(drop)
 }
 
-/// Runs qemu-img, which changes nothing; returns its stdout.
+/// Runs qemu-img for a read-only command; returns its stdout.
 fn qemu_img<'a>(
     action: &'static str,
     path: &Path,
@@ -193,7 +192,7 @@ fn qemu_img<'a>(
     run(action, path, Stdio::null(), arguments, &Interrupt::default())
 }
 
-/// In a process group of its own: Ctrl-C is the conductor's to handle.
+/// Runs qemu-img in its own process group, because the runner handles Ctrl-C.
 fn run<'a>(
     action: &'static str,
     path: &Path,
@@ -220,7 +219,7 @@ mod tests {
     use super::*;
     use iotax_model::target::Preallocation;
 
-    /// A directory and a lock, or `None` after saying why images cannot be made here.
+    /// A directory and a lock; `None`, with a message, if images cannot be created here.
     fn workshop() -> Option<(tempfile::TempDir, ProcessLock)> {
         iotax_testkit::require!(program "qemu-img");
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,4 @@
-//! The guest's initramfs: our own binary as /init, the modules, and what makes a filesystem if one is to be made. Built in
-//! process.
+//! The guest's initramfs: the iotax binary as /init, kernel modules, and mkfs if needed. Built in process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +14,7 @@ use super::mkfs::{self, Placed};
 use super::modules::{self, Module, ModulesError};
 use crate::program::ProgramError;
 
-/// An initramfs that cannot be built.
+/// An error while building the initramfs.
 #[derive(Debug, thiserror::Error)]
 pub enum InitramfsError {
     /// A file that cannot be read or written.
@@ -26,24 +25,23 @@ pub enum InitramfsError {
         /// The system's error.
         source: io::Error,
     },
-    /// The binary is no static x86-64 ELF program.
+    /// The binary is not a static x86-64 ELF program.
     #[error("{}: {reason}; build it with `cargo build --release`, whose binary is static", path.display())]
     Binary {
         /// The program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The kernel's modules.
+    /// A problem with kernel modules.
     #[error(transparent)]
     Modules(#[from] ModulesError),
-    /// The program that makes the filesystem.
+    /// A problem with mkfs.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
 
-/// Builds the initramfs for a guest on a kernel around `binary` (this very program) and writes it to a new file. A guest of a
-/// network has no disk.
+/// Builds the initramfs for a guest kernel around `binary` (the running program) and writes it to a new file. A network guest has no disk.
 pub fn write(
     to: &Path,
     binary: &Path,
@@ -68,7 +66,7 @@ pub fn write(
     fs::File::create_new(to).and_then(|mut file| file.write_all(&archive)).map_err(failed(to))
 }
 
-/// The archive, in cpio's newc format. `programs` and their libraries have their paths in the guest.
+/// The archive in cpio's newc format. `programs` and their libraries keep these paths in the guest.
 fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> io::Result<Vec<u8>> {
     const DIRECTORY: u32 = 0o040_755;
     const CONSOLE: u32 = 0o020_600;
@@ -94,7 +92,7 @@ fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> 
     for directory in &directories {
         entry(directory, DIRECTORY, &[])?;
     }
-    // The kernel opens it as stdin, stdout and stderr of /init, before anything is mounted.
+    // The kernel opens it as stdin, stdout and stderr of /init, before any mount.
     entry("dev/console", CONSOLE, &[])?;
     entry("init", PROGRAM, init)?;
     let mut list = String::new();
@@ -110,7 +108,7 @@ fn archive(init: &[u8], modules: &[Module], programs: &[(PathBuf, Vec<u8>)]) -> 
     Ok(out)
 }
 
-/// The name of a path in an archive, which has no root.
+/// A path in the archive, which has no leading slash.
 fn inside(path: impl AsRef<Path>) -> String {
     path.as_ref().to_string_lossy().trim_start_matches('/').to_owned()
 }
@@ -119,10 +117,10 @@ const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const DAMAGED: &str = "is a damaged ELF program";
 
-/// Refuses a program that cannot run alone, and cuts off what running it does not need: sections, symbols and debug
-/// information, which make most of an unstripped binary, lie behind the loaded segments.
+/// Rejects a program that is not static. Strips sections, symbols and debug information, which follow the loaded segments and are most of
+/// an unstripped binary.
 fn static_program(mut program: Vec<u8>) -> Result<Vec<u8>, &'static str> {
-    // Class 64 bit, little-endian; machine x86-64. Offsets are those of the ELF-64 object file format.
+    // 64-bit, little-endian, x86-64. Offsets are from the ELF-64 object file format.
     if program.len() < HEADER || !program.starts_with(b"\x7fELF\x02\x01") || program[18..20] != [62, 0] {
         return Err("is not an x86-64 ELF program");
     }
@@ -146,7 +144,7 @@ fn static_program(mut program: Vec<u8>) -> Result<Vec<u8>, &'static str> {
         return Err(DAMAGED);
     }
     program.truncate(end);
-    // No section headers any more: their offset, number and the index of their names.
+    // Removes the section headers: their offset, number and the index of their names.
     program[40..48].fill(0);
     program[60..64].fill(0);
     Ok(program)

@@ -1,4 +1,4 @@
-//! Finds a kernel that guests can boot and the modules that belong to it.
+//! Finds a kernel for guests, and its modules.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ pub struct Kernel {
     pub modules: PathBuf,
 }
 
-/// No kernel for guests.
+/// An error while looking for a kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// Nothing in the usual places.
+    /// No kernel in the usual places.
     #[error(
         "no kernel for guests: {}/vmlinuz-* has none with its modules in {}{unreadable}; install one \
          (Debian: apt-get install linux-image-cloud-amd64) or name one with --kernel and --modules",
@@ -25,14 +25,14 @@ pub enum KernelError {
         modules.display()
     )]
     None {
-        /// Where images were looked for.
+        /// The directory searched for images.
         boot: PathBuf,
-        /// Where modules were looked for.
+        /// The directory searched for modules.
         modules: PathBuf,
-        /// Images that may not be read, in words; empty if there are none.
+        /// Images without read permission, in words; empty if there are none.
         unreadable: String,
     },
-    /// The kernel that was named cannot be read.
+    /// The specified kernel cannot be read.
     #[error("--kernel {}: {source}", path.display())]
     Unreadable {
         /// The path as given.
@@ -40,7 +40,7 @@ pub enum KernelError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// No modules for the kernel that was named.
+    /// The specified kernel has no modules.
     #[error(
         "{} has no modules.dep; name the directory of this kernel's modules with --modules (as in /lib/modules/6.1.0-9-amd64)",
         path.display()
@@ -52,8 +52,8 @@ pub enum KernelError {
 }
 
 impl Kernel {
-    /// The kernel to boot guests with: the one that is named; else the running one (`release`, as `uname -r` gives
-    /// it); else the newest in /boot that has its modules. `root` is `/` outside of tests.
+    /// The kernel for guests: the specified one, else the running one (`release`, as from `uname -r`), else the newest in /boot with
+    /// modules. `root` is `/` outside of tests.
     pub fn find(
         root: &Path,
         release: &str,
@@ -63,7 +63,7 @@ impl Kernel {
         Self::find_with(root, release, kernel, modules, &[])
     }
 
-    /// The same, but of those that are not named the first one that has these modules; if none has, the first.
+    /// As [`Self::find`], but prefers a kernel with these modules, unless one is specified.
     pub fn find_with(
         root: &Path,
         release: &str,
@@ -101,7 +101,7 @@ impl Kernel {
         first.ok_or(KernelError::None { boot, modules: all_modules, unreadable })
     }
 
-    /// The release that the image's name tells, such as `6.1.0-9-cloud-amd64`.
+    /// The release in the image's name, such as `6.1.0-9-cloud-amd64`.
     #[must_use]
     pub fn release(&self) -> Option<&str> {
         release_of(&self.image)
@@ -120,7 +120,7 @@ fn release_of(image: &Path) -> Option<&str> {
     image.file_name()?.to_str()?.strip_prefix("vmlinuz-")
 }
 
-/// Orders releases as people do: runs of digits count as numbers, so that 6.1.0-9 comes before 6.1.0-56.
+/// A sort key that compares runs of digits as numbers: 6.1.0-9 comes before 6.1.0-56.
 fn version_key(release: &str) -> Vec<(u64, String)> {
     let mut key: Vec<(u64, String)> = Vec::new();
     let mut rest = release;

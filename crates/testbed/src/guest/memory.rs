@@ -1,16 +1,16 @@
-//! Whether the guests of a run fit into this machine's memory all at once: they are booted side by side and stay.
+//! Checks that the guests of a run fit into memory: they all run from start to end.
 
 use iotax_model::Plan;
 use iotax_model::units::{Bytes, human};
 
 use crate::refusal::Refusal;
 
-/// Memory that is never used: 10% of what is available or 1 GiB, whichever is more.
+/// Memory left free: 10% of what is available or 1 GiB, whichever is more.
 fn reserve(available: u64) -> u64 {
     (available / 10).max(1 << 30)
 }
 
-/// Refuses guests that do not fit into what is available.
+/// Rejects guests that exceed the available memory.
 pub fn check(plan: &Plan, available: Bytes) -> Result<(), Refusal> {
     let guests = plan.everything().filter_map(|target| target.guest.as_ref());
     let (count, need) = guests.fold((0, 0_u64), |(count, need), guest| {

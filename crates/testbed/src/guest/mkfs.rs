@@ -1,4 +1,4 @@
-//! The program that makes a filesystem in a guest: this machine's own, with the libraries that it needs.
+//! The mkfs program for guests: that of this machine, with its libraries.
 
 use std::path::{Path, PathBuf};
 
@@ -9,16 +9,16 @@ use crate::program::{Program, ProgramError};
 
 const LDD: Program = Program { name: "ldd", package: "libc-bin" };
 
-/// A file of this machine and where it lies in the guest.
+/// A file of this machine and its path in the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Its path here.
+    /// Path on this machine.
     pub from: PathBuf,
-    /// Its path there.
+    /// Path in the guest.
     pub to: PathBuf,
 }
 
-/// The program that makes a filesystem of this kind.
+/// The mkfs program of a filesystem.
 #[must_use]
 pub const fn program(kind: GuestFs) -> Program {
     match kind {
@@ -27,7 +27,7 @@ pub const fn program(kind: GuestFs) -> Program {
     }
 }
 
-/// The program under the name by which PID 1 runs it, and its libraries where its linker looks for them.
+/// The program under the name that PID 1 runs, and its libraries under the paths that the dynamic linker searches.
 pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     let program = program(kind).path()?;
     let libraries = libraries(&String::from_utf8_lossy(&LDD.run([&program])?));
@@ -36,7 +36,7 @@ pub fn files(kind: GuestFs) -> Result<Vec<Placed>, ProgramError> {
     Ok([program].into_iter().chain(libraries).collect())
 }
 
-/// The libraries and the linker that `ldd` found; none for a static program.
+/// The libraries and the dynamic linker in the output of `ldd`; none for a static program.
 fn libraries(ldd: &str) -> Vec<PathBuf> {
     ldd.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from).collect()
 }

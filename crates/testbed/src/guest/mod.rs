@@ -1,7 +1,7 @@
 //! QEMU guests: kernel, initramfs, command line, QMP.
 //!
-//! A guest is one QEMU process with one disk or one network card and one agent, whose stream comes over a virtio-serial port.
-//! Everything that a guest needs of the host is in its run directory; the process can be told by the marker in its `-name`.
+//! A guest is a QEMU process with one disk or network card and one agent, whose stream comes over a virtio-serial port. All of its host
+//! files are in its run directory; the marker in `-name` identifies the process.
 
 pub mod accel;
 pub mod blockstats;
@@ -38,66 +38,66 @@ use crate::interrupt::Interrupt;
 use crate::lock::ProcessLock;
 use crate::refusal::Refusal;
 use blockstats::BlockCounters;
-use disk::Disk;
-use image::{Image, ImageError, Part};
+use disk::GuestDisk;
+use image::{DevicePart, Image, ImageError};
 use kernel::Kernel;
-use nic::{Backend, Card};
+use nic::{Backend, GuestNic};
 use passt::Passt;
-use process::{Process, Signs};
+use process::{QemuProcess, Signs};
 pub use process::{find_qemu, qemu_version};
 use qmp::{Qmp, QmpError};
 
-/// How long a guest's agent may take to hear that it is to end.
+/// Time for a guest's agent to acknowledge a shutdown.
 const HEARD: Duration = Duration::from_secs(5);
-/// How long a process that closed its sockets may take to be seen as ended.
+/// Time for a process that closed its sockets to exit.
 const CRASH_PATIENCE: Duration = Duration::from_secs(2);
-/// How long QEMU may take to flush and close its images.
+/// Time for QEMU to flush and close its images.
 const CLOSED: Duration = Duration::from_secs(30);
-/// Name of the snapshot within an image, of which there is never more than one.
+/// Name of the internal snapshot; there is at most one.
 const SNAPSHOT: &str = "iotax";
 
-/// What a guest is made of.
+/// The configuration of a guest.
 #[derive(Debug, Clone)]
 pub struct GuestConfig {
     /// Unique on this machine; appears in the process's command line.
     pub marker: String,
     /// CPUs, memory, and how the disk is attached.
     pub spec: GuestSpec,
-    /// KVM or TCG, as [`accel::resolve`] gives it.
+    /// KVM or TCG, from [`accel::resolve`].
     pub accel: Accel,
     /// The kernel.
     pub kernel: Kernel,
-    /// What [`initramfs::write`] made for this kernel.
+    /// From [`initramfs::write`] for this kernel.
     pub initramfs: PathBuf,
-    /// The disk; absent: none.
-    pub storage: Option<Storage>,
-    /// The network card, which [`crate::network::build`] found its way for; absent: none.
-    pub card: Option<Card>,
-    /// More words for the guest's kernel command line; usually empty.
+    /// The disk, if any.
+    pub storage: Option<GuestStorage>,
+    /// The network card from [`crate::network::build`], if any.
+    pub card: Option<GuestNic>,
+    /// Additional kernel parameters; usually empty.
     pub kernel_parameters: String,
-    /// A private directory of this guest alone for sockets and logs, which the caller creates and removes.
+    /// A private directory for sockets and logs, which the caller creates and removes.
     pub run_dir: PathBuf,
-    /// Of the run that the guest is part of.
+    /// The process lock of the run.
     pub lock: ProcessLock,
 }
 
-/// What a guest's disk is made of.
+/// The storage of a guest's disk.
 #[derive(Debug, Clone)]
-pub struct Storage {
+pub struct GuestStorage {
     /// The disk's image.
     pub image: PathBuf,
     /// The image's format.
     pub format: Format,
-    /// What of a block device is the image; absent: it is a file.
-    pub part: Option<Part>,
-    /// Memory for the tables of each qcow2 image; absent: QEMU's choice.
+    /// The part of a block device that holds the image; `None` for a file.
+    pub part: Option<DevicePart>,
+    /// Size of the L2 table cache of each qcow2 image; `None` for QEMU's default.
     pub l2_cache_size: Option<Bytes>,
-    /// The filesystem to make or to mount, if the spec asks for one.
-    pub filesystem: Option<Inside>,
+    /// The filesystem to create or mount, if the spec has one.
+    pub filesystem: Option<GuestFilesystem>,
 }
 
-impl Storage {
-    /// The images that it consists of, the top first.
+impl GuestStorage {
+    /// The images of the disk, topmost first.
     fn chain(&self) -> Result<Vec<Image>, ImageError> {
         let mut chain = image::chain(&self.image, self.format)?;
         chain[0].part = self.part;
@@ -105,65 +105,65 @@ impl Storage {
     }
 }
 
-/// What the guest does for its filesystem when it boots.
+/// The filesystem of a guest: create it, or mount it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Inside {
-    /// Whether it is made; else it is there from an earlier boot.
+pub struct GuestFilesystem {
+    /// True to create it; otherwise an earlier boot has created it.
     pub make: bool,
-    /// Length of the file on it that is measured.
+    /// Length of the test file on it.
     pub size: Bytes,
 }
 
-/// A guest that does not do what it should.
+/// An error of a guest.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// No QEMU.
+    /// QEMU is not installed.
     #[error("{program} was not found in PATH; install it (Debian: apt-get install qemu-system-x86)")]
     NoQemu {
         /// The program.
         program: &'static str,
     },
-    /// KVM was asked for and does not run guests.
+    /// KVM is requested and cannot run guests.
     #[error("KVM was asked for, but {reason}; --accel tcg emulates the CPU, --accel auto decides by itself")]
     NoKvm {
-        /// What is in the way.
+        /// The reason.
         reason: String,
     },
-    /// The run directory's name is too long for a socket in it.
+    /// A socket path in the run directory is too long.
     #[error("{}: too long a name for a socket; use a directory with a shorter one", path.display())]
     LongName {
         /// The socket.
         path: PathBuf,
     },
-    /// A file, a socket or a program of the system.
+    /// An error on a file, socket or program.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// The system's error.
         source: std::io::Error,
     },
-    /// QEMU ended before the guest ran.
-    #[error("the guest could not be started: {last_words}")]
+    /// QEMU exited before the guest ran.
+    #[error("the guest could not be started: {exit_diagnostics}")]
     Died {
-        /// QEMU's exit status and words, the console's last lines.
-        last_words: String,
+        /// QEMU's exit status and output, and the console's last lines.
+        exit_diagnostics: String,
     },
-    /// QEMU's monitor.
-    #[error("{error}{}", if last_words.is_empty() { String::new() } else { format!(" ({last_words})") })]
+    /// An error of QEMU's monitor.
+    #[error("{error}{}", if exit_diagnostics.is_empty() { String::new() } else { format!(" ({exit_diagnostics})") })]
     Qmp {
-        /// What went wrong.
+        /// The error.
         error: QmpError,
-        /// If QEMU is gone: its exit status and words, the console's last lines.
-        last_words: String,
+        /// If QEMU has exited: its exit status and output, and the console's last lines.
+        exit_diagnostics: String,
     },
-    /// The conversation with the guest's agent.
+    /// An error of the guest's agent.
     #[error(transparent)]
     AgentClient(AgentError),
-    /// An image.
+    /// An error of an image.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// This machine cannot carry such a guest.
+    /// This machine cannot run the guest.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The user interrupted.
@@ -180,41 +180,41 @@ impl From<AgentError> for GuestError {
     }
 }
 
-/// A running guest. Dropping it kills it; [`Guest::shutdown`] ends it in order.
+/// A running guest. Dropping it kills it; [`Guest::shutdown`] ends it cleanly.
 pub struct Guest {
-    process: Arc<Process>,
+    process: Arc<QemuProcess>,
     _passt: Option<Passt>,
     qmp: Qmp,
-    link: AgentClient,
-    /// QEMU's name of the disk device; absent if it counts nothing for it.
+    agent: AgentClient,
+    /// QEMU's name of the disk device; `None` if it keeps no counters.
     device: Option<String>,
     spec: GuestSpec,
     begun: Instant,
     boot_ns: Option<u64>,
     paused: bool,
-    /// The images under the disk, the top first; none without a disk.
+    /// The images of the disk, topmost first; empty without a disk.
     chain: Vec<Image>,
     l2_cache_size: Option<Bytes>,
     swaps: u32,
 }
 
 impl Guest {
-    /// Starts QEMU and connects to it. The guest boots by itself meanwhile: see [`Guest::wait_ready`].
+    /// Starts QEMU and connects to it. Returns while the guest boots, see [`Guest::wait_ready`].
     pub fn boot(config: &GuestConfig, interrupt: &Interrupt) -> Result<Self, GuestError> {
         if let Some(path) = command::too_long(&config.run_dir) {
             return Err(GuestError::LongName { path });
         }
         let storage = config.storage.as_ref();
-        let chain = storage.map_or(Ok(Vec::new()), Storage::chain)?;
+        let chain = storage.map_or(Ok(Vec::new()), GuestStorage::chain)?;
         let l2_cache_size = storage.and_then(|storage| storage.l2_cache_size);
-        let arguments = command::arguments(&command::Machine {
+        let arguments = command::arguments(&command::QemuMachine {
             marker: &config.marker,
             spec: &config.spec,
             accel: config.accel,
             kernel: &config.kernel.image,
             initramfs: &config.initramfs,
             parameters: &parameters(config)?,
-            disk: storage.map(|_| Disk { chain: &chain, l2_cache_size }),
+            disk: storage.map(|_| GuestDisk { chain: &chain, l2_cache_size }),
             card: config.card.as_ref(),
             run_dir: &config.run_dir,
         });
@@ -222,24 +222,28 @@ impl Guest {
         let namespace = config.card.as_ref().and_then(|card| card.namespace.as_deref());
         let passt = config.card.as_ref().filter(|card| card.backend == Backend::Passt);
         let passt = passt.map(|card| Passt::start(card, &config.run_dir)).transpose()?;
-        let process = Arc::new(Process::spawn(&arguments, &config.run_dir, namespace, &config.lock)?);
+        let process = Arc::new(QemuProcess::spawn(&arguments, &config.run_dir, namespace, &config.lock)?);
         let agent = process.connect(command::AGENT_SOCKET, interrupt)?;
         let monitor = process.connect(command::QMP_SOCKET, interrupt)?;
         let mut qmp = Qmp::start(monitor, qmp::DEADLINE, process.pid(), interrupt)
-            .map_err(|source| with_last_words(source, &process))?;
-        let device = blockstats::begin(&mut qmp).map_err(|source| with_last_words(source, &process))?;
-        let last_words = Box::new({
+            .map_err(|source| with_diagnostics(source, &process))?;
+        let device = blockstats::begin(&mut qmp).map_err(|source| with_diagnostics(source, &process))?;
+        let exit_diagnostics = Box::new({
             let process = Arc::clone(&process);
-            move || process.last_words()
+            move || process.exit_diagnostics()
         });
-        let link = AgentClient::over(agent, format!("the guest {}", config.marker), last_words, interrupt)
-            .map_err(|source| GuestError::Io { path: config.run_dir.join(command::AGENT_SOCKET), source })?;
+        let agent =
+            AgentClient::over(agent, format!("the guest {}", config.marker), exit_diagnostics, interrupt)
+                .map_err(|source| GuestError::Io {
+                    path: config.run_dir.join(command::AGENT_SOCKET),
+                    source,
+                })?;
         let spec = config.spec.clone();
         Ok(Self {
             process,
             _passt: passt,
             qmp,
-            link,
+            agent,
             device,
             spec,
             begun,
@@ -251,15 +255,15 @@ impl Guest {
         })
     }
 
-    /// Waits until the guest's agent answers, at most `deadline` from now, and no longer than it shows signs of life.
+    /// Waits for the guest's agent, at most `deadline`, and only while the guest shows signs of life.
     pub fn wait_ready(&mut self, deadline: Duration) -> Result<AgentHello, GuestError> {
         let mut signs = Signs::of(&self.process, self.spec.vcpus);
-        let hello = self.link.hello_while(&mut || signs.seen(), deadline)?;
+        let hello = self.agent.hello_while(&mut || signs.seen(), deadline)?;
         self.boot_ns = u64::try_from(self.begun.elapsed().as_nanos()).ok();
         Ok(hello)
     }
 
-    /// Whether QEMU has crashed: ended by a signal that it raised itself, as a failed assertion does.
+    /// Returns whether QEMU crashed: a signal that it raised itself, as from a failed assertion.
     #[must_use]
     pub fn has_crashed(&self) -> bool {
         let status = self.process.wait(CRASH_PATIENCE);
@@ -267,50 +271,49 @@ impl Guest {
         matches!(signal, Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::ILL))
     }
 
-    /// From the start of QEMU until the agent answered; absent before it did.
+    /// Time from the start of QEMU until the agent answered; `None` before that.
     #[must_use]
     pub const fn boot_ns(&self) -> Option<u64> {
         self.boot_ns
     }
 
-    /// The conversation with the guest's agent. A paused guest does not answer.
-    pub const fn link(&mut self) -> &mut AgentClient {
-        &mut self.link
+    /// The client of the guest's agent. A paused guest does not answer.
+    pub const fn agent(&mut self) -> &mut AgentClient {
+        &mut self.agent
     }
 
-    /// The conversation with the guest's agent, and the block layer that can be looked at meanwhile.
-    pub const fn link_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
-        (&mut self.link, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
+    /// The client of the guest's agent, and the block layer, for use at the same time.
+    pub const fn agent_and_blocks(&mut self) -> (&mut AgentClient, BlockLayer<'_>) {
+        (&mut self.agent, BlockLayer { qmp: &mut self.qmp, device: self.device.as_ref() })
     }
 
-    /// Stops the guest's CPUs; its I/O in flight is waited for.
+    /// Stops the guest's CPUs and waits for its I/O in flight.
     pub fn pause(&mut self) -> Result<(), GuestError> {
         self.execute("stop", &json!({}))?;
         self.paused = true;
         Ok(())
     }
 
-    /// Lets the guest's CPUs go on.
+    /// Resumes the guest's CPUs.
     pub fn resume(&mut self) -> Result<(), GuestError> {
         self.execute("cont", &json!({}))?;
         self.paused = false;
         Ok(())
     }
 
-    /// Puts another image of the same size under the guest's disk; the one before is closed. The guest is paused
-    /// meanwhile and goes on if it ran. What the guest has cached of the disk is the caller's to drop.
+    /// Swaps the image of the guest's disk for another of the same size and closes the old one. A running guest is paused meanwhile.
+    /// Dropping the guest's caches is up to the caller.
     pub fn swap_disk(&mut self, image: &Path, format: Format) -> Result<(), GuestError> {
         let chain = image::chain(image, format)?;
         self.while_paused(|guest| guest.exchange(chain))
     }
 
-    /// Takes a snapshot within the disk's image, which must be qcow2, in place of the one before. The guest is paused
-    /// meanwhile and goes on if it ran.
+    /// Replaces the internal snapshot of the disk's qcow2 image. A running guest is paused meanwhile.
     pub fn renew_snapshot(&mut self) -> Result<(), GuestError> {
         let arguments = json!({ "device": disk::node_name(self.swaps), "name": SNAPSHOT });
         self.while_paused(|guest| {
             match guest.execute("blockdev-snapshot-delete-internal-sync", &arguments) {
-                // There was none. If it is another reason, no second one of this name can be taken either.
+                // There was none. For any other reason the next snapshot of this name fails too.
                 Ok(_) | Err(GuestError::Qmp { error: QmpError::Refused { .. }, .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -318,7 +321,7 @@ impl Guest {
         })
     }
 
-    /// Does something to a guest that stands still; it goes on afterwards if it ran.
+    /// Runs an action on the paused guest, and resumes it if it was running.
     fn while_paused<T>(
         &mut self,
         act: impl FnOnce(&mut Self) -> Result<T, GuestError>,
@@ -334,8 +337,8 @@ impl Guest {
         done
     }
 
-    /// The old image is closed before the new one is opened: the new one may have it as its backing file, and QEMU
-    /// locks images against being written and read from at once. If the new one cannot be opened the old one is put back.
+    /// Closes the old image before opening the new one, because QEMU locks images and the old one may be a backing file of the new one.
+    /// Restores the old image if the new one fails to open.
     fn exchange(&mut self, chain: Vec<Image>) -> Result<(), GuestError> {
         const NOTHING: &str = "nothing";
         let (old, new) = (disk::node_name(self.swaps), disk::node_name(self.swaps + 1));
@@ -355,14 +358,14 @@ impl Guest {
     }
 
     fn node(&self, name: &str, chain: &[Image]) -> Value {
-        Disk { chain, l2_cache_size: self.l2_cache_size }.node(name, &self.spec)
+        GuestDisk { chain, l2_cache_size: self.l2_cache_size }.node(name, &self.spec)
     }
 
-    /// Puts a block node under the disk device.
+    /// Attaches a block node to the disk device.
     fn attach(&mut self, node: &str) -> Result<(), GuestError> {
         if self.spec.bus == Bus::VirtioScsi && self.spec.iothreads() > 0 {
-            // Its disks stay with their thread while the guest is paused (virtio-blk's come back to the main loop), and QEMU
-            // 10.0 fails an assertion and ends if the node that is put under one is not there already.
+            // While paused, a disk other than virtio-blk stays in its I/O thread, and QEMU 10.0 fails an assertion if the new node is not
+            // in that thread.
             let arguments = json!({ "node-name": node, "iothread": disk::iothread(0) });
             self.execute("x-blockdev-set-iothread", &arguments)?;
         }
@@ -370,10 +373,10 @@ impl Guest {
         self.execute("qom-set", &json!({ "path": device, "property": "drive", "value": node })).map(drop)
     }
 
-    /// Whether it has to be booted anew: QEMU has ended, or the conversation with the agent is over.
+    /// Returns whether it must be rebooted: QEMU has exited, or the agent's connection is unusable.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.link.is_over() || self.process.status().is_some()
+        self.agent.is_over() || self.process.status().is_some()
     }
 
     /// QEMU's process id.
@@ -382,7 +385,7 @@ impl Guest {
         self.process.pid()
     }
 
-    /// QEMU's complete command line, as a shell takes it.
+    /// QEMU's complete command line, quoted for a shell.
     #[must_use]
     pub fn command_line(&self) -> &str {
         self.process.command_line()
@@ -410,38 +413,38 @@ impl Guest {
         Ok(roles)
     }
 
-    /// The last lines of the guest's console; empty if it said nothing.
+    /// The last lines of the guest's console; empty if there are none.
     #[must_use]
     pub fn console_tail(&self) -> String {
         self.process.console_tail()
     }
 
-    /// Ends the guest: powers it off, has QEMU quit if that does not do it, kills it if that does not either. Bounded, and
-    /// also after an interrupt. QEMU has ended when this returns; what the guest flushed is in its image.
+    /// Powers the guest off; if that fails, tells QEMU to quit; if that fails, kills it. Bounded, also after an interrupt. QEMU has exited
+    /// when this returns, and all that the guest flushed is in its image.
     pub fn shutdown(mut self) {
-        // A paused guest hears nothing.
-        if !self.paused && self.link.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
+        // A paused guest cannot hear the request.
+        if !self.paused && self.agent.shutdown(HEARD).is_ok() && self.process.wait(CLOSED).is_some() {
             return;
         }
-        // A monitor that refuses is a QEMU that is to be killed.
+        // If the monitor refuses, QEMU is killed.
         if self.process.status().is_none() && self.qmp.quit().is_ok() {
             self.process.wait(CLOSED);
         }
     }
 
     fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, GuestError> {
-        self.qmp.execute(command, arguments).map_err(|source| with_last_words(source, &self.process))
+        self.qmp.execute(command, arguments).map_err(|source| with_diagnostics(source, &self.process))
     }
 }
 
-/// QEMU's block layer beneath a guest's disk.
+/// QEMU's block layer below a guest's disk.
 pub struct BlockLayer<'a> {
     qmp: &'a mut Qmp,
     device: Option<&'a String>,
 }
 
 impl BlockLayer<'_> {
-    /// The disk's counters now, which QEMU's main loop is held up for by some 0.3 ms; absent if there are none.
+    /// The disk's current counters; `None` if there are none. Blocks QEMU's main loop for about 0.3 ms.
     pub fn counters(&mut self) -> Option<BlockCounters> {
         let device = self.device?;
         blockstats::counters(&self.qmp.execute("query-blockstats", &json!({})).ok()?, device)
@@ -454,7 +457,7 @@ impl Drop for Guest {
     }
 }
 
-/// More words for the kernel: what it must be told of its CPU, PID 1 of its filesystem, and what the caller adds.
+/// Additional kernel parameters: for the CPU, for PID 1's filesystem, and from the caller.
 fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     let mut words = vec![accel::parameters(&config.spec, config.accel, Path::new("/"))?];
     let inside = config.storage.as_ref().and_then(|storage| storage.filesystem);
@@ -466,18 +469,18 @@ fn parameters(config: &GuestConfig) -> Result<String, GuestError> {
     if config.storage.is_none() {
         words.push(guest_abi::DISKLESS_PARAMETER.into());
     }
-    words.extend(config.card.as_ref().map(Card::parameter));
+    words.extend(config.card.as_ref().map(GuestNic::parameter));
     words.push(config.kernel_parameters.clone());
     words.retain(|word| !word.is_empty());
     Ok(words.join(" "))
 }
 
-fn with_last_words(error: QmpError, process: &Process) -> GuestError {
+fn with_diagnostics(error: QmpError, process: &QemuProcess) -> GuestError {
     if matches!(error, QmpError::Interrupted) {
         return GuestError::Interrupted;
     }
     let lost = !matches!(error, QmpError::Refused { .. });
-    GuestError::Qmp { error, last_words: if lost { process.last_words() } else { String::new() } }
+    GuestError::Qmp { error, exit_diagnostics: if lost { process.exit_diagnostics() } else { String::new() } }
 }
 
 fn thread_ids(answer: &Value) -> BTreeSet<u32> {

@@ -1,4 +1,4 @@
-//! Kernel modules for the initramfs: which are needed, in which order, decompressed.
+//! Kernel modules for the initramfs: dependencies, load order, decompression.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::{fs, io};
 
 use iotax_model::target::{Bus, GuestFs, GuestSpec, MachineType, NetworkSpec, Nic};
 
-/// What newer kernels have in another module or without any.
+/// Modules that newer kernels have merged or dropped.
 const OPTIONAL: [&str; 1] = ["crc32c_generic"];
 
-/// What a guest's kernel needs for its machine, and for its disk and its filesystem, or for the card of its network instead.
+/// The modules for a guest's machine, and for its disk and filesystem or for its network card.
 #[must_use]
 pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static str> {
     let transport = match spec.machine_type() {
@@ -32,7 +32,7 @@ pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static s
         Bus::Sata => &["ahci", "sd_mod"],
         Bus::Ide => &["ata_piix", "sd_mod"],
     };
-    // The filesystems ask for their checksum by another name than its module's, which the kernel cannot resolve in a guest.
+    // Filesystems request their checksum by an alias, which the kernel cannot resolve in a guest.
     let filesystem: &[&str] = match spec.filesystem {
         None => &[],
         Some(GuestFs::Ext4) => &["crc32c_generic", "ext4"],
@@ -41,16 +41,16 @@ pub fn needed(spec: &GuestSpec, network: Option<&NetworkSpec>) -> Vec<&'static s
     [&[transport], disk, &["virtio_console"], filesystem].concat()
 }
 
-/// A module as the kernel takes it.
+/// A module to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     /// Its name, with underscores.
     pub name: String,
-    /// The ELF object.
+    /// The ELF object, decompressed.
     pub object: Vec<u8>,
 }
 
-/// Modules that cannot be had.
+/// An error while collecting modules.
 #[derive(Debug, thiserror::Error)]
 pub enum ModulesError {
     /// An index or a module cannot be read.
@@ -66,7 +66,7 @@ pub enum ModulesError {
         "{} has no module {name:?}, and it is not built in: the guest needs it; take another kernel with --kernel and \
          --modules (Debian: {})",
         dir.display(),
-        // Debian's kernel for clouds has virtio, NVMe and IDE, and neither AHCI nor old network cards.
+        // Debian's cloud kernel has virtio, NVMe and IDE, but neither AHCI nor old network cards.
         if ["ahci", "e1000", "e1000e"].contains(&name.as_str()) {
             "linux-image-amd64"
         } else {
@@ -79,13 +79,13 @@ pub enum ModulesError {
         /// The module.
         name: String,
     },
-    /// Compressed in another way.
+    /// A compression that is not supported.
     #[error("{}: accepted are .ko, .ko.xz and .ko.zst", path.display())]
     Compression {
         /// The module's file.
         path: PathBuf,
     },
-    /// The index contradicts itself.
+    /// The index has a dependency cycle.
     #[error("{}: module {name:?} depends on itself; run depmod", dir.display())]
     Cycle {
         /// The kernel's module directory.
@@ -95,18 +95,17 @@ pub enum ModulesError {
     },
 }
 
-/// Reads the named modules and all that they depend on, in the order in which they are to be loaded. What is built
-/// into the kernel is left out. `dir` is a kernel's module directory.
+/// Reads the named modules and their dependencies, in load order. Built-in ones are left out. `dir` is a kernel's module directory.
 pub fn load(dir: &Path, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
     paths(dir, names)?.iter().map(|path| read(&dir.join(path))).collect()
 }
 
-/// Whether a kernel has the named modules and all that they depend on. `dir` is its module directory.
+/// Checks that a kernel has the named modules and their dependencies. `dir` is its module directory.
 pub fn check(dir: &Path, names: &[&str]) -> Result<(), ModulesError> {
     paths(dir, names).map(drop)
 }
 
-/// The paths of modules, each behind those that it depends on.
+/// The paths of modules, each after its dependencies.
 fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
     let mut order = Order { dir, index: Index::read(dir)?, paths: Vec::new(), begun: HashSet::new() };
     for name in names {
@@ -120,7 +119,7 @@ fn paths(dir: &Path, names: &[&str]) -> Result<Vec<String>, ModulesError> {
 
 /// `modules.dep` and `modules.builtin`.
 struct Index {
-    /// By name: the module's path and the paths that it needs, both relative to the directory.
+    /// By name: the module's path and its dependencies' paths, relative to the directory.
     modules: HashMap<String, (String, Vec<String>)>,
     builtin: HashSet<String>,
 }
@@ -142,7 +141,7 @@ impl Index {
     }
 }
 
-/// The walk over dependencies.
+/// A depth-first walk over dependencies.
 struct Order<'a> {
     dir: &'a Path,
     index: Index,
@@ -151,7 +150,7 @@ struct Order<'a> {
 }
 
 impl Order<'_> {
-    /// Puts a module behind everything that it needs.
+    /// Adds a module after its dependencies.
     fn add(&mut self, name: &str) -> Result<(), ModulesError> {
         if self.index.builtin.contains(name) {
             return Ok(());
@@ -173,13 +172,13 @@ impl Order<'_> {
     }
 }
 
-/// `kernel/drivers/block/virtio-blk.ko.xz` is the module `virtio_blk`.
+/// The module name of a path: `virtio_blk` for `kernel/drivers/block/virtio-blk.ko.xz`.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     normal(file.split(".ko").next().unwrap_or(file))
 }
 
-/// The kernel takes '-' and '_' in names for the same.
+/// Normalizes a name: the kernel treats '-' and '_' as equal.
 fn normal(name: &str) -> String {
     name.replace('-', "_")
 }

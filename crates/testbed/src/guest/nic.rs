@@ -1,4 +1,4 @@
-//! The guest's network card on QEMU's command line: what it is, and what is behind it on the host.
+//! The guest's network card on QEMU's command line, and its backend on the host.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -10,63 +10,63 @@ use serde_json::{Value, json};
 use super::disk::transport;
 use super::escape::escaped;
 
-/// What a network stack in user mode calls the host, whose loopback interface it leads to (QEMU's documentation, invocation,
-/// `-netdev user`).
+/// The host's address in QEMU's user-mode network stack; leads to its loopback interface (QEMU's documentation, invocation, `-netdev
+/// user`).
 pub(crate) const HOST_OF_USER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
-/// Name of passt's socket in the run directory.
+/// passt's socket in the run directory.
 pub(super) const PASST_SOCKET: &str = "passt.sock";
-/// QEMU's id of what is behind the card.
+/// QEMU's id of the network backend.
 const BACKEND: &str = "net0";
-/// Of a virtio card: interrupts for its configuration and its control queue, beside one for each queue.
+/// Interrupt vectors of a virtio card for configuration and control queue, in addition to those of its queues.
 const OTHER_VECTORS: u32 = 2;
 
-/// A guest's network card and its way out.
+/// A guest's network card and its backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Card {
-    /// What the guest sees.
+pub struct GuestNic {
+    /// The card that the guest sees.
     pub nic: Nic,
-    /// What moves its packets on the host.
+    /// The backend on the host.
     pub backend: Backend,
-    /// Pairs of queues.
+    /// Number of queue pairs.
     pub queues: u32,
-    /// Its address and the length of its network's prefix, which PID 1 gives it.
+    /// Its address and prefix length, configured by PID 1.
     pub address: (Ipv4Addr, u8),
-    /// Largest packet in bytes; absent: the driver's own.
+    /// Largest packet in bytes; `None` for the driver's default.
     pub mtu: Option<u32>,
-    /// The network namespace that QEMU runs in; absent: this process's.
+    /// The network namespace of QEMU; `None` for this process's.
     pub namespace: Option<String>,
 }
 
-/// What moves a card's packets on the host.
+/// The host side of a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// A tap device that is there.
+    /// An existing tap device.
     Tap {
         /// Its name.
         interface: String,
-        /// Whether the host's kernel moves the packets, instead of QEMU.
+        /// True if the host's kernel moves the packets instead of QEMU.
         vhost: bool,
     },
     /// QEMU's own network stack (slirp).
     User,
-    /// passt(1), which is started beside QEMU.
+    /// passt(1), started next to QEMU.
     Passt,
 }
 
-impl Card {
-    /// The arguments that give a machine this card.
+impl GuestNic {
+    /// The arguments for this card.
     pub(super) fn arguments(&self, spec: &GuestSpec, run_dir: &Path) -> [String; 4] {
         let device = device(spec, self.nic, self.queues).to_string();
         ["-netdev".into(), self.backend(run_dir), "-device".into(), device]
     }
 
-    /// What is behind it, in words: before 7.2 QEMU takes no JSON here.
+    /// The backend in option syntax: QEMU before 7.2 takes no JSON here.
     fn backend(&self, run_dir: &Path) -> String {
         match &self.backend {
             Backend::Tap { interface, vhost } => {
                 let vhost = if *vhost { "on" } else { "off" };
                 let queues = if self.queues > 1 { format!(",queues={}", self.queues) } else { String::new() };
-                // The device is set up already, without a script.
+                // The device exists already and needs no script.
                 format!("tap,id={BACKEND},ifname={interface},script=no,downscript=no,vhost={vhost}{queues}")
             }
             Backend::User => format!("user,id={BACKEND}"),
@@ -77,7 +77,7 @@ impl Card {
         }
     }
 
-    /// What PID 1 is told of it, as a word of the kernel's command line.
+    /// The kernel parameter that tells PID 1 about the card.
     pub(super) fn parameter(&self) -> String {
         let (address, prefix) = self.address;
         let mtu = self.mtu.map(|mtu| format!(",{mtu}")).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
     let mut device = json!({ "driver": driver, "netdev": BACKEND });
     let pci = machine != MachineType::Microvm;
     if pci {
-        // Nothing boots from it, and the file that it would boot by is in a package of its own.
+        // Nothing boots from it, and its boot ROM is in a separate package.
         device["romfile"] = json!("");
     }
     if queues > 1 {
@@ -111,14 +111,14 @@ pub(super) fn device(spec: &GuestSpec, nic: Nic, queues: u32) -> Value {
 mod tests {
     use super::*;
 
-    fn lines(card: &Card, spec: &GuestSpec) -> String {
+    fn lines(card: &GuestNic, spec: &GuestSpec) -> String {
         let arguments = card.arguments(spec, Path::new("/run/iotax,1"));
         format!("{} {}\n{} {}", arguments[0], arguments[1], arguments[2], arguments[3])
     }
 
-    fn card(nic: Nic, backend: Backend, queues: u32) -> Card {
+    fn card(nic: Nic, backend: Backend, queues: u32) -> GuestNic {
         let address = (Ipv4Addr::new(10, 91, 0, 2), 30);
-        Card { nic, backend, queues, address, mtu: None, namespace: None }
+        GuestNic { nic, backend, queues, address, mtu: None, namespace: None }
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     fn the_guest_is_told_its_address_and_its_largest_packet() {
         let plain = card(Nic::E1000, Backend::User, 1);
         assert_eq!(plain.parameter(), "iotax.net=10.91.0.2/30");
-        let large = Card { mtu: Some(9000), ..plain };
+        let large = GuestNic { mtu: Some(9000), ..plain };
         assert_eq!(large.parameter(), "iotax.net=10.91.0.2/30,9000");
     }
 }

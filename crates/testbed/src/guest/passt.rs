@@ -1,4 +1,4 @@
-//! passt(1): a network stack in user mode beside QEMU, a process of its own.
+//! passt(1): a user-mode network stack in a process next to QEMU.
 
 use std::io;
 use std::path::Path;
@@ -7,23 +7,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::GuestError;
-use super::nic::{Card, HOST_OF_USER, PASST_SOCKET};
+use super::nic::{GuestNic, HOST_OF_USER, PASST_SOCKET};
 use crate::netns::{self, PASST};
 use crate::refusal::Refusal;
 
-/// How long it may take to make its socket.
+/// Time for passt to create its socket.
 const READY: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A passt that serves one guest; killed when it is dropped.
+/// A passt process that serves one guest; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Passt(Child);
 
 impl Passt {
-    /// Starts it in the card's namespace. It ends by itself when QEMU does (`--one-off`).
+    /// Starts it in the card's namespace. It exits when QEMU does (`--one-off`).
     ///
-    /// The options are those of passt's manual, of 2024 and later. It has not been tried.
-    pub(super) fn start(card: &Card, run_dir: &Path) -> Result<Self, GuestError> {
+    /// The options are those of passt's manual from 2024 on. Untested.
+    pub(super) fn start(card: &GuestNic, run_dir: &Path) -> Result<Self, GuestError> {
         let program = PASST.path().map_err(|error| Refusal::environment(error.to_string()))?;
         let socket = run_dir.join(PASST_SOCKET);
         let failed = |source| GuestError::Io { path: program.clone(), source };
@@ -54,7 +54,7 @@ impl Passt {
 
 impl Drop for Passt {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

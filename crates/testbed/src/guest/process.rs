@@ -1,4 +1,4 @@
-//! QEMU's process: starting it, its sockets, its last words, its end.
+//! QEMU's process: start, sockets, exit diagnostics.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,21 +18,21 @@ use crate::lock::ProcessLock;
 use crate::netns;
 
 const PROGRAM: &str = "qemu-system-x86_64";
-/// Where Red Hat's packages put it, outside of PATH.
+/// Location in Red Hat's packages, outside of PATH.
 const ELSEWHERE: &str = "/usr/libexec/qemu-kvm";
-/// QEMU makes its sockets before it starts the guest.
+/// QEMU creates its sockets before it starts the guest.
 const SOCKETS: Duration = SILENCE;
-/// So much CPU time is a sign of life, a hundredth of what passes until a silent guest is given up.
+/// CPU time that counts as a sign of life: a hundredth of the time after which a silent guest is given up.
 const LIVELY: Duration = Duration::from_millis(150);
-/// So much CPU time of each virtual CPU without a word on the console is none: the guest runs in circles. An emulated boot takes a
-/// fifth of it.
+/// CPU time per virtual CPU without console output after which the guest is considered stuck in a loop. An emulated boot takes a fifth of
+/// it.
 const CIRCLES: Duration = Duration::from_secs(20);
-/// How often a guest that boots is looked at.
+/// Polling interval for a booting guest.
 const LOOK: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long after its socket closed QEMU may take to end.
+/// Time for QEMU to exit after its socket closed.
 const LAST_BREATH: Duration = Duration::from_millis(500);
-/// How long a process that was killed may take to end.
+/// Time for a killed process to exit.
 const REAPED: Duration = Duration::from_secs(5);
 const TAIL_LINES: usize = 15;
 
@@ -57,17 +57,17 @@ pub fn qemu_version() -> Result<String, GuestError> {
     version.ok_or_else(|| failed(io::Error::other(format!("--version said {text:?}"))))
 }
 
-/// A QEMU that was started; killed when it is dropped.
+/// A running QEMU; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct QemuProcess {
     child: Mutex<Child>,
     pid: u32,
     run_dir: PathBuf,
     command_line: String,
 }
 
-impl Process {
-    /// Starts QEMU with its own output in the run directory, in a network namespace if one is named. It holds the run's lock.
+impl QemuProcess {
+    /// Starts QEMU with its log in the run directory, optionally in a network namespace. It holds the run's lock.
     pub(super) fn spawn(
         arguments: &[String],
         run_dir: &Path,
@@ -83,7 +83,7 @@ impl Process {
             .stdin(lock.stdio().map_err(in_program)?)
             .stdout(Stdio::null())
             .stderr(log)
-            // Ctrl-C is the conductor's to handle; QEMU would end on it at once.
+            // The runner handles Ctrl-C; QEMU would exit on it at once.
             .process_group(0)
             .spawn()
             .map_err(in_program)?;
@@ -101,7 +101,7 @@ impl Process {
         &self.command_line
     }
 
-    /// Connects to one of QEMU's sockets as soon as it is there.
+    /// Connects to one of QEMU's sockets once it exists.
     pub(super) fn connect(&self, socket: &str, interrupt: &AtomicBool) -> Result<UnixStream, GuestError> {
         let path = self.run_dir.join(socket);
         let end = Instant::now() + SOCKETS;
@@ -109,7 +109,7 @@ impl Process {
             match UnixStream::connect(&path) {
                 Ok(stream) => return Ok(stream),
                 Err(_) if self.status().is_some() => {
-                    return Err(GuestError::Died { last_words: self.last_words() });
+                    return Err(GuestError::Died { exit_diagnostics: self.exit_diagnostics() });
                 }
                 Err(source) if Instant::now() > end => return Err(GuestError::Io { path, source }),
                 Err(_) if interrupt.load(Ordering::Relaxed) => return Err(GuestError::Interrupted),
@@ -118,7 +118,7 @@ impl Process {
         }
     }
 
-    /// CPU time of all its threads, to the kernel's tick; absent if it has ended.
+    /// CPU time of all its threads, at the kernel's tick resolution; `None` if it has exited.
     fn cpu(&self) -> Option<Duration> {
         let fields = stat(self.pid)?;
         let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
@@ -126,12 +126,12 @@ impl Process {
         Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 1000 / per_second))
     }
 
-    /// How it ended, if it did.
+    /// The exit status, if it has exited.
     pub(super) fn status(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
     }
 
-    /// How it ended, if it does before the deadline.
+    /// The exit status, if it exits before the deadline.
     pub(super) fn wait(&self, deadline: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + deadline;
         loop {
@@ -143,16 +143,16 @@ impl Process {
         }
     }
 
-    /// Ends it at once.
+    /// Kills it and waits for its exit.
     pub(super) fn kill(&self) {
-        // Fails if it has ended already, which is as well.
+        // An error means that it has exited already.
         let _ = self.child().kill();
-        // A process whose disk hangs cannot be reaped before the disk answers.
+        // A process with I/O on a hung disk cannot be reaped.
         self.wait(REAPED);
     }
 
-    /// How it ended, what QEMU said, and the console's last lines: as far as there is any of it.
-    pub(super) fn last_words(&self) -> String {
+    /// The exit status, QEMU's output, and the console's last lines, as far as there are any.
+    pub(super) fn exit_diagnostics(&self) -> String {
         let mut words = Vec::new();
         if let Some(status) = self.wait(LAST_BREATH) {
             words.push(format!("QEMU ended with {status}"));
@@ -165,18 +165,18 @@ impl Process {
         words.join("; ")
     }
 
-    /// The last line that QEMU itself wrote.
+    /// The last line of QEMU's own output.
     pub(super) fn qemu_said(&self) -> Option<String> {
         let log = tail(&self.run_dir.join(QEMU_LOG), TAIL_LINES);
         log.lines().last().map(str::to_owned)
     }
 
-    /// The console's last lines; empty if it said nothing.
+    /// The console's last lines; empty if there are none.
     pub(super) fn console_tail(&self) -> String {
         tail(&self.run_dir.join(CONSOLE), TAIL_LINES)
     }
 
-    /// Whether a line of the console contains this.
+    /// Returns whether a line of the console contains `text`.
     pub(super) fn console_says(&self, text: &str) -> bool {
         fs::read(self.run_dir.join(CONSOLE)).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text))
     }
@@ -186,37 +186,37 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for QemuProcess {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-/// What a guest that boots shows of itself: it writes to its console, or computes.
+/// Signs of life of a booting guest: console output, or CPU time.
 pub(super) struct Signs {
-    process: Arc<Process>,
+    process: Arc<QemuProcess>,
     vcpus: u32,
     looked: Instant,
-    /// The console's length, and the CPU time at which it grew last.
+    /// The console's length, and the CPU time when it last grew.
     console: (u64, Duration),
     /// CPU time at the last sign.
     cpu: Duration,
 }
 
 impl Signs {
-    pub(super) fn of(process: &Arc<Process>, vcpus: u32) -> Self {
+    pub(super) fn of(process: &Arc<QemuProcess>, vcpus: u32) -> Self {
         let (process, cpu) = (Arc::clone(process), process.cpu().unwrap_or_default());
         Self { process, vcpus, looked: Instant::now(), console: (0, cpu), cpu }
     }
 
-    /// Whether there was one since the last look, or it is too early for another.
+    /// Returns whether there was a sign since the last call, or it is too early to tell.
     pub(super) fn seen(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;
         }
         self.looked = Instant::now();
         let console = fs::metadata(self.process.run_dir.join(CONSOLE)).map_or(0, |found| found.len());
-        // What cannot be looked at has ended, which whoever waits is told.
+        // A process without counters has exited; the caller notices that by itself.
         let Some(cpu) = self.process.cpu() else { return true };
         if console > self.console.0 {
             (self.console, self.cpu) = ((console, cpu), cpu);
@@ -230,12 +230,12 @@ impl Signs {
     }
 }
 
-/// Whether a process was stopped by a signal or a debugger.
+/// Returns whether a process was stopped by a signal or a debugger.
 pub(super) fn is_stopped(pid: u32) -> bool {
     stat(pid).is_some_and(|fields| matches!(fields.first().map(String::as_str), Some("T" | "t")))
 }
 
-/// The fields of a process after its name, as proc_pid_stat(5) has them.
+/// The fields of /proc/PID/stat after the name (proc_pid_stat(5)).
 fn stat(pid: u32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
@@ -253,7 +253,7 @@ fn tail(path: &Path, lines: usize) -> String {
     clean[clean.len().saturating_sub(lines)..].join("\n")
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./,:@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

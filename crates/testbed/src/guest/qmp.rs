@@ -1,6 +1,6 @@
 //! A small QMP client: one command at a time over QEMU's monitor socket, each with a deadline.
 //!
-//! QEMU sends one JSON object a line: the answer to a command, or an event, which is not waited for here and passed over.
+//! QEMU sends one JSON object per line: the answer to a command, or an event, which is skipped.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::process;
 use crate::interrupt::{Interrupt, POLL, SILENCE};
 
-/// For every command. Stopping a guest flushes its disk, which takes a slow disk behind a large cache a while.
+/// Timeout of every command. Stopping a guest flushes its disk, which takes time on a slow disk behind a large cache.
 pub const DEADLINE: Duration = Duration::from_mins(2);
 
-/// A command that was not carried out.
+/// An error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum QmpError {
-    /// The monitor ended: QEMU is gone.
+    /// The monitor closed: QEMU has exited.
     #[error("QEMU ended its monitor during {command}: {source}")]
     Gone {
         /// The command.
@@ -31,10 +31,10 @@ pub enum QmpError {
     Deadline {
         /// The command.
         command: String,
-        /// How long it was waited for.
+        /// The time waited.
         waited: Duration,
     },
-    /// Its process was stopped (SIGSTOP, a debugger) and not continued.
+    /// QEMU was stopped (SIGSTOP, a debugger) and not continued.
     #[error("QEMU was stopped for {} s during {command} and did not answer", SILENCE.as_secs())]
     Stopped {
         /// The command.
@@ -43,25 +43,25 @@ pub enum QmpError {
     /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
-    /// QEMU refused.
+    /// QEMU rejected the command.
     #[error("QEMU refused {command}: {description}")]
     Refused {
         /// The command.
         command: String,
-        /// QEMU's words.
+        /// QEMU's message.
         description: String,
     },
-    /// No QMP.
+    /// The answer is not QMP.
     #[error("expected a QMP message after {command} and got {line:?}")]
     Protocol {
         /// The command.
         command: String,
-        /// The line's beginning.
+        /// The beginning of the line.
         line: String,
     },
 }
 
-/// A connection to one QEMU's monitor.
+/// A connection to QEMU's monitor.
 #[derive(Debug)]
 pub struct Qmp {
     stream: BufReader<UnixStream>,
@@ -72,8 +72,7 @@ pub struct Qmp {
 }
 
 impl Qmp {
-    /// Takes the greeting and makes the connection ready for commands, each of which gets `deadline` and is given up on an
-    /// interrupt. `pid` is QEMU's.
+    /// Reads the greeting and enables commands. Each command gets `deadline` and ends on an interrupt. `pid` is QEMU's.
     pub fn start(
         stream: UnixStream,
         deadline: Duration,
@@ -91,7 +90,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Carries out one command; returns what QEMU answers.
+    /// Runs one command; returns QEMU's answer.
     pub fn execute(&mut self, command: &str, arguments: &Value) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
         let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
@@ -115,13 +114,13 @@ impl Qmp {
         }
     }
 
-    /// Has QEMU quit, also after an interrupt.
+    /// Makes QEMU quit, also after an interrupt.
     pub fn quit(&mut self) -> Result<(), QmpError> {
         self.stop = Interrupt::default();
         self.execute("quit", &json!({})).map(drop)
     }
 
-    /// One line, read until `end` at the latest.
+    /// Reads one line, until `end` at the latest.
     fn line(&mut self, command: &str, end: Instant) -> Result<Value, QmpError> {
         let gone = |source| QmpError::Gone { command: command.into(), source };
         let (mut line, mut stopped) = (Vec::new(), Duration::ZERO);
@@ -138,12 +137,12 @@ impl Qmp {
             }
             self.stream.get_ref().set_read_timeout(Some(left.min(POLL))).map_err(gone)?;
             match self.stream.read_until(b'\n', &mut line) {
-                // Without a newline it is the end of the stream.
+                // A line without a newline is the end of the stream.
                 Ok(_) if line.last() != Some(&b'\n') => {
                     return Err(gone(io::ErrorKind::UnexpectedEof.into()));
                 }
                 Ok(_) => {}
-                // What came before stays in the line.
+                // The bytes read so far stay in the line.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     stopped = if process::is_stopped(self.pid) { stopped + POLL } else { Duration::ZERO };
                 }
@@ -171,7 +170,7 @@ mod tests {
         Qmp::start(stream, deadline, std::process::id(), &Interrupt::default())
     }
 
-    /// A monitor that says these lines, each after it has got one (the greeting at once), and then hangs or ends.
+    /// A monitor that sends the first line at once and each further one after receiving a line, and then hangs or closes.
     fn monitor(lines: &'static [&'static str], hang: bool) -> (UnixStream, thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let server = thread::spawn(move || {
@@ -188,7 +187,7 @@ mod tests {
                 writeln!(&theirs, "{line}").expect("sent");
             }
             if hang {
-                // Until the client is gone.
+                // Until the client disconnects.
                 let _ = io::copy(&mut reader, &mut io::sink());
             }
             got

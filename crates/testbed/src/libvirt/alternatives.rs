@@ -1,9 +1,9 @@
-//! What might be done otherwise than a domain does it, one setting at a time.
+//! Alternatives to a domain's settings, one at a time.
 
 use iotax_model::TargetSpec;
 use iotax_model::target::{Aio, Bus, CacheMode, FileSpec, Format, GuestSpec, Preallocation};
 
-/// Targets that differ from a domain's in one setting each, in those that commonly matter. Only what can be built.
+/// Targets that differ from a domain's in one of the settings that commonly matter. Only those that can be built.
 #[must_use]
 pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
     let Some(own) = &like.guest else { return Vec::new() };
@@ -15,7 +15,7 @@ pub fn alternatives(like: &TargetSpec) -> Vec<TargetSpec> {
     let mut others = vec![
         with("cache-none", &|guest| guest.cache = CacheMode::None),
         with("aio-io_uring", &|guest| guest.aio = Aio::IoUring),
-        // Native I/O has to bypass the page cache: where the domain does not, the pair is the smallest change.
+        // Native I/O requires direct I/O: if the domain has neither, both change.
         if own.cache.direct() {
             with("aio-native", &|guest| guest.aio = Aio::Native)
         } else {

@@ -1,4 +1,4 @@
-//! A `<disk>` of a domain and what it says of controllers and threads.
+//! A domain's `<disk>`, with its controller and I/O threads.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use roxmltree::Node;
 
 use super::{DomainError, child, image, text};
 
-/// What is known of a disk beside how the guest sees it.
-pub(super) struct Disk {
+/// A disk's properties outside of the guest's settings.
+pub(super) struct DomainDisk {
     pub(super) name: String,
     pub(super) source: Option<PathBuf>,
     pub(super) file: FileSpec,
 }
 
-/// Attributes of `<driver>` that are read, or that say what happens after an error.
+/// Attributes of `<driver>` that are supported, or that concern error handling.
 const DRIVER: [&str; 10] = [
     "name",
     "type",
@@ -28,7 +28,7 @@ const DRIVER: [&str; 10] = [
     "rerror_policy",
     "detect_zeroes",
 ];
-/// Parts of a disk that are read, or that tell it from others and cost nothing.
+/// Elements of a disk that are supported, or that only identify it.
 const PARTS: [&str; 12] = [
     "driver",
     "source",
@@ -44,10 +44,10 @@ const PARTS: [&str; 12] = [
     "auth",
 ];
 
-/// Parts of `<source>` that say where a disk is or who may open it.
+/// Elements of `<source>` that locate the disk or control access to it.
 const SOURCE: [&str; 6] = ["host", "auth", "seclabel", "snapshot", "config", "address"];
 
-/// The disk of a target name, else the first that is a disk and no drive for media.
+/// The disk with a target name, or else the first one that is a disk and not a media drive.
 pub(super) fn choose<'a, 'i>(root: Node<'a, 'i>, wanted: Option<&str>) -> Result<Node<'a, 'i>, DomainError> {
     let devices =
         child(root, "devices").ok_or_else(|| DomainError::at(root, "the domain has no <devices>"))?;
@@ -73,13 +73,13 @@ fn name<'a>(disk: Node<'a, '_>) -> &'a str {
     child(disk, "target").and_then(|target| target.attribute("dev")).unwrap_or_default()
 }
 
-/// Reads a disk; what it says of the guest goes into `guest`.
+/// Reads a disk; its settings go into `guest`.
 pub(super) fn read(
     root: Node<'_, '_>,
     disk: Node<'_, '_>,
     guest: &mut GuestSpec,
     notes: &mut Vec<String>,
-) -> Result<Disk, DomainError> {
+) -> Result<DomainDisk, DomainError> {
     guest.bus = bus(root, disk)?;
     let driver = child(disk, "driver");
     let attribute = |key: &str| driver.and_then(|driver| driver.attribute(key));
@@ -103,10 +103,10 @@ pub(super) fn read(
     }
     let file = file(disk, format, notes);
     not_done(disk, driver, controller, notes);
-    Ok(Disk { name: name(disk).to_owned(), source: source(disk), file })
+    Ok(DomainDisk { name: name(disk).to_owned(), source: source(disk), file })
 }
 
-/// The bus of the disk's target, or what libvirt infers from its name.
+/// The bus of the disk's target, or the one that libvirt infers from its name.
 fn bus(root: Node<'_, '_>, disk: Node<'_, '_>) -> Result<Bus, DomainError> {
     let target = child(disk, "target").ok_or_else(|| DomainError::at(disk, "a <disk> without a <target>"))?;
     let letters = name(disk).trim_start_matches("nvme");
@@ -148,7 +148,7 @@ fn controller<'a, 'i>(root: Node<'a, 'i>, disk: Node<'a, 'i>) -> Option<Node<'a,
     })
 }
 
-/// A setting of `<driver>`, or what QEMU does when nothing is said.
+/// An attribute of `<driver>`, or QEMU's default.
 fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     driver: Option<Node<'_, '_>>,
     key: &str,
@@ -167,7 +167,7 @@ fn word<T: FromStr<Err: std::fmt::Display> + std::fmt::Display>(
     }
 }
 
-/// `iothread='1'`, or one of several in `<iothreads>`.
+/// The number of I/O threads: `iothread='1'`, or several in `<iothreads>`.
 fn threads(driver: Node<'_, '_>) -> u32 {
     let several = child(driver, "iothreads").map_or(0, |threads| {
         threads.children().filter(|thread| thread.tag_name().name() == "iothread").count()
@@ -184,13 +184,13 @@ fn number(node: Node<'_, '_>, key: &str) -> Result<Option<u32>, DomainError> {
     found.parse().map(Some).map_err(|_| DomainError::at(node, format!("{key}={found:?}: accepted: a number")))
 }
 
-/// The file or device here that holds the disk.
+/// The local file or device of the disk.
 fn source(disk: Node<'_, '_>) -> Option<PathBuf> {
     let source = child(disk, "source")?;
     source.attribute("file").or_else(|| source.attribute("dev")).map(PathBuf::from)
 }
 
-/// An image of the same kind.
+/// The settings of an equivalent image.
 fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec {
     let source = source(disk);
     match disk.attribute("type").unwrap_or("file") {
@@ -210,7 +210,7 @@ fn file(disk: Node<'_, '_>, format: Format, notes: &mut Vec<String>) -> FileSpec
     image::like(source.as_deref(), format, u32::try_from(beneath).unwrap_or(u32::MAX), notes)
 }
 
-/// Says what of the disk is not done likewise.
+/// Notes the parts of the disk that are not reproduced.
 fn not_done(
     disk: Node<'_, '_>,
     driver: Option<Node<'_, '_>>,
@@ -219,32 +219,32 @@ fn not_done(
 ) {
     if let Some(how) = driver.and_then(|driver| driver.attribute("detect_zeroes")).filter(|how| *how != "off")
     {
-        notes.push(format!("detect_zeroes={how:?} is not done likewise; what is written here has no zeros"));
+        notes.push(format!("detect_zeroes={how:?} is not reproduced; iotax writes no zeros"));
     }
     for driver in [driver, controller].into_iter().flatten() {
         for attribute in driver.attributes().filter(|attribute| !DRIVER.contains(&attribute.name())) {
-            notes.push(format!("<driver {}={:?}> is not done likewise", attribute.name(), attribute.value()));
+            notes.push(format!("<driver {}={:?}> is not reproduced", attribute.name(), attribute.value()));
         }
         for part in
             driver.children().filter(|part| part.is_element() && part.tag_name().name() != "iothreads")
         {
-            notes.push(format!("<{}> of <driver> is not done likewise", part.tag_name().name()));
+            notes.push(format!("<{}> of <driver> is not reproduced", part.tag_name().name()));
         }
     }
     let of_disk = disk.children().filter(|part| !PARTS.contains(&part.tag_name().name()));
     let of_source = child(disk, "source").into_iter().flat_map(|source| source.children());
     let of_source = of_source.filter(|part| !SOURCE.contains(&part.tag_name().name()));
     for part in of_disk.chain(of_source).filter(Node::is_element) {
-        notes.push(format!("<{}>{} is not done likewise", part.tag_name().name(), settings(part)));
+        notes.push(format!("<{}>{} is not reproduced", part.tag_name().name(), settings(part)));
     }
     if let Some(rate) = child(disk, "target").and_then(|target| target.attribute("rotation_rate")) {
         notes.push(format!(
-            "rotation_rate={rate:?} is not done likewise: the guest takes the disk for an SSD or not by it"
+            "rotation_rate={rate:?} is not reproduced: it tells the guest whether the disk is an SSD"
         ));
     }
 }
 
-/// What stands in an element: its text, or its children's.
+/// The content of an element: its text, or that of its children.
 fn settings(part: Node<'_, '_>) -> String {
     let of_children = part
         .children()

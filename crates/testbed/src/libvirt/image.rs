@@ -1,4 +1,4 @@
-//! What kind of image a domain's disk is: what the domain says, and the image's header where it can be read.
+//! The image settings of a domain's disk, from the domain and, if readable, the image's header.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::program::Program;
 
 const QEMU_IMG: Program = Program { name: "qemu-img", package: "qemu-utils" };
 
-/// A new image of the same kind. `beneath` is how many images the domain names beneath its own.
+/// The settings of an equivalent image. `beneath` is the number of backing files in the domain.
 pub(super) fn like(source: Option<&Path>, format: Format, beneath: u32, notes: &mut Vec<String>) -> FileSpec {
     let mut file = FileSpec { format, ..FileSpec::default() };
     if format == Format::Raw {
@@ -46,7 +46,7 @@ pub(super) fn like(source: Option<&Path>, format: Format, beneath: u32, notes: &
     file
 }
 
-/// What qemu-img says of an image and of those beneath it, the top first. Reads headers only, also of an image in use.
+/// qemu-img's description of an image and its backing files, topmost first. Reads only headers, even while the image is in use.
 fn chain(path: &Path) -> Result<Vec<Value>, String> {
     let arguments = ["info", "-U", "--backing-chain", "--output=json", "-f", "qcow2"].map(AsRef::as_ref);
     let text =
@@ -56,7 +56,7 @@ fn chain(path: &Path) -> Result<Vec<Value>, String> {
 }
 
 fn header(info: &Value, file: &mut FileSpec) {
-    // QEMU's own default, which need not be said.
+    // QEMU's default, which is omitted.
     const CLUSTER: u64 = 64 << 10;
     let flag = |key: &str| info["format-specific"]["data"][key].as_bool().unwrap_or(false);
     file.cluster_size = info["cluster-size"].as_u64().filter(|size| *size != CLUSTER).map(Bytes);

@@ -1,7 +1,7 @@
-//! Reads how a libvirt domain presents a disk, so that the same can be built and measured elsewhere.
+//! Reads the disk settings of a libvirt domain, to reproduce and measure them elsewhere.
 //!
-//! The elements are those of libvirt's domain XML format. Where it leaves a setting out, what QEMU does then is taken, and
-//! said; what iotax cannot do likewise is said too. The domain's own disk is never opened but to read an image's header.
+//! Supports the elements of libvirt's domain XML format. Missing settings get QEMU's default, and unsupported ones are skipped; both are
+//! noted. The domain's own disk is opened only to read an image's header.
 
 mod alternatives;
 mod disk;
@@ -20,14 +20,14 @@ pub use alternatives::alternatives;
 
 const VIRSH: Program = Program { name: "virsh", package: "libvirt-clients" };
 
-/// Memory of a guest that measures a disk: what bypasses its page cache needs no more, and several run side by side.
+/// Maximum memory of a guest: direct I/O needs no more, and several guests run at once.
 const MOST_MEMORY: Bytes = Bytes(1 << 30);
-/// What a guest needs to boot.
+/// Minimum memory of a guest.
 const LEAST_MEMORY: Bytes = Bytes(512 << 20);
-/// How many virtual CPUs a guest may have.
+/// Maximum number of virtual CPUs of a guest.
 const MOST_CPUS: u32 = 64;
 
-/// Parts of a domain that bear on the cost of I/O and that iotax does not do likewise.
+/// Elements of a domain that affect the cost of I/O and that iotax does not reproduce.
 const NOT_DONE: [&str; 8] = [
     "cputune",
     "numatune",
@@ -39,24 +39,24 @@ const NOT_DONE: [&str; 8] = [
     "commandline",
 ];
 
-/// A domain's disk.
+/// The disk settings of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
     /// The domain's name.
     pub name: String,
-    /// The disk's name in it, such as `vda`.
+    /// The target name of the disk, such as `vda`.
     pub disk: String,
-    /// The file or device that holds the disk, where there is one here.
+    /// The local file or device of the disk, if there is one.
     pub source: Option<PathBuf>,
-    /// The guest and how it sees the disk.
+    /// The guest's settings.
     pub guest: GuestSpec,
-    /// An image of the same kind; its directory is not set.
+    /// The settings of an equivalent image; without a directory.
     pub file: FileSpec,
-    /// What is not as it is there, and what is taken because the domain leaves it out: a sentence each.
+    /// Differences from the domain and assumed defaults, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// A domain whose disk cannot be built likewise.
+/// A domain whose disk cannot be reproduced.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{message}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
 pub struct DomainError {
@@ -72,17 +72,17 @@ impl DomainError {
     }
 }
 
-/// The XML of a domain that libvirt knows, as `virsh dumpxml` prints it.
+/// The XML of a domain from `virsh dumpxml`.
 pub fn dumpxml(domain: &str) -> Result<String, ProgramError> {
     let xml = VIRSH.run(["--readonly", "dumpxml", "--domain", domain])?;
     Ok(String::from_utf8_lossy(&xml).into_owned())
 }
 
-/// Reads the domain and one of its disks: the one of that target name, else the first.
+/// Reads a domain and one of its disks: that with the target name `disk`, or else the first.
 pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let document = Document::parse(xml).map_err(|error| {
         let place = error.pos();
-        // Its text ends in the place.
+        // The text ends in the position.
         let error = error.to_string();
         let reason = error.strip_suffix(&format!(" at {place}")).unwrap_or(&error);
         DomainError { place: Some((place.row, place.col)), message: format!("this is not XML: {reason}") }
@@ -101,7 +101,7 @@ pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     let disk = disk::read(root, node, &mut guest, &mut notes)?;
     for part in NOT_DONE {
         if child(root, part).is_some() {
-            notes.push(format!("<{part}> is not done likewise"));
+            notes.push(format!("<{part}> is not reproduced"));
         }
     }
     let name = child(root, "name").map(text).filter(|name| !name.is_empty());
@@ -109,17 +109,19 @@ pub fn read(xml: &str, disk: Option<&str>) -> Result<Domain, DomainError> {
     Ok(Domain { name, disk: disk.name, source: disk.source, guest, file: disk.file, notes })
 }
 
-/// CPUs, memory and machine. The disk's part is as a domain has it that says nothing.
+/// CPUs, memory and machine. The disk gets the settings of a domain that has none.
 fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, DomainError> {
     match root.attribute("type") {
         Some("kvm") => {}
-        Some("qemu") => notes.push("the domain is emulated (type 'qemu'); --accel tcg does likewise".into()),
+        Some("qemu") => {
+            notes.push("the domain is emulated (type 'qemu'); use --accel tcg to match it".into());
+        }
         other => {
             let found = other.unwrap_or_default();
             return Err(DomainError::at(root, format!("<domain type={found:?}>: accepted: kvm, qemu")));
         }
     }
-    // The machine is libvirt's where a domain names none.
+    // libvirt's default machine is pc.
     let mut guest = GuestSpec { iothread: Some(0), machine: Some(MachineType::Pc), ..GuestSpec::default() };
     if let Some(vcpu) = child(root, "vcpu") {
         let number = vcpu.attribute("current").unwrap_or(text(vcpu));
@@ -169,7 +171,7 @@ fn machine(root: Node<'_, '_>, notes: &mut Vec<String>) -> Result<GuestSpec, Dom
     Ok(guest)
 }
 
-/// `<memory unit='KiB'>4194304</memory>`; without a unit it is KiB.
+/// Memory such as `<memory unit='KiB'>4194304</memory>`; the default unit is KiB.
 fn memory_bytes(node: Node<'_, '_>) -> Result<Bytes, DomainError> {
     let unit = node.attribute("unit").unwrap_or("KiB");
     let factor: Option<u64> = match unit {

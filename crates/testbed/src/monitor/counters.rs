@@ -1,25 +1,25 @@
-//! Counters of block devices, network interfaces, CPUs and pressure: how the kernel writes them and what two readings say.
+//! Counters of block devices, network interfaces, CPUs and pressure: parsing and differences.
 
 use std::collections::BTreeMap;
 
 use iotax_model::record::{DiskActivity, HostCpu, NicActivity, Pressure};
 
-/// /proc/diskstats counts in sectors of 512 bytes, whatever the device's blocks are.
+/// /proc/diskstats counts 512-byte sectors on all devices.
 const SECTOR: u64 = 512;
 const NS_PER_MS: u64 = 1_000_000;
 const NS_PER_US: u64 = 1_000;
 
-/// Nanoseconds of one tick, the unit of CPU times in /proc.
+/// Nanoseconds per clock tick, the unit of CPU times in /proc.
 pub(super) fn tick_ns() -> u64 {
     1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// `(later - earlier) * unit`; absent if the counter ran backwards.
+/// `(later - earlier) * unit`; `None` if the counter ran backwards.
 pub(super) fn since(earlier: u64, later: u64, unit: u64) -> Option<u64> {
     later.checked_sub(earlier)?.checked_mul(unit)
 }
 
-/// Counters of one block device since it appeared (kernel documentation, admin-guide/iostats).
+/// Counters of a block device since it appeared (kernel documentation, admin-guide/iostats).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DiskCounters {
     reads: u64,
@@ -33,7 +33,7 @@ pub(super) struct DiskCounters {
     busy_ms: u64,
 }
 
-/// The counters of the devices with these names; a device that is not listed is absent.
+/// The counters of the named devices; devices that are not listed are left out.
 pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskCounters> {
     let named = diskstats.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -45,7 +45,7 @@ pub(super) fn disks(diskstats: &str, names: &[String]) -> BTreeMap<String, DiskC
 }
 
 impl DiskCounters {
-    /// From the fields after the name. Those for discards and flushes, which older kernels do not have, are left alone.
+    /// Parses the fields after the name. Discards and flushes, which older kernels lack, are ignored.
     fn parse<'a>(fields: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut fields = fields.map(|field| field.parse().ok());
         let mut next = || fields.next().flatten();
@@ -65,7 +65,7 @@ impl DiskCounters {
         })
     }
 
-    /// What the device did from here to `later`, `duration_ns` after.
+    /// The device's activity up to `later`, `duration_ns` after this reading.
     pub(super) fn until(&self, later: &Self, duration_ns: u64) -> Option<DiskActivity> {
         let reads = since(self.reads, later.reads, 1)?;
         let writes = since(self.writes, later.writes, 1)?;
@@ -83,7 +83,7 @@ impl DiskCounters {
             writes,
             write_bytes: since(self.write_sectors, later.write_sectors, SECTOR)?,
             write_merges: since(self.write_merges, later.write_merges, 1)?,
-            // The kernel books busy time by its clock tick: it may come to a little more than the window.
+            // The kernel counts busy time in ticks, which may slightly exceed the window.
             busy: (busy_ns as f64 / duration_ns as f64).min(1.0),
             mean_wait_ns: (reads + writes > 0).then(|| waited as f64 / (reads + writes) as f64),
             read_wait_ns: Some(read_wait_ns),
@@ -92,14 +92,14 @@ impl DiskCounters {
     }
 }
 
-/// Counters of one network interface since it appeared (proc_net(5)).
+/// Counters of a network interface since it appeared (proc_net(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NicCounters(NicActivity);
 
 /// The counters of all interfaces, by name.
 pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
     let named = dev.lines().filter_map(|line| {
-        // The two lines of the table's head have no colon.
+        // The two header lines have no colon.
         let (name, fields) = line.rsplit_once(':')?;
         Some((name.trim().to_owned(), NicCounters::parse(fields)?))
     });
@@ -107,7 +107,7 @@ pub(super) fn nics(dev: &str) -> BTreeMap<String, NicCounters> {
 }
 
 impl NicCounters {
-    /// From the fields after the name: eight of what is received, then eight of what is sent.
+    /// Parses the fields after the name: eight for receive, then eight for transmit.
     fn parse(fields: &str) -> Option<Self> {
         let fields: Option<Vec<u64>> =
             fields.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
@@ -139,7 +139,7 @@ impl NicCounters {
         }))
     }
 
-    /// What the interface did from here to `later`.
+    /// The interface's activity up to `later`.
     pub(super) fn until(&self, later: &Self) -> Option<NicActivity> {
         let (earlier, later) = (&self.0, &later.0);
         Some(NicActivity {
@@ -188,12 +188,12 @@ pub(super) fn cpu(stat: &str) -> Option<CpuCounters> {
 }
 
 impl CpuCounters {
-    /// What the CPUs did from here to `later`.
+    /// The CPUs' activity up to `later`.
     pub(super) fn until(&self, later: &Self) -> Option<HostCpu> {
         let tick = tick_ns();
         let both = |a: Option<u64>, b: Option<u64>| a?.checked_add(b?);
         Some(HostCpu {
-            // The kernel counts a guest's time in user and nice too.
+            // The kernel includes guest time in user and nice.
             user_ns: both(since(self.user, later.user, tick), since(self.nice, later.nice, tick))?,
             system_ns: since(self.system, later.system, tick)?,
             irq_ns: both(since(self.irq, later.irq, tick), since(self.softirq, later.softirq, tick))?,
@@ -217,7 +217,7 @@ pub(super) struct PressureCounters {
     memory_some: u64,
 }
 
-/// The counters of the three files; absent if any of them is.
+/// The counters of the three files; `None` if any is missing.
 pub(super) fn pressure(
     io: Option<&str>,
     cpu: Option<&str>,
@@ -237,7 +237,7 @@ fn total(text: &str, line: &str) -> Option<u64> {
 }
 
 impl PressureCounters {
-    /// The stalls from here to `later`.
+    /// The stall times up to `later`.
     pub(super) fn until(&self, later: &Self) -> Option<Pressure> {
         Some(Pressure {
             io_some_ns: since(self.io_some, later.io_some, NS_PER_US)?,

@@ -1,9 +1,8 @@
-//! CPU time of the kernel's own threads that serve the layers beneath a target.
+//! CPU time of kernel threads that serve the layers below a target.
 //!
-//! Such a thread is known by its name alone: `loop0`, `jbd2/vda-8`, `xfsaild/dm-0`, `md0_raid1` contain a device's. A kworker
-//! serves whatever comes, and its name tells what it did last; its time counts as that, so that of these only sums over
-//! a window tell something. Workers of high priority (`kworker/1:0H`) complete and dispatch block I/O for all devices
-//! alike and are `kworker`.
+//! A thread is identified by the device in its name: `loop0`, `jbd2/vda-8`, `xfsaild/dm-0`, `md0_raid1`. A kworker's name shows its last
+//! task, so only sums over a window are meaningful. High-priority workers (`kworker/1:0H`) handle block I/O of all devices and count as
+//! `kworker`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,27 +15,26 @@ use super::threads::{self, ThreadCounters};
 /// PF_KTHREAD in the kernel's include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Finds the kernel's threads and reads their CPU time. The first reading looks at every process of the machine, some 5 us each,
-/// later ones only at those that are new and at the kernel's threads: read it at the ends of a window.
+/// Finds kernel threads and reads their CPU time. The first reading visits every process (about 5 us each), later ones only new processes
+/// and kernel threads: use it at the ends of a window only.
 #[derive(Debug)]
 pub struct KernelThreads {
     proc: PathBuf,
-    /// Names and numbers (`254:0`) of devices, and words that names of filesystems' threads begin with.
+    /// Names and numbers (`254:0`) of devices, and prefixes of filesystem thread names.
     devices: Vec<String>,
     filesystems: Vec<String>,
-    /// Ids of programs, which are of no interest.
+    /// Process ids of user programs, which are skipped.
     others: BTreeSet<u32>,
 }
 
-/// The counters of kernel threads at one moment, with the names under which their time counts.
+/// The counters of kernel threads at one moment, with the name that their time counts under.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     threads: Vec<(Option<String>, ThreadCounters)>,
 }
 
 impl KernelThreads {
-    /// For threads that serve these `disks`, by the kernel's names, and filesystems of these kinds (`btrfs`). `root` is where
-    /// /proc is found.
+    /// Selects threads that serve these `disks`, by kernel name, and these types of filesystem (`btrfs`). /proc is below `root`.
     #[must_use]
     pub fn new(root: &Path, disks: &[String], filesystems: &[String]) -> Self {
         let proc = root.join("proc");
@@ -50,7 +48,7 @@ impl KernelThreads {
         Self { proc, devices, filesystems: filesystems.to_vec(), others: BTreeSet::new() }
     }
 
-    /// The counters now.
+    /// Reads the counters.
     pub fn read(&mut self) -> KernelCounters {
         let entries = fs::read_dir(&self.proc).into_iter().flatten().flatten();
         let ids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -75,12 +73,12 @@ impl KernelThreads {
         counters
     }
 
-    /// The name under which a thread's time counts; absent if it does not serve the target.
+    /// The name that a thread's time counts under; `None` if it does not serve the target.
     fn role(&self, name: &str) -> Option<String> {
         let Some(worker) = name.strip_prefix("kworker/") else {
             return self.serves(name).then(|| name.to_owned());
         };
-        // kworker/u8:2-loop0, and with a plus while it is at it: kworker/0:1H+kblockd.
+        // kworker/u8:2-loop0, and with a plus while it is working: kworker/0:1H+kblockd.
         let (pool, task) = worker.split_once(['-', '+']).unwrap_or((worker, ""));
         if self.serves(task) {
             return Some(format!("kworker/{task}"));
@@ -96,7 +94,7 @@ impl KernelThreads {
     }
 }
 
-/// Whether `word` is there with neither a letter nor a digit at either side: `dm-1` is not in `dm-10`.
+/// Returns whether `text` contains `word` without a letter or digit next to it: `dm-1` is not in `dm-10`.
 fn has_word(text: &str, word: &str) -> bool {
     let apart = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
     !word.is_empty()
@@ -112,7 +110,7 @@ fn name_and_flags(stat: &str) -> Option<(&str, u64)> {
     Some((name, after.split_ascii_whitespace().nth(6)?.parse().ok()?))
 }
 
-/// The CPU time by name between two readings. A name of which a thread ended is absent: what it used is not known.
+/// The CPU time by name between two readings. Leaves out a name if one of its threads ended, because its time is unknown.
 #[must_use]
 pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<String, CpuTime> {
     let before: BTreeMap<_, _> =
@@ -130,8 +128,8 @@ pub fn between(earlier: &KernelCounters, later: &KernelCounters) -> BTreeMap<Str
     names.into_iter().filter_map(|(name, spent)| Some((name.to_owned(), spent?))).collect()
 }
 
-/// The CPU time of all the kernel's threads between two readings, in nanoseconds, whether they serve the target or not: `kswapd0`
-/// and a network filesystem's workers carry no device's name. Threads that ended are left out. Absent if none was seen.
+/// The CPU time of all kernel threads between two readings, in nanoseconds, including those without a device in their name, such as
+/// `kswapd0`. Ended threads are left out. `None` if there are no kernel threads.
 #[must_use]
 pub fn total_ns(earlier: &KernelCounters, later: &KernelCounters) -> Option<u64> {
     let before: BTreeMap<_, _> =

@@ -1,6 +1,6 @@
-//! How fast the CPUs run: their frequencies, their governors, and how often heat slowed them down.
+//! CPU frequencies, governors, and thermal throttling.
 //!
-//! Much of this is not there in virtual machines, and what is not there is absent.
+//! Virtual machines report few of these; missing values are absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,24 +11,24 @@ use iotax_model::record::CpuPace;
 use super::counters::since;
 use crate::host_info;
 
-/// What /sys/devices/system/cpu tells at one moment.
+/// The values of /sys/devices/system/cpu at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pace {
+pub struct PaceReading {
     hz: Option<u64>,
     throttles: Option<u64>,
     governors: BTreeSet<String>,
 }
 
-/// Reads it below `root`.
+/// Reads them below `root`.
 #[must_use]
-pub fn read(root: &Path) -> Pace {
+pub fn read(root: &Path) -> PaceReading {
     let cpus = cpus(&root.join("sys/devices/system/cpu"));
     let number = |path: PathBuf| host_info::text(&path)?.parse::<u64>().ok();
     let hz: Vec<u64> = cpus
         .iter()
         .filter_map(|cpu| number(cpu.join("cpufreq/scaling_cur_freq"))?.checked_mul(1000))
         .collect();
-    // The CPUs of a core share its counter, those of a package the package's: each counts once.
+    // CPUs of a core share its counter, CPUs of a package the package's: each counts once.
     let mut counts: BTreeMap<(Option<u64>, Option<u64>), u64> = BTreeMap::new();
     for cpu in &cpus {
         let package = number(cpu.join("topology/physical_package_id"));
@@ -39,7 +39,7 @@ pub fn read(root: &Path) -> Pace {
             }
         }
     }
-    Pace {
+    PaceReading {
         hz: hz.iter().sum::<u64>().checked_div(hz.len() as u64),
         throttles: (!counts.is_empty()).then(|| counts.values().sum()),
         governors: cpus
@@ -49,9 +49,9 @@ pub fn read(root: &Path) -> Pace {
     }
 }
 
-/// What happened between two readings; absent if the machine tells nothing of it.
+/// The change between two readings; `None` if the machine reports nothing.
 #[must_use]
-pub fn between(first: &Pace, last: &Pace) -> Option<CpuPace> {
+pub fn between(first: &PaceReading, last: &PaceReading) -> Option<CpuPace> {
     let pace = CpuPace {
         first_hz: first.hz,
         last_hz: last.hz,

@@ -1,11 +1,10 @@
-//! CPU time of a guest process's threads, by what each is for.
+//! CPU time of a guest process's threads, by role.
 //!
-//! /proc/PID/task/TID/schedstat has the time on a CPU in nanoseconds and no division into user and kernel; stat has that
-//! division in ticks of 10 ms. Where both are there the total is schedstat's and stat's ticks divide it, as the kernel
-//! itself does for getrusage(2). Where the kernel keeps no schedstat, both are stat's.
+//! The total of a thread is the nanosecond counter of /proc/PID/task/TID/schedstat, split into user and system time in proportion to the
+//! ticks of stat, as getrusage(2) does. Without schedstat both come from stat.
 //!
-//! Threads end, those of QEMU's pool and io_uring's kernel workers among them after seconds without work. What they used is
-//! still part of the process's own time, in ticks: what that has over the living threads' time was theirs.
+//! Threads of QEMU's pool and io_uring's workers end after seconds without work. Their time is the process's total, in ticks, minus that of
+//! the living threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,45 +15,45 @@ use iotax_model::record::CpuTime;
 use super::Source;
 use super::counters::{since, tick_ns};
 
-/// The role of threads that nobody named, and of those that ended.
+/// The role of unnamed and of ended threads.
 const WORKER: &str = "worker";
 
-/// How far the process's time and the sum of its threads' may differ though nothing ended, in ticks: user and system time are
-/// rounded at both ends of a window, and the threads run on while they are read.
+/// Tolerance between the process's time and the sum of its threads' in ticks: user and system time are rounded at both ends of a window,
+/// and threads run while they are read.
 const ROUNDING: u64 = 3;
 
-/// A guest process and what its threads are for.
+/// A guest process and the roles of its threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestThreads {
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// Thread ids by role, such as `vcpu` and `iothread`. Of the threads that are not named, now and later, the
-    /// process's first is `main` and the others are `worker`.
+    /// Thread ids by role, such as `vcpu` and `iothread`. Of all other threads, also later ones, the first is `main` and the rest are
+    /// `worker`.
     pub roles: BTreeMap<String, Vec<u32>>,
 }
 
-/// The counters of a process and of each of its threads.
+/// The counters of a process and its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct GuestCounters {
-    /// User and system time in ticks, that of ended threads included.
+    /// User and system time in ticks, including ended threads.
     process: Option<(u64, u64)>,
     threads: Vec<ThreadCounters>,
 }
 
-/// One thread's counters since it began.
+/// The counters of a thread since its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ThreadCounters {
     role: String,
     tid: u32,
-    /// In ticks after boot: tells a thread from a later one with the same id.
+    /// Start time in ticks after boot; distinguishes threads that reuse an id.
     started: u64,
-    /// Time on a CPU; absent where the kernel does not keep it.
+    /// Time on a CPU; absent without schedstat.
     run_ns: Option<u64>,
     user_ticks: u64,
     system_ticks: u64,
 }
 
-/// The threads of one process, found anew at each reading.
+/// The threads of a process; rescanned at each reading.
 #[derive(Debug)]
 pub(super) struct Threads {
     guest: GuestThreads,
@@ -77,7 +76,7 @@ impl Threads {
         Self { guest, task: directory.join("task"), process, open: BTreeMap::new() }
     }
 
-    /// The counters of the process and of every thread that lives now.
+    /// Reads the counters of the process and of every living thread.
     pub(super) fn read(&mut self) -> GuestCounters {
         let process = self.process.read().and_then(ticks).map(|(user, system, _)| (user, system));
         let entries = fs::read_dir(&self.task).into_iter().flatten().flatten();
@@ -88,8 +87,7 @@ impl Threads {
                 self.open.insert(*tid, self.find(*tid));
             }
         }
-        // An open file of a thread that has ended fails even if its id lives again: forgotten here, it is opened
-        // anew next time.
+        // The open file of an ended thread fails even if its id is reused: drop it here, and open a new one next time.
         let mut threads = Vec::with_capacity(alive.len());
         self.open.retain(|tid, thread| {
             let read = if alive.contains(tid) { thread.read(*tid) } else { None };
@@ -119,8 +117,7 @@ impl Thread {
     }
 }
 
-/// utime, stime and starttime of stat (proc_pid_stat(5)), fields 14, 15 and 22. The name before them, in parentheses, may
-/// contain anything.
+/// utime, stime and starttime of stat (proc_pid_stat(5)), fields 14, 15 and 22. The name before them, in parentheses, may contain anything.
 fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
@@ -130,7 +127,7 @@ fn ticks(stat: &str) -> Option<(u64, u64, u64)> {
     Some((user, system, started))
 }
 
-/// The first figure of schedstat. A kernel that does not keep it writes zeros, the count of runs included.
+/// The first number of schedstat; `None` if all are zero, including the count of runs: the kernel does not keep it.
 fn run_time(schedstat: &str) -> Option<u64> {
     let mut fields = schedstat.split_ascii_whitespace();
     let run = fields.next()?.parse().ok()?;
@@ -138,7 +135,7 @@ fn run_time(schedstat: &str) -> Option<u64> {
     (runs > 0).then_some(run)
 }
 
-/// The CPU time of each role between two readings, over all processes. A role that is not known of one of them is absent.
+/// The CPU time of each role between two readings, over all processes. Leaves out a role that is unknown for one of them.
 pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTreeMap<String, CpuTime> {
     let mut roles: BTreeMap<String, Option<CpuTime>> = BTreeMap::new();
     for (earlier, later) in earlier.iter().zip(later) {
@@ -150,9 +147,8 @@ pub(super) fn between(earlier: &[GuestCounters], later: &[GuestCounters]) -> BTr
     roles.into_iter().filter_map(|(role, spent)| Some((role, spent?))).collect()
 }
 
-/// The CPU time of each role of one process; nothing for a role of which it is not known. A thread that is new began after the first of them, so all of its time
-/// counts; the time of threads that ended counts as `worker`. A role that was named and lost a thread is absent: what that
-/// thread used is not known, and then neither is what is left for `worker`.
+/// The CPU time of each role of one process; `None` if unknown. A new thread counts in full; ended threads count as `worker`. If a named
+/// role lost a thread, that role and `worker` are unknown.
 fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String, Option<CpuTime>> {
     let before: BTreeMap<_, _> = earlier.threads.iter().map(|thread| (thread.identity(), thread)).collect();
     let after: BTreeSet<_> = later.threads.iter().map(ThreadCounters::identity).collect();
@@ -181,8 +177,8 @@ fn of_process(earlier: &GuestCounters, later: &GuestCounters) -> BTreeMap<String
     roles.into_iter().map(|(role, spent)| (role.to_owned(), spent)).collect()
 }
 
-/// What threads used that ended between two readings: what the process's time has over that of the `living` ones, which is
-/// nothing if it may be rounding. Absent if the process's time is, or if it contradicts the threads'.
+/// The time of threads that ended between two readings: the process's total minus that of the `living`, or zero within rounding. `None` if
+/// the total is unknown or contradicts the threads'.
 fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Option<CpuTime> {
     let ((user, system), (later_user, later_system)) = earlier.process.zip(later.process)?;
     let user_ns = since(user, later_user, tick_ns())?;
@@ -201,7 +197,7 @@ fn ended(earlier: &GuestCounters, later: &GuestCounters, living: CpuTime) -> Opt
     Some(CpuTime { user_ns: total - system_ns, system_ns })
 }
 
-/// Both together; absent if one is.
+/// The sum; `None` if one is.
 pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTime> {
     let (one, other) = one.zip(other)?;
     Some(CpuTime {
@@ -211,19 +207,19 @@ pub(super) fn sum(one: Option<CpuTime>, other: Option<CpuTime>) -> Option<CpuTim
 }
 
 impl ThreadCounters {
-    /// From what stat and schedstat say; the latter is empty where the kernel does not keep it.
+    /// Parses stat and schedstat; the latter is empty if the kernel does not keep it.
     pub(super) fn parse(role: &str, tid: u32, stat: &str, schedstat: &str) -> Option<Self> {
         let (user_ticks, system_ticks, started) = ticks(stat)?;
         let run_ns = run_time(schedstat);
         Some(Self { role: role.to_owned(), tid, started, run_ns, user_ticks, system_ticks })
     }
 
-    /// What tells it from every other thread.
+    /// A key that no other thread shares.
     pub(super) const fn identity(&self) -> (u32, u64) {
         (self.tid, self.started)
     }
 
-    /// The CPU time since the earlier reading, or since the thread began.
+    /// The CPU time since the earlier reading, or since the thread's start.
     pub(super) fn since(&self, earlier: Option<&Self>) -> Option<CpuTime> {
         let (user, system) = earlier.map_or((0, 0), |earlier| (earlier.user_ticks, earlier.system_ticks));
         let user_ns = since(user, self.user_ticks, tick_ns())?;
@@ -233,7 +229,7 @@ impl ThreadCounters {
             return Some(CpuTime { user_ns, system_ns });
         };
         let total = since(before, after, 1)?;
-        // Within less than a tick the thread's whole life tells how it divides its time.
+        // Within less than a tick, split by the thread's lifetime ratio.
         let system_ns = share(total, system_ns, user_ns)
             .or_else(|| share(total, self.system_ticks, self.user_ticks))
             .unwrap_or(0);
@@ -241,7 +237,7 @@ impl ThreadCounters {
     }
 }
 
-/// The part of `total` that `part` is of `part` and `rest` together; absent if these are nothing.
+/// The fraction `part` / (`part` + `rest`) of `total`; `None` if both are zero.
 fn share(total: u64, part: u64, rest: u64) -> Option<u64> {
     let whole = u128::from(part) + u128::from(rest);
     u64::try_from((u128::from(total) * u128::from(part)).checked_div(whole)?).ok()

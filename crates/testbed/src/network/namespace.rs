@@ -1,13 +1,13 @@
-//! Makes network namespaces of iotax's own and the interfaces in them, on record.
+//! Creates network namespaces and interfaces, recorded in the undo log.
 
 use std::io;
 
 use crate::build_error::BuildError;
-use crate::netns::{IP, Interface, Namespace};
+use crate::netns::{IP, Namespace, NetnsInterface};
 use crate::undo::{Effect, UndoLog};
 
 impl Namespace {
-    /// Makes one, on record. Its loopback interface is up.
+    /// Creates a namespace with an active loopback interface.
     pub(super) fn make(name: String, undo_log: &mut UndoLog) -> Result<Self, BuildError> {
         let made = Self { name };
         let path = made.path();
@@ -16,7 +16,7 @@ impl Namespace {
             let source = io::ErrorKind::AlreadyExists.into();
             return Err(BuildError::File { path, source });
         }
-        undo_log.will(Effect::Namespace(made.clone()))?;
+        undo_log.record(Effect::Namespace(made.clone()))?;
         undo_log.run(IP, ["netns", "add", &made.name])?;
         made.ip(undo_log, &["link", "set", "lo", "up"])?;
         Ok(made)
@@ -28,7 +28,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Makes an interface in it, on record, by these words for ip(8).
+    /// Creates an interface in it, with these arguments for ip(8).
     pub(super) fn add(
         &self,
         undo_log: &mut UndoLog,
@@ -36,8 +36,9 @@ impl Namespace {
         kind: &str,
         words: &[&str],
     ) -> Result<(), BuildError> {
-        let made = Interface { namespace: self.name.clone(), name: name.to_owned(), kind: kind.to_owned() };
-        undo_log.will(Effect::Interface(made))?;
+        let made =
+            NetnsInterface { namespace: self.name.clone(), name: name.to_owned(), kind: kind.to_owned() };
+        undo_log.record(Effect::Interface(made))?;
         self.ip(undo_log, words)
     }
 }

@@ -1,4 +1,4 @@
-//! What a way needs of this machine, and what stands in its way, before anything is touched.
+//! Checks that this machine can build a network path, before anything is touched.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::netns::{IP, PASST};
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
 
-/// By which programs have tap devices.
+/// The device for creating tap devices.
 const TUN: &str = "/dev/net/tun";
 
-/// Refuses a way that cannot be built here, with the reason and what helps.
+/// Rejects a path that cannot be built here, with the reason and the remedy.
 pub fn check(spec: &NetworkSpec) -> Result<(), Refusal> {
     let missing = |error: ProgramError| Refusal::environment(error.to_string());
     let via = spec.via;
-    if matches!(via, NetPath::Loopback | NetPath::Remote) {
+    if via == NetPath::Loopback || via.is_given() {
         return Ok(());
     }
     let able = rustix::thread::capabilities(None)
@@ -40,7 +40,7 @@ pub fn check(spec: &NetworkSpec) -> Result<(), Refusal> {
             }
         }
         NetPath::Passt => PASST.find().map_err(missing)?,
-        NetPath::User | NetPath::Loopback | NetPath::Remote => {}
+        NetPath::User | NetPath::Loopback | NetPath::Remote | NetPath::Server => {}
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ fn check_device(device: &str, via: NetPath, remedy: &str) -> Result<(), Refusal>
     }
 }
 
-/// Refuses where the kernel is known not to have a kind of interface. One whose modules are not listed may have it built in.
+/// Rejects a type of interface that the kernel is known to lack. One whose modules are not listed may be built in.
 fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
@@ -66,7 +66,7 @@ fn check_kernel(kind: &str, via: NetPath) -> Result<(), Refusal> {
     })
 }
 
-/// The directory of a kernel's modules that does not have one, if it is known not to.
+/// The kernel's module directory, if it is known to lack a module.
 fn known_to_lack(dir: &Path, module: &str) -> Option<String> {
     match modules::check(dir, &[module]) {
         Err(ModulesError::Missing { dir, .. }) => Some(dir.display().to_string()),

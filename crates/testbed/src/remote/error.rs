@@ -1,57 +1,57 @@
-//! What can stand between here and another machine, with the remedy.
+//! Errors of remote agents, with remedies.
 
 use std::time::Duration;
 
-use super::Host;
+use super::SshHost;
 use crate::program::ProgramError;
 
-/// A machine that could not be entered or left.
+/// An error while starting or removing a remote agent.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// There is no ssh here.
+    /// ssh is not installed.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// It could not be put on record, so nothing was done.
+    /// The undo log could not be written, so nothing was done.
     #[error(transparent)]
     NotRecorded(Box<dyn std::error::Error + Send + Sync>),
-    /// A pipe or file of this machine failed.
+    /// A local pipe or file failed.
     #[error("ssh {host}: {source}")]
     Local {
-        /// Which machine.
-        host: Host,
+        /// The machine.
+        host: SshHost,
         /// The system's error.
         source: std::io::Error,
     },
-    /// ssh ended before the other side had answered.
+    /// ssh exited before the remote script answered.
     #[error("ssh {host}: {said}; {}", remedy(said))]
     Ssh {
-        /// Which machine.
-        host: Host,
-        /// ssh's own words and whatever else came.
+        /// The machine.
+        host: SshHost,
+        /// The output of ssh and of the login.
         said: String,
     },
-    /// The other side cannot run an agent.
+    /// The machine cannot run an agent.
     #[error("{host}: {reason}")]
     Refused {
-        /// Which machine.
-        host: Host,
-        /// Why, and what to do.
+        /// The machine.
+        host: SshHost,
+        /// The reason and the remedy.
         reason: String,
     },
-    /// Something is left there.
+    /// Something remains on the machine.
     #[error("{host}: {said}")]
     Left {
-        /// Which machine.
-        host: Host,
-        /// What, in the other side's words.
+        /// The machine.
+        host: SshHost,
+        /// The remote script's message.
         said: String,
     },
     /// No answer in time.
     #[error("ssh {host}: no answer within {} s; does ssh {host} lead to a shell there?", waited.as_secs())]
     Deadline {
-        /// Which machine.
-        host: Host,
-        /// How long it was waited for.
+        /// The machine.
+        host: SshHost,
+        /// The time waited.
         waited: Duration,
     },
     /// The user interrupted.
@@ -59,7 +59,7 @@ pub enum RemoteError {
     Interrupted,
 }
 
-/// Words of ssh, and what to do about them.
+/// Messages of ssh, and their remedies.
 const REMEDIES: [(&str, &str); 7] = [
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -81,8 +81,8 @@ fn remedy(said: &str) -> &'static str {
     known.map_or("the account there needs a POSIX shell that ssh HOST sh can start", |(_, remedy)| remedy)
 }
 
-/// A refusal in the script's words: `refused KIND ...`.
-pub(super) fn refused(host: &Host, line: &str) -> RemoteError {
+/// Parses a rejection by the script: `refused KIND ...`.
+pub(super) fn refused(host: &SshHost, line: &str) -> RemoteError {
     let mut words = line.splitn(3, ' ').skip(1);
     let (kind, said) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let reason = match kind {

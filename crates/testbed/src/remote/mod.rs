@@ -1,11 +1,11 @@
-//! Agents on other machines, over the user's own ssh.
+//! Agents on other machines, over the user's ssh.
 //!
-//! One connection does it all: a script for any POSIX shell makes a place for this very program, takes it from its stdin unless
-//! it is there already, and becomes an agent, with which it is spoken to over the same stream. When that ends the script removes
-//! the place. What a lost connection leaves is removed by [`leave`], for the undo log.
+//! One connection is enough: a POSIX shell script creates a directory for this program, receives the program on stdin unless it is cached,
+//! and executes it as the agent on the same stream. When the stream ends, the script removes the directory. [`leave`] removes what a lost
+//! connection left, for the undo log.
 //!
-//! Other users of that machine are not trusted. A place is a new directory of mode 0700 that is on record before the program comes
-//! to it, and nothing is executed anywhere else, nor if others could have changed it.
+//! Other users of that machine are not trusted: the directory has mode 0700 and is recorded before the program arrives, and nothing is
+//! executed that others could have changed.
 
 mod error;
 mod session;
@@ -25,68 +25,68 @@ use crate::interrupt::Interrupt;
 use crate::program::ProgramError;
 pub use error::RemoteError;
 use error::refused;
-use session::{Heard, Session};
+use session::{SessionOutput, SshSession};
 
 const ENTER: &str = concat!(include_str!("place.sh"), include_str!("enter.sh"));
 const LEAVE: &str = concat!(include_str!("place.sh"), include_str!("leave.sh"));
 
-/// Beyond what ssh itself allows for a connection: a login may take long on a busy machine.
+/// Login timeout, beyond ssh's own for connecting: logins take long on a busy machine.
 const LOGIN: Duration = Duration::from_mins(1);
-/// Where the user is asked for a password. The other side closes the connection earlier.
+/// Login timeout if ssh asks for a password. The server gives up earlier.
 const LOGIN_ASKING: Duration = Duration::from_mins(5);
-/// For what is done between two lines once the login is through.
+/// Timeout of each step after the login.
 const STEP: Duration = Duration::from_secs(30);
-/// Bytes a second: slower than any link worth measuring over.
+/// Bytes per second: slower than any link worth measuring over.
 const SLOWEST: u64 = 100_000;
-/// Removing large files takes long on some filesystems.
+/// Timeout of removal: deleting large files takes long on some filesystems.
 const REMOVAL: Duration = Duration::from_mins(2);
 
-/// Where ssh leads, and as whom.
+/// A machine reached by ssh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Host {
-    /// As ssh(1) takes it.
+pub struct SshHost {
+    /// Destination as for ssh(1).
     pub destination: String,
-    /// Absent: what the user's configuration says.
+    /// `None` for the port of the user's ssh configuration.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
-    /// Whether the agent runs under sudo(8).
+    /// True to run the agent under sudo(8).
     pub sudo: bool,
 }
 
-/// An agent as the undo log knows it.
+/// An agent as recorded in the undo log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Agent {
+pub struct RecordedAgent {
     /// Its machine.
-    pub host: Host,
-    /// Unique. It begins the lines of a conversation and stands in no command line.
+    pub host: SshHost,
+    /// Unique and secret: marks the script's output, and appears in no command line.
     pub tag: String,
-    /// Of its program, as sha256sum(1) prints it.
+    /// Hash of its program in the format of sha256sum(1).
     pub sha256: String,
-    /// The path that it was to measure; it may have made a file there.
+    /// The path to measure; the agent may have created a file there.
     pub target: String,
-    /// Absent before there is one: nothing of it has run then.
+    /// Its directory; `None` before there is one, when nothing has run yet.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub place: Option<Place>,
+    pub place: Option<RemoteDirectory>,
 }
 
-/// The directory that was made on another machine for an agent.
+/// The remote directory of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
-    /// Absolute, without symbolic links.
+pub struct RemoteDirectory {
+    /// Absolute path without symbolic links.
     pub path: String,
-    /// Its own.
+    /// Its inode number.
     pub inode: u64,
-    /// That of the directory it was made in.
+    /// The inode number of its parent.
     pub parent: u64,
-    /// The kernel's whose memory it is in; `-` if it is on a disk.
+    /// The boot id of the kernel if it is in memory; `-` if it is on a disk.
     pub boot: String,
 }
 
-impl Place {
-    /// `INODE PARENT BOOT PATH`.
+impl RemoteDirectory {
+    /// Parses `INODE PARENT BOOT PATH`.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(4, ' ');
         let (inode, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -95,57 +95,57 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Host {
+impl std::fmt::Display for SshHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.destination)?;
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
-impl Host {
+impl SshHost {
     const fn sudo_command(&self) -> &'static str {
         if self.sudo { "sudo -n" } else { "" }
     }
 }
 
-/// The program that the agent is, to be copied.
+/// The agent's program, to be copied.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct AgentProgram {
     path: PathBuf,
     length: u64,
     sha256: String,
 }
 
-impl Program {
-    /// Reads it once.
+impl AgentProgram {
+    /// Reads it from a file.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bytes = fs::read(path)?;
         Ok(Self { path: path.to_owned(), length: bytes.len() as u64, sha256: sha256(&bytes) })
     }
 }
 
-/// As sha256sum(1) prints it.
+/// A hash in the format of sha256sum(1).
 fn sha256(bytes: &[u8]) -> String {
     let hex: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     hex.concat()
 }
 
-/// What the names of an agent's places begin with, which others may see: it does not tell the tag.
+/// The prefix of an agent's directory names. Other users may see it; it does not reveal the tag.
 fn mark(tag: &str) -> String {
     sha256(tag.as_bytes())[..12].to_owned()
 }
 
-/// A word of a shell's.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The name or address that ssh connects to for a destination, which may be an alias of the user's configuration. Behind a jump host
-/// it may not be reachable from here.
+/// The host name or address that ssh connects to, with aliases of the user's configuration resolved. Behind a jump host it may be
+/// unreachable from here.
 ///
 /// # Errors
-/// No ssh, or a destination that it refuses.
-pub fn address(host: &Host) -> Result<String, ProgramError> {
+/// ssh is missing, or rejects the destination.
+pub fn address(host: &SshHost) -> Result<String, ProgramError> {
     let mut arguments = vec!["-G".to_owned()];
     arguments.extend(host.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
     arguments.extend(["--".to_owned(), host.destination.clone()]);
@@ -155,40 +155,40 @@ pub fn address(host: &Host) -> Result<String, ProgramError> {
     Ok(named.unwrap_or(&host.destination).trim().to_owned())
 }
 
-/// How a machine is entered.
+/// The parameters for starting an agent.
 #[derive(Debug, Clone, Copy)]
-pub struct Visit<'a> {
-    /// Which.
-    pub host: &'a Host,
-    /// Unique, and known to nobody else.
+pub struct AgentLaunch<'a> {
+    /// The machine.
+    pub host: &'a SshHost,
+    /// Unique and secret.
     pub tag: &'a str,
-    /// The path that is to be measured there.
+    /// The path to measure.
     pub target: &'a str,
-    /// What to run there.
-    pub program: &'a Program,
-    /// Whether the program stays there, so that it need not be copied the next time.
+    /// The program to run.
+    pub program: &'a AgentProgram,
+    /// True to keep the program on the machine, so that it need not be copied again.
     pub leave: bool,
-    /// Whether ssh may ask on the terminal, for a password or to accept a host key.
+    /// True if ssh may prompt on the terminal, for a password or a host key.
     pub ask: bool,
 }
 
-/// Writes an agent down before more is done for it.
-pub type Record<'a> = &'a mut dyn FnMut(Agent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// Records an agent in the undo log.
+pub type RecordAgent<'a> =
+    &'a mut dyn FnMut(RecordedAgent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Starts an agent on another machine. It ends, and what it made goes, when the link does.
+/// Starts an agent on another machine. When the client is dropped, the agent exits and everything it created is removed.
 ///
-/// `record` is called before anything is done there, for what cannot be reached leaves nothing to undo, and again when its
-/// place is made and nothing is in it yet.
+/// Calls `record` before anything is done there, and again when its directory exists and is still empty.
 pub fn enter(
-    visit: &Visit<'_>,
+    visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,
-    record: Record<'_>,
+    record: RecordAgent<'_>,
 ) -> Result<AgentClient, RemoteError> {
-    let Visit { host, tag, program, leave, ask, .. } = *visit;
+    let AgentLaunch { host, tag, program, leave, ask, .. } = *visit;
     let (mark, sudo) = (mark(tag), host.sudo_command());
     let leave = if leave { "yes" } else { "" };
     let call = format!("enter {tag} {mark} {} {} '{leave}' '{sudo}'\n", program.sha256, program.length);
-    let mut session = Session::open(host, tag, ask, &format!("{ENTER}{call}"))?;
+    let mut session = SshSession::open(host, tag, ask, &format!("{ENTER}{call}"))?;
     match converse(&mut session, visit, interrupt, record) {
         Ok(stdout) => {
             let process = session.into_process(stdout);
@@ -201,15 +201,15 @@ pub fn enter(
     }
 }
 
-/// Up to where the agent's frames begin.
+/// Runs the script's protocol up to the first frame of the agent.
 fn converse(
-    session: &mut Session,
-    visit: &Visit<'_>,
+    session: &mut SshSession,
+    visit: &AgentLaunch<'_>,
     interrupt: &Interrupt,
-    record: Record<'_>,
+    record: RecordAgent<'_>,
 ) -> Result<BufReader<ChildStdout>, RemoteError> {
-    let Visit { host, program, tag, target, .. } = *visit;
-    let agent = |place| Agent {
+    let AgentLaunch { host, program, tag, target, .. } = *visit;
+    let agent = |place| RecordedAgent {
         host: host.clone(),
         tag: tag.to_owned(),
         sha256: program.sha256.clone(),
@@ -219,9 +219,9 @@ fn converse(
     let mut patience = if visit.ask { LOGIN_ASKING } else { LOGIN };
     loop {
         let line = match session.hear(patience, interrupt)? {
-            Some(Heard::Frames(stdout)) => return Ok(stdout),
-            Some(Heard::Line(line)) => line,
-            // Ctrl-C where ssh asks ends ssh first.
+            Some(SessionOutput::Frames(stdout)) => return Ok(stdout),
+            Some(SessionOutput::Line(line)) => line,
+            // At ssh's prompt, Ctrl-C ends ssh first.
             None if interrupt.load(Ordering::Relaxed) => return Err(RemoteError::Interrupted),
             None => return Err(RemoteError::Ssh { host: host.clone(), said: session.words() }),
         };
@@ -229,7 +229,7 @@ fn converse(
         if line == "here" {
             record(agent(None)).map_err(RemoteError::NotRecorded)?;
             session.send(b"go\n");
-        } else if let Some(place) = line.strip_prefix("place ").and_then(Place::parse) {
+        } else if let Some(place) = line.strip_prefix("place ").and_then(RemoteDirectory::parse) {
             record(agent(Some(place))).map_err(RemoteError::NotRecorded)?;
             session.send(b"go\n");
         } else if line == "want" {
@@ -241,9 +241,9 @@ fn converse(
     }
 }
 
-/// Ends an agent and removes what is left of it: nothing, if it could do so itself.
-pub fn leave(agent: &Agent, ask: bool) -> Result<(), RemoteError> {
-    let mut session = Session::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
+/// Ends an agent and removes whatever is left of it.
+pub fn leave(agent: &RecordedAgent, ask: bool) -> Result<(), RemoteError> {
+    let mut session = SshSession::open(&agent.host, &agent.tag, ask, &format!("{LEAVE}{}", leaving(agent)))?;
     let heard = session.hear(if ask { LOGIN_ASKING } else { LOGIN + REMOVAL }, &Interrupt::default());
     let (host, status) = (agent.host.clone(), session.status());
     let result = match (heard, status) {
@@ -257,12 +257,12 @@ pub fn leave(agent: &Agent, ask: bool) -> Result<(), RemoteError> {
     result
 }
 
-/// The call of the script. The place is the other machine's own word: it must not become a command of its own.
-fn leaving(agent: &Agent) -> String {
+/// The script's invocation. The path comes from the other machine and must be quoted.
+fn leaving(agent: &RecordedAgent) -> String {
     let place = agent.place.as_ref().map_or_else(
         || "'' '' '' ''".to_owned(),
         |place| {
-            let Place { inode, parent, boot, path } = place;
+            let RemoteDirectory { inode, parent, boot, path } = place;
             format!("{inode} {parent} {} {}", quoted(boot), quoted(path))
         },
     );

@@ -1,4 +1,4 @@
-//! One run of ssh: a script goes in, lines come out, and then perhaps an agent's frames.
+//! One ssh process: sends a script, reads lines, and optionally hands over to an agent's frames.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,42 +10,42 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Host, RemoteError};
-use crate::agent_client::{Process, keep_last};
+use super::{RemoteError, SshHost};
+use crate::agent_client::{AgentProcess, keep_last};
 use crate::interrupt::{Interrupt, POLL};
 use crate::program::Program;
 
 pub(super) const SSH: Program = Program { name: "ssh", package: "openssh-client" };
-/// The longest line that is looked at.
+/// Maximum length of a line.
 const LINE: u64 = 4096;
-/// How long ssh may take to end after its stdout.
+/// Time for ssh to exit after its stdout closed.
 const LAST_BREATH: Duration = Duration::from_secs(2);
-/// How much of what else comes is quoted.
+/// Maximum length of unexpected output in errors.
 const NOISE: usize = 400;
 
-/// What a script says.
-pub(super) enum Heard {
+/// Output of the script.
+pub(super) enum SessionOutput {
     /// A line, without the tag.
     Line(String),
-    /// From here on an agent's frames come.
+    /// The start of an agent's frames.
     Frames(BufReader<ChildStdout>),
 }
 
-/// ssh and the script behind it.
-pub(super) struct Session {
-    host: Host,
+/// ssh and the remote script.
+pub(super) struct SshSession {
+    host: SshHost,
     child: Child,
     stdin: ChildStdin,
-    lines: Receiver<Heard>,
-    /// The end of its stderr.
+    lines: Receiver<SessionOutput>,
+    /// The tail of its stderr.
     said: Arc<Mutex<Vec<u8>>>,
-    /// What came on its stdout that was not the script's: greetings, and what there is in place of a shell.
+    /// Stdout that is not the script's: greetings, or something other than a shell.
     noise: Arc<Mutex<String>>,
 }
 
-impl Session {
-    /// Starts it. The script's own lines begin with the tag; the one that says `agent` is its last.
-    pub(super) fn open(host: &Host, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
+impl SshSession {
+    /// Starts ssh. The script marks its lines with the tag; the line `agent` is its last.
+    pub(super) fn open(host: &SshHost, tag: &str, ask: bool, script: &str) -> Result<Self, RemoteError> {
         SSH.find()?;
         let local = |source| RemoteError::Local { host: host.clone(), source };
         let mut child = command(host, ask).spawn().map_err(local)?;
@@ -56,17 +56,17 @@ impl Session {
         };
         let noise = Arc::default();
         let lines = listen(stdout, format!("{tag} "), Arc::clone(&noise));
-        // It is small enough for the pipe. Where ssh has failed by now, what it said tells why.
+        // Fits into the pipe. If ssh has failed already, its output tells why.
         let _ = stdin.write_all(script.as_bytes());
         Ok(Self { host: host.clone(), child, stdin, lines, said: keep_last(stderr), noise })
     }
 
-    /// What the script says next; `None` if it has ended.
+    /// The script's next output; `None` if it has ended.
     pub(super) fn hear(
         &mut self,
         patience: Duration,
         interrupt: &Interrupt,
-    ) -> Result<Option<Heard>, RemoteError> {
+    ) -> Result<Option<SessionOutput>, RemoteError> {
         let end = Instant::now() + patience;
         loop {
             if interrupt.load(Ordering::Relaxed) {
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Sends some bytes. If the other side does not take them, what it says next tells why.
+    /// Sends bytes. Returns false if the other side closed its stdin; its output then tells why.
     pub(super) fn send(&mut self, bytes: &[u8]) -> bool {
         self.stdin.write_all(bytes).is_ok()
     }
@@ -105,13 +105,13 @@ impl Session {
         }
     }
 
-    /// The agent behind it. ssh is then the link's to end.
-    pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> Process<BufReader<ChildStdout>> {
-        Process { child: self.child, stdin: self.stdin, stdout, said: self.said }
+    /// Hands the process over to the client of the agent behind it.
+    pub(super) fn into_process(self, stdout: BufReader<ChildStdout>) -> AgentProcess<BufReader<ChildStdout>> {
+        AgentProcess { child: self.child, stdin: self.stdin, stdout, said: self.said }
     }
 
-    /// ssh's exit status, which is the script's unless it is 255. Absent if ssh was killed or still runs a while after its
-    /// stdout has closed.
+    /// ssh's exit status, which is the script's unless it is 255. `None` if ssh was killed or is still running some time after its stdout
+    /// closed.
     pub(super) fn status(&mut self) -> Option<i32> {
         let end = Instant::now() + LAST_BREATH;
         loop {
@@ -123,15 +123,15 @@ impl Session {
         }
     }
 
-    /// Ends it, whatever it does.
+    /// Kills ssh.
     pub(super) fn end(mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// What was said that is not the script's, on stderr and on stdout.
+    /// The output that is not the script's, from stderr and stdout.
     pub(super) fn words(&mut self) -> String {
-        // The thread that reads stderr may be a moment behind.
+        // The thread that reads stderr may lag behind.
         self.status();
         thread::sleep(POLL);
         let said = self.said.lock().map(|said| String::from_utf8_lossy(&said).into_owned());
@@ -142,13 +142,13 @@ impl Session {
     }
 }
 
-/// The user's ssh with the user's configuration, keys and known hosts. It is left as strict as it is.
-fn command(host: &Host, ask: bool) -> Command {
-    // ssh keeps a signal ignored that is ignored at its start. It must stay in the terminal's foreground to ask there, where
-    // Ctrl-C, which is the conductor's to handle, would end it.
+/// The user's ssh with the user's configuration, keys and known hosts. Host key checking is unchanged.
+fn command(host: &SshHost, ask: bool) -> Command {
+    // ssh inherits ignored signals. To prompt, it must stay in the terminal's foreground, where Ctrl-C would otherwise end it before the
+    // runner handles it.
     let mut command = Command::new("sh");
     command.args(["-c", r#"trap '' HUP INT QUIT; exec "$@""#, "sh", SSH.name, "-T"]);
-    // A master that this one became would outlive it. Forwardings may need ports that are taken.
+    // A connection master would outlive this one. Forwarded ports may be taken.
     for option in [
         "ControlMaster=no",
         "ClearAllForwardings=yes",
@@ -170,8 +170,8 @@ fn command(host: &Host, ask: bool) -> Command {
     command
 }
 
-/// Reads lines in a thread of its own, up to the one after which frames come.
-fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiver<Heard> {
+/// Reads lines in a thread, up to the one before the first frame.
+fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiver<SessionOutput> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         let mut stdout = BufReader::new(stdout);
@@ -183,10 +183,10 @@ fn listen(stdout: ChildStdout, tag: String, noise: Arc<Mutex<String>>) -> Receiv
             let line = String::from_utf8_lossy(&line);
             match line.trim_end().strip_prefix(&tag) {
                 Some("agent") => {
-                    let _ = sender.send(Heard::Frames(stdout));
+                    let _ = sender.send(SessionOutput::Frames(stdout));
                     break;
                 }
-                Some(line) if sender.send(Heard::Line(line.to_owned())).is_ok() => {}
+                Some(line) if sender.send(SessionOutput::Line(line.to_owned())).is_ok() => {}
                 Some(_) => break,
                 None => {
                     if let Ok(mut noise) = noise.lock()

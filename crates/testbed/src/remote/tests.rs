@@ -1,4 +1,4 @@
-//! The scripts in every shell that is here, and what people read when they fail.
+//! Tests the scripts in every installed shell, and their error messages.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use super::*;
 
-/// Plays the agent: answers what it is sent.
+/// A fake agent that echoes its input.
 const PROGRAM: &str = r#"#!/bin/sh
 case $1 in
 agent) mkdir -p "$XDG_STATE_HOME/iotax/undo"; echo serving; cat ;;
@@ -16,14 +16,14 @@ esac
 "#;
 const TAG: &str = "iotax-0123456789abcdef";
 
-/// A machine to enter: a home, programs that come before the system's.
+/// A simulated machine: a home directory, and programs that precede the system's.
 struct Machine {
     temp: tempfile::TempDir,
     shell: Vec<String>,
 }
 
 impl Machine {
-    /// One for each shell that is installed.
+    /// One for each installed shell.
     fn all() -> Vec<Self> {
         let shells = ["dash", "bash", "busybox sh"].map(|shell| shell.split(' ').map(str::to_owned));
         let machines = shells.into_iter().map(Iterator::collect::<Vec<_>>).filter_map(|shell| {
@@ -47,7 +47,7 @@ impl Machine {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("made executable");
     }
 
-    /// A shell there with this script on its stdin.
+    /// Starts a shell with this script on its stdin.
     fn start(&self, script: &str) -> (Child, ChildStdin, BufReader<ChildStdout>) {
         let path = std::env::var("PATH").expect("a path");
         let mut child = Command::new(&self.shell[0])
@@ -66,7 +66,7 @@ impl Machine {
         (child, stdin, stdout)
     }
 
-    /// Enters up to where the place is made and not yet on record.
+    /// Runs the script until the directory exists and is not yet recorded.
     fn make_place(&self, leave: &str, sudo: &str) -> (Child, ChildStdin, BufReader<ChildStdout>, String) {
         let sha256 = sha256(PROGRAM.as_bytes());
         let call = format!("enter {TAG} {} {sha256} {} '{leave}' '{sudo}'\n", mark(TAG), PROGRAM.len());
@@ -83,12 +83,12 @@ impl Machine {
         (child, stdin, stdout, line)
     }
 
-    /// The place in a line that says where it was made; empty but for the try of whether programs can be executed there.
-    fn place(line: &str) -> Option<Place> {
-        Place::parse(line.trim_end().strip_prefix(&format!("{TAG} place "))?)
+    /// Parses a line that reports the directory, which must be empty except for the test of executability.
+    fn place(line: &str) -> Option<RemoteDirectory> {
+        RemoteDirectory::parse(line.trim_end().strip_prefix(&format!("{TAG} place "))?)
     }
 
-    /// Enters with a conversation: whether the program was wanted, what came after it, and whether all went well.
+    /// Runs the whole protocol. Returns whether the program was requested, the output after it, and success.
     fn enter(&self, leave: &str, sudo: &str) -> (bool, String, bool) {
         let (mut child, mut stdin, mut stdout, mut line) = self.make_place(leave, sudo);
         if let Some(place) = Self::place(&line) {
@@ -113,19 +113,20 @@ impl Machine {
         (wanted, line, child.wait().expect("ended").success())
     }
 
-    /// Leaves a place: whether all went well, and what was said.
-    fn leave(&self, place: Option<&Place>) -> (bool, String) {
-        let host = Host { destination: "me@host".into(), port: None, sudo: false };
+    /// Removes an agent's directory. Returns success and the output.
+    fn leave(&self, place: Option<&RemoteDirectory>) -> (bool, String) {
+        let host = SshHost { destination: "me@host".into(), port: None, sudo: false };
         let sha256 = sha256(PROGRAM.as_bytes());
-        let agent = Agent { host, tag: TAG.into(), sha256, target: "/x".into(), place: place.cloned() };
+        let agent =
+            RecordedAgent { host, tag: TAG.into(), sha256, target: "/x".into(), place: place.cloned() };
         let (child, stdin, _stdout) = self.start(&format!("{LEAVE}{}", leaving(&agent)));
         drop(stdin);
         let output = child.wait_with_output().expect("ended");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// An agent that was killed with its shell, and that has something to undo.
-    fn abandoned(&self) -> Place {
+    /// An agent that was killed with its shell and has something to undo.
+    fn abandoned(&self) -> RemoteDirectory {
         let (mut child, mut stdin, mut stdout, mut line) = self.make_place("", "");
         let place = Self::place(&line).expect("a place");
         for (answer, expected) in [("go\n", "want"), (PROGRAM, "agent")] {
@@ -141,7 +142,7 @@ impl Machine {
         place
     }
 
-    /// What is in its cache.
+    /// The contents of its cache.
     fn cache(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut open = vec![self.temp.path().join("cache")];
@@ -199,13 +200,13 @@ fn sudo_runs_the_agent_if_it_asks_nothing() {
 #[test]
 fn what_dies_before_its_place_is_on_record_leaves_none() {
     for machine in Machine::all() {
-        // The shell there sees that nobody answers.
+        // The shell notices that nobody answers.
         let (mut child, stdin, _stdout, line) = machine.make_place("", "");
         assert_eq!(machine.cache().len(), 1, "{line}");
         drop(stdin);
         child.wait().expect("ended");
         assert_eq!(machine.cache(), Vec::<String>::new(), "{:?}", machine.shell);
-        // It dies too. What others gave such a name is not taken for it.
+        // The shell dies too. A directory with such a name that others created is not accepted.
         let (mut child, _stdin, _stdout, _) = machine.make_place("", "");
         child.kill().expect("killed");
         child.wait().expect("ended");
@@ -235,7 +236,7 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
             );
             assert!(!machine.cache().contains(&"cleaned".to_owned()), "{:?}: {words}", machine.shell);
         };
-        // Others can write to it, and it is another's if root runs this.
+        // Writable for others, and owned by another user if root runs this.
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("open to all");
         refused("others may write to it");
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).expect("private");
@@ -245,7 +246,7 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
             refused("not the directory");
             std::os::unix::fs::chown(path, Some(0), None).expect("taken back");
         }
-        // It has another name, and a link or another directory has its own.
+        // It was renamed, and a link or another directory has its name.
         fs::rename(path, &aside).expect("renamed");
         refused("it is called aside there now");
         symlink(&aside, path).expect("linked");
@@ -257,12 +258,12 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
         refused("not the directory");
         fs::remove_dir_all(path).expect("removed");
         fs::rename(&aside, path).expect("renamed");
-        // Its program is another's.
+        // Its program was replaced.
         let program = fs::read(path.join("iotax")).expect("there");
         fs::write(path.join("iotax"), "#!/bin/sh\ntouch ../cleaned\n").expect("written");
         refused("not the one that was sent");
         fs::write(path.join("iotax"), program).expect("written");
-        // What it was made in is not there.
+        // Its parent directory is gone.
         let cache = machine.temp.path().join("cache");
         fs::rename(&cache, machine.temp.path().join("moved")).expect("renamed");
         fs::create_dir(&cache).expect("made");
@@ -273,27 +274,27 @@ fn only_in_the_very_place_that_was_made_is_anything_executed() {
         assert_eq!(machine.leave(Some(&place)), (true, String::new()), "{:?}", machine.shell);
         assert_eq!(machine.cache(), ["cleaned"], "{:?}", machine.shell);
         assert_eq!(machine.leave(Some(&place)), (true, String::new()), "nothing is left");
-        // Nothing there knows any more what the agent made.
-        let (fine, said) = machine.leave(Some(&Place { boot: "an-earlier-one".into(), ..place }));
+        // Nothing on the machine knows any more what the agent created.
+        let (fine, said) = machine.leave(Some(&RemoteDirectory { boot: "an-earlier-one".into(), ..place }));
         assert!(!fine && said.contains("what the agent made may be left"), "{said}");
     }
 }
 
 #[test]
 fn a_place_is_one_word_of_the_script() {
-    let host = Host { destination: "me@host".into(), port: None, sudo: true };
-    let place = Place::parse("7 2 - /tmp/it's $(here) x");
-    let agent = Agent { host, tag: TAG.into(), sha256: "ab".into(), target: "/x".into(), place };
+    let host = SshHost { destination: "me@host".into(), port: None, sudo: true };
+    let place = RemoteDirectory::parse("7 2 - /tmp/it's $(here) x");
+    let agent = RecordedAgent { host, tag: TAG.into(), sha256: "ab".into(), target: "/x".into(), place };
     let expected = format!("leave {} 'ab' 'sudo -n' 7 2 '-' '/tmp/it'\\''s $(here) x'\n", mark(TAG));
     assert_eq!(leaving(&agent), expected);
     for bad in ["", "7 2 -", "7 2 - relative", "x 2 - /tmp/x", "-7 2 - /tmp/x"] {
-        assert_eq!(Place::parse(bad), None, "{bad:?}");
+        assert_eq!(RemoteDirectory::parse(bad), None, "{bad:?}");
     }
 }
 
 #[test]
 fn another_machine_than_the_programs_is_refused() {
-    // busybox's shell takes its own uname whatever stands before it in PATH.
+    // busybox's shell runs its own uname regardless of PATH.
     for machine in Machine::all().iter().filter(|machine| machine.shell[0] != "busybox") {
         machine.program("uname", "echo Linux aarch64");
         let (wanted, heard, fine) = machine.enter("", "");
@@ -304,7 +305,7 @@ fn another_machine_than_the_programs_is_refused() {
 
 #[test]
 fn a_refusal_says_what_to_do() {
-    let host = Host { destination: "me@host".into(), port: Some(2222), sudo: false };
+    let host = SshHost { destination: "me@host".into(), port: Some(2222), sudo: false };
     for (line, words) in [
         ("refused machine Linux aarch64", "it is \"Linux aarch64\""),
         ("refused sudo sudo: a password is required", "a password is required; let this user run sudo"),

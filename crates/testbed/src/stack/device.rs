@@ -1,4 +1,4 @@
-//! Block devices and what they stand on, by their directories in /sys.
+//! Block devices and the devices below them, from /sys.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,16 @@ use super::Walk;
 use super::mount::Mount;
 use crate::host_info::text;
 
-/// /sys counts sizes and offsets in sectors of 512 bytes, whatever the device's blocks are.
+/// /sys counts sizes and offsets in 512-byte sectors on all devices.
 const SECTOR: u64 = 512;
 
 impl Walk<'_> {
-    /// Adds the devices that a mounted filesystem is on. False if none is known: it lives in memory, on the network
-    /// or on another filesystem.
+    /// Adds the devices of a mounted filesystem. Returns false if there is none: it is in memory, on the network or on another filesystem.
     pub(super) fn add_source(&mut self, mount: &Mount) -> bool {
         if self.add_number(&mount.number) {
             return true;
         }
-        // Without a device number of its own: btrfs lists its devices in /sys, others name them as their source.
+        // Without a device number: btrfs lists its devices in /sys, others name them as their source.
         let names: Vec<String> =
             mount.source.split(':').filter_map(|source| self.kernel_name(source)).collect();
         let names = if mount.kind == "btrfs" { self.btrfs_members(&names) } else { names };
@@ -29,7 +28,7 @@ impl Walk<'_> {
         !found.is_empty()
     }
 
-    /// Adds the device with this `major:minor` and what is beneath it. False if /sys does not know it.
+    /// Adds the device with this `major:minor` and the layers below it. Returns false if /sys does not have it.
     pub(super) fn add_number(&mut self, number: &str) -> bool {
         let Ok(directory) = fs::canonicalize(self.root.join("sys/dev/block").join(number)) else {
             return false;
@@ -38,10 +37,10 @@ impl Walk<'_> {
         true
     }
 
-    /// Adds the device with this directory in /sys, after what is beneath it.
+    /// Adds the device with this directory in /sys, after the layers below it.
     fn add_device(&mut self, directory: &Path) {
         let Some(entry) = directory.file_name() else { return };
-        // Where a device's name has a slash, its directory has an exclamation mark.
+        // /sys replaces a slash in a device name with an exclamation mark.
         let name = entry.to_string_lossy().replace('!', "/");
         if self.entered.contains(&name) {
             return;
@@ -71,12 +70,12 @@ impl Walk<'_> {
         self.stack.disks.push(name);
     }
 
-    /// The directory of a device by the kernel's name.
+    /// The directory of a device by its kernel name.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         fs::canonicalize(self.root.join("sys/class/block").join(name)).ok()
     }
 
-    /// The kernel's name of a device such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`.
+    /// The kernel name of a device such as `/dev/sda1`, `/dev/mapper/vg-home` or `/dev/disk/by-label/home`.
     fn kernel_name(&self, source: &str) -> Option<String> {
         let device = Path::new(source.starts_with("/dev/").then_some(source)?);
         let linked = self.canonical(device).ok().and_then(|place| Some(place.file_name()?.to_owned()));
@@ -87,7 +86,7 @@ impl Walk<'_> {
             .filter_map(|name| name.into_string().ok())
             .find(|name| self.directory(name).is_some());
         known.or_else(|| {
-            // Without its link in /dev: the name that device-mapper itself has for it.
+            // Without a link in /dev: search device-mapper's own names.
             let devices = sorted(&self.root.join("sys/class/block"));
             let mapped =
                 devices.iter().find(|device| text(&device.join("dm/name")).as_deref() == named.to_str())?;
@@ -95,7 +94,7 @@ impl Walk<'_> {
         })
     }
 
-    /// All devices of the btrfs filesystem that has one of these; these themselves if /sys does not tell.
+    /// All devices of the btrfs filesystem that has one of these; these themselves if /sys does not list it.
     fn btrfs_members(&self, names: &[String]) -> Vec<String> {
         let filesystems = sorted(&self.root.join("sys/fs/btrfs"));
         let members = filesystems.iter().map(|filesystem| {
@@ -112,7 +111,7 @@ impl Walk<'_> {
     }
 }
 
-/// The entries of a directory in the order of their names; none if it cannot be read.
+/// The sorted entries of a directory; none if it cannot be read.
 fn sorted(directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -120,22 +119,22 @@ fn sorted(directory: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// The directories of the devices that this one stands on.
+/// The directories of the devices directly below this one.
 fn beneath(directory: &Path) -> Vec<PathBuf> {
     sorted(&directory.join("slaves")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
-/// A number from a file of a device's directory.
+/// A number from a file in a device's directory.
 fn number(directory: &Path, file: &str) -> Option<u64> {
     text(&directory.join(file))?.parse().ok()
 }
 
-/// Such as `8.00 GiB`, from a file that counts sectors.
+/// A size such as `8.00 GiB`, from a file that counts sectors.
 fn sectors(directory: &Path, file: &str) -> Option<String> {
     Some(human::bytes(number(directory, file)?.checked_mul(SECTOR)?))
 }
 
-/// The parts that are known, in a row.
+/// Joins the known parts.
 fn row(parts: impl IntoIterator<Item = Option<String>>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -143,7 +142,7 @@ fn row(parts: impl IntoIterator<Item = Option<String>>) -> String {
 fn device(directory: &Path, name: &str) -> Layer {
     let queue = |file: &str| text(&directory.join("queue").join(file));
     let model = text(&directory.join("device/model")).or_else(|| {
-        // A virtio disk has no model; its place in /sys tells it.
+        // A virtio disk has no model; detect it by its path in /sys.
         directory.ancestors().any(is_virtio).then(|| "virtio disk".to_owned())
     });
     let detail = row([
@@ -165,7 +164,7 @@ fn is_virtio(place: &Path) -> bool {
     index.is_some_and(|index| !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The scheduler in brackets; the only one has none.
+/// The active scheduler, in brackets; a single one has none.
 fn in_use(schedulers: &str) -> &str {
     schedulers.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(schedulers, |(name, _)| name)
 }
@@ -177,7 +176,7 @@ fn partition(directory: &Path, name: &str) -> Layer {
 
 fn mapped(directory: &Path, name: &str) -> Layer {
     let uuid = text(&directory.join("dm/uuid")).unwrap_or_default();
-    // Who made it puts its mark before the dash.
+    // The creator's prefix ends at the dash.
     let kind = match uuid.split_once('-').map(|(mark, _)| mark) {
         Some("LVM") => "LVM".to_owned(),
         Some("CRYPT") => "dm-crypt".to_owned(),
@@ -195,8 +194,7 @@ fn mapped(directory: &Path, name: &str) -> Layer {
     Layer::new(LayerKind::Dm, title, row([Some(name.to_owned()), Some(kind), sectors(directory, "size")]))
 }
 
-/// The group and volume of a name such as `my--group-volume-tpool`: LVM doubles the hyphens of names and puts one between
-/// them, and before its own ends.
+/// The group and volume of a name such as `my--group-volume-tpool`: LVM doubles hyphens in names, and separates names and suffix by one.
 fn volume_name(name: &str) -> String {
     const HYPHEN: &str = "\0";
     let parts = name.replace("--", HYPHEN);

@@ -1,4 +1,4 @@
-//! Which mounted filesystem a path is on, by /proc/self/mountinfo (proc_pid_mountinfo(5)).
+//! The mount of a path, from /proc/self/mountinfo (proc_pid_mountinfo(5)).
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// The mount table, in a process's directory of /proc.
+/// The mount table in a process's directory of /proc.
 const TABLE: &str = "mountinfo";
 
 /// One line of the mount table.
@@ -14,19 +14,19 @@ const TABLE: &str = "mountinfo";
 pub(crate) struct Mount {
     id: u64,
     parent: u64,
-    /// `major:minor`; the major number is 0 where the filesystem has no block device of its own.
+    /// `major:minor`; the major number is 0 for a filesystem without a block device.
     pub(crate) number: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) point: PathBuf,
     /// The filesystem's type.
     pub(crate) kind: String,
-    /// What was mounted, in the filesystem's own words.
+    /// The mounted source, as the filesystem calls it.
     pub(crate) source: String,
-    /// The mount's options and the filesystem's, each once.
+    /// The distinct options of mount and filesystem.
     pub(crate) options: String,
 }
 
-/// The mount that an absolute path without symbolic links is on. Fails with the table's path and a reason.
+/// The mount of an absolute path without symbolic links. The error is the table's path and a reason.
 pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     let own = root.join("proc/self");
     match table(&own) {
@@ -36,18 +36,18 @@ pub(crate) fn of(root: &Path, path: &Path) -> Result<Mount, (PathBuf, String)> {
     .map_err(|reason| (own.join(TABLE), reason))
 }
 
-/// All mounts that the process with this directory in /proc sees, in the order in which they were made.
+/// All mounts that a process sees, in mount order. `process` is its directory in /proc.
 pub(crate) fn table(process: &Path) -> io::Result<Vec<Mount>> {
     let text = fs::read(process.join(TABLE))?;
     Ok(text.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
-/// Walks down the tree of mounts as a path lookup does: of the mounts on the current one, the first on the way to
-/// `path` is entered. The longest mount point alone would find mounts that a later one has covered.
+/// Walks down the mount tree like a path lookup: enters the first mount on the way to `path`. The longest mount point alone would find
+/// mounts that a later one covers.
 fn find<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     let top = |mount: &&Mount| !mounts.iter().any(|other| other.id == mount.parent && other.id != mount.id);
     let mut current = mounts.iter().filter(top).find(|mount| path.starts_with(&mount.point))?;
-    // Each step goes one mount deeper; a table that is no tree ends the walk.
+    // Each step goes one mount deeper; bounds the walk on a malformed table.
     for _ in mounts {
         let next = mounts
             .iter()
@@ -63,7 +63,7 @@ fn find<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
     None
 }
 
-/// `27 1 254:0 / /srv rw,relatime shared:1 - ext4 /dev/vda rw,discard`: the number of fields before the dash varies.
+/// Parses `27 1 254:0 / /srv rw,relatime shared:1 - ext4 /dev/vda rw,discard`; the number of fields before the dash varies.
 fn parse(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -85,7 +85,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// The kernel writes space, tab, newline and backslash as a backslash and three octal digits.
+/// Decodes octal escapes: the kernel writes space, tab, newline and backslash that way.
 pub(crate) fn unescape(field: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -134,9 +134,9 @@ a line that is none
             ("/srv", "8:2"),
             ("/srvx/a", "8:1"),
             ("/srv/deep/a", "8:5"),
-            // Mounted on the root before /srv was: /srv covers it.
+            // Mounted before /srv, which covers it.
             ("/srv/my images/a", "8:2"),
-            // The upper of two on the same place.
+            // The upper of two mounts at one point.
             ("/tmp/a", "8:4"),
         ] {
             assert_eq!(number(path).as_deref(), Some(expected), "{path}");

@@ -1,11 +1,11 @@
-//! Puts layers on one another.
+//! Builds targets from their layers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use iotax_model::Plan;
-use iotax_model::target::Space;
+use iotax_model::target::RequiredSpace;
 use iotax_model::target::{FileSpec, Format, Preallocation, TargetSpec};
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
@@ -13,38 +13,38 @@ use iotax_model::wire::Identity;
 use super::lvm::{Origin, Volume, Volumes};
 use super::{Built, existing, filesystem, loop_device, qcow2, raw};
 use crate::build_error::BuildError;
-use crate::device::{self, Block, Claim, Permission};
+use crate::device::{self, DeviceArea, DeviceClaim, Permission};
 use crate::undo::UndoLog;
 
-/// Builds the targets of one run. What several of them share (a folder, a device) is made or claimed once.
+/// Builds the targets of one run. Creates shared parts (a folder, a device claim) once.
 #[derive(Debug)]
 pub struct Builder {
     tag: String,
-    /// Of what is created.
-    space: Space,
-    /// As far as the workloads reach; absent: a device is used whole.
+    /// Space of created targets.
+    space: RequiredSpace,
+    /// End of the workloads' areas; `None` to use whole devices.
     reach: Option<Bytes>,
     permission: Permission,
     volumes: Volumes,
-    /// Folders of iotax's own, by the directory that they are in.
+    /// The folders that iotax created, by parent directory.
     folders: BTreeMap<PathBuf, PathBuf>,
-    /// Devices that targets of this run hold, by the kernel's node.
-    claims: BTreeMap<PathBuf, Weak<Claim>>,
+    /// Devices claimed by targets of this run, by the kernel's node.
+    claims: BTreeMap<PathBuf, Weak<DeviceClaim>>,
 }
 
-/// A block device for what comes on top.
+/// A block device for the layers above.
 struct Ground {
-    block: Block,
-    /// Whether LVM holds it.
+    block: DeviceArea,
+    /// True if LVM holds it.
     shared: bool,
     identity: Option<Identity>,
-    claim: Option<Arc<Claim>>,
-    /// It is a volume that is to have snapshots.
+    claim: Option<Arc<DeviceClaim>>,
+    /// Set for a volume that needs snapshots.
     origin: Option<Origin>,
 }
 
 impl Builder {
-    /// For the targets of a plan. `tag` stands in the name of everything that is made.
+    /// A builder for the targets of a plan. `tag` is part of all names.
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: Permission) -> Self {
         Self {
@@ -58,7 +58,7 @@ impl Builder {
         }
     }
 
-    /// Builds one target. The description must have passed the plan's check and [`super::preflight::check`].
+    /// Builds one target. The spec must have passed the plan's check and [`super::preflight::check`].
     pub fn build(&mut self, spec: &TargetSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
         if let Some(path) = &spec.path {
             return if path.exists() {
@@ -74,7 +74,7 @@ impl Builder {
             }
             let ground = self.ground(spec, undo_log)?;
             let built = self.on(ground);
-            // Beside the area there is the rest of the filesystem that the guest makes.
+            // The guest's filesystem takes space beyond the area.
             let in_guest = spec.filesystem_in_guest().is_some();
             return Ok(if in_guest { Built { size: self.space.area, ..built } } else { built });
         };
@@ -85,7 +85,7 @@ impl Builder {
                 if let Some(claim) = claim.as_ref().filter(|_| !self.permission.signature) {
                     claim.check_signature()?;
                 }
-                // It must be free for mkfs and mount, which claim it in their turn, and stay the same until then.
+                // mkfs and mount need an exclusive claim of their own; the pin keeps the device the same until then.
                 let _pin = claim.as_ref().map(|claim| claim.pin());
                 drop(claim);
                 origin = volume;
@@ -112,7 +112,7 @@ impl Builder {
     fn ground(&mut self, spec: &TargetSpec, undo_log: &mut UndoLog) -> Result<Ground, BuildError> {
         if let Some(volume) = self.volumes.build(spec, &self.permission, undo_log)? {
             let Volume { path, offset, size, shared, identity, origin } = volume;
-            let block = Block { path, offset, size };
+            let block = DeviceArea { path, offset, size };
             return Ok(Ground { block, shared, identity, claim: None, origin });
         }
         let Some(path) = &spec.device else {
@@ -129,12 +129,12 @@ impl Builder {
         Ok(Ground { block, shared: false, identity, claim: Some(claim), origin: None })
     }
 
-    /// What of a device's length the workloads reach.
+    /// The part of a device that the workloads reach.
     fn reached(&self, length: Bytes) -> Bytes {
         self.reach.map_or(length, |reach| reach.min(length))
     }
 
-    /// A device as a target of its own.
+    /// The target on a bare device.
     fn on(&self, ground: Ground) -> Built {
         let Ground { block, shared, identity, claim, origin } = ground;
         Built {
@@ -154,7 +154,7 @@ impl Builder {
         }
     }
 
-    /// A new file of `length` bytes, as what reads it sees it, whose name without extension is `stem`.
+    /// A new file of `length` guest-visible bytes; `stem` is its path without extension.
     fn file(
         &self,
         stem: &Path,
@@ -164,7 +164,7 @@ impl Builder {
     ) -> Result<Built, BuildError> {
         let built = match file.format {
             Format::Raw => {
-                // What it is on may have to be unmounted before this process lets go of it.
+                // Its filesystem may have to be unmounted while this process still runs: do not keep it open.
                 raw::build(&stem.with_added_extension("raw"), length, file.preallocation, undo_log)
                     .map(|built| Built { held: None, ..built })
             }
@@ -173,9 +173,9 @@ impl Builder {
         Ok(Built { size: self.space.area, ..built })
     }
 
-    /// The folder of iotax's own in a directory.
+    /// The folder that iotax created in a directory.
     fn folder(&mut self, dir: &Path, undo_log: &mut UndoLog) -> Result<PathBuf, BuildError> {
-        // Under whatever name it is given: there is one folder in it.
+        // One folder per directory, whatever name it is given by.
         let dir = std::fs::canonicalize(dir).map_err(BuildError::file(dir))?;
         if let Some(folder) = self.folders.get(&dir) {
             return Ok(folder.clone());

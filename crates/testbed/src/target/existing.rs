@@ -1,4 +1,4 @@
-//! A file or block device that is there already: opened for reading, measured as it is.
+//! Existing files and block devices: opened read-only and measured as they are.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
@@ -12,7 +12,7 @@ use super::Built;
 use crate::build_error::BuildError;
 use crate::device;
 
-/// Takes what is there.
+/// Opens an existing file or device.
 pub fn open(path: &Path) -> Result<Built, BuildError> {
     let in_path = |error| BuildError::file(path)(error);
     let mut file = File::open(path).map_err(in_path)?;
@@ -21,7 +21,7 @@ pub fn open(path: &Path) -> Result<Built, BuildError> {
     Ok(Built { identity: Some(identity), held: Some(file), ..Built::found(place, size) })
 }
 
-/// Where an open file or device is found without a link of the user's, and what it is known by.
+/// The path of an open file or device without the user's links, and its identity.
 fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     let found = file.metadata()?;
     if !found.file_type().is_block_device() {
@@ -32,7 +32,7 @@ fn stand(file: &File, path: &Path) -> std::io::Result<(PathBuf, Identity)> {
     Ok((place, Identity::Disk(device::disk_of(file)?)))
 }
 
-/// Length of a file or of a block device, whose metadata do not tell it.
+/// Length of a file or of a block device, whose metadata do not contain it.
 pub fn length(path: &Path) -> Result<Bytes, BuildError> {
     let end = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
     end.map(Bytes).map_err(BuildError::file(path))

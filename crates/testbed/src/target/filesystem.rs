@@ -1,4 +1,4 @@
-//! A filesystem that iotax makes on a device or volume, mounts, and takes away again.
+//! Filesystems that iotax creates on a device or volume, mounts and removes.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,8 +9,8 @@ use iotax_model::units::{Bytes, human};
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use crate::build_error::BuildError;
-use crate::device::{self, Block, RecordedDisk, signature};
-use crate::filesystem::{Made, Mounted};
+use crate::device::{self, DeviceArea, RecordedDisk, signature};
+use crate::filesystem::{CreatedFilesystem, Mounted};
 use crate::program::Program;
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
@@ -25,7 +25,7 @@ fn maker(kind: FsType) -> Program {
     }
 }
 
-/// Refuses what cannot be made here: who may not mount, what tool is missing.
+/// Checks that this user may mount and that the tools are installed.
 pub fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment(format!(
@@ -39,7 +39,7 @@ pub fn check(spec: &FilesystemSpec) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a device that is too small for a filesystem with a file of this size.
+/// Rejects a device that is too small for a filesystem with a file of this size.
 pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Result<(), Refusal> {
     let needed = room(kind, file);
     if needed <= length {
@@ -54,10 +54,10 @@ pub fn check_room(kind: FsType, file: Bytes, device: &Path, length: Bytes) -> Re
     )))
 }
 
-/// What a device must hold for a file of this size: more than filesystems of any size were seen to keep for themselves.
+/// Device size needed for a file of this size, above the largest overhead observed in any filesystem.
 pub fn room(kind: FsType, file: Bytes) -> Bytes {
     const MIB: u64 = 1 << 20;
-    // What it needs whatever its size, and the smallest that mkfs makes.
+    // The fixed overhead, and the smallest size that mkfs accepts.
     let (fixed, least) = match kind {
         FsType::Ext4 => (8 * MIB, 16 * MIB),
         FsType::Xfs => (90 * MIB, 300 * MIB),
@@ -67,10 +67,10 @@ pub fn room(kind: FsType, file: Bytes) -> Bytes {
     Bytes(file.0.saturating_add(fixed + spare).max(least))
 }
 
-/// Makes the filesystem on the whole of a device that is free, mounts it, and returns the directory for files on it.
-/// `name`, which no other of iotax's mounts has, becomes part of the mount point's.
+/// Creates the filesystem on a whole unused device, mounts it, and returns the directory for files. `name` must be unique among iotax's
+/// mounts; it is part of the mount point.
 pub fn build(
-    block: &Block,
+    block: &DeviceArea,
     spec: &FilesystemSpec,
     name: &str,
     undo_log: &mut UndoLog,
@@ -79,9 +79,9 @@ pub fn build(
     let number = device::number_text(fs::metadata(&block.path).map_err(in_path)?.rdev());
     let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(in_path)?.trim().to_owned();
     let (device, disk) = (block.path.clone(), RecordedDisk::of(&block.path).map(Box::new));
-    let made = Made { device, disk, kind: spec.kind, uuid: uuid.clone() };
-    undo_log.will(Effect::Filesystem(made))?;
-    // What was there is gone for good, wherever on the device it was: the next look at it finds one signature.
+    let made = CreatedFilesystem { device, disk, kind: spec.kind, uuid: uuid.clone() };
+    undo_log.record(Effect::Filesystem(made))?;
+    // Wipes all old signatures, so that the next check finds only the new one.
     undo_log.run(signature::WIPEFS, ["--all".as_ref(), block.path.as_os_str()])?;
     let device = block.path.to_string_lossy();
     let known_by = match spec.kind {
@@ -91,12 +91,12 @@ pub fn build(
     };
     undo_log.run(maker(spec.kind), ["-q", "-L", LABEL].into_iter().chain(known_by).chain([&*device]))?;
 
-    // The mount table shows a path without links.
+    // The mount table shows paths without symbolic links.
     let scratch = std::env::temp_dir();
     let scratch = fs::canonicalize(&scratch).map_err(BuildError::file(&scratch))?;
     let point = scratch.join(format!("iotax-{name}"));
     undo_log.make_directory(&point)?;
-    undo_log.will(Effect::Mount(Mounted { point: point.clone(), number }))?;
+    undo_log.record(Effect::Mount(Mounted { point: point.clone(), number }))?;
     let options = options(spec);
     let mut words = vec!["-t", spec.kind.word()];
     words.extend(options.iter().flat_map(|options| ["-o", options.as_str()]));
@@ -105,7 +105,7 @@ pub fn build(
     undo_log.run(MOUNT, words)?;
     fs::set_permissions(&point, Permissions::from_mode(0o700)).map_err(BuildError::file(&point))?;
     if spec.nodatacow {
-        // What is made in the directory has it too.
+        // New files inherit the attribute.
         let directory = File::open(&point).map_err(BuildError::file(&point))?;
         ioctl_getflags(&directory)
             .and_then(|flags| ioctl_setflags(&directory, flags | IFlags::NOCOW))
@@ -114,12 +114,12 @@ pub fn build(
     Ok(point)
 }
 
-/// So that who meets the device after a power cut knows whose filesystem that is.
+/// Identifies the filesystem's creator after a power failure.
 const LABEL: &str = "iotax";
 
-/// What follows -o of mount(8).
+/// The options for mount(8)'s -o.
 fn options(spec: &FilesystemSpec) -> Option<String> {
-    // What mkfs left for later, ext4 would write while something is measured.
+    // Otherwise ext4 would initialize inode tables in the background, during measurements.
     let quiet = (spec.kind == FsType::Ext4).then(|| "noinit_itable".to_owned());
     let all: Vec<String> = quiet.into_iter().chain(spec.mount_options.clone()).collect();
     (!all.is_empty()).then(|| all.join(","))

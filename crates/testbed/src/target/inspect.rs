@@ -1,4 +1,4 @@
-//! What lies beneath an area before it is measured: data or holes, and what an area holds that iotax did not fill.
+//! Inspects an area before it is measured: allocation, and the contents of areas that iotax did not fill.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -6,20 +6,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use fiemap::{Fiemap, FiemapExtentFlags, FiemapFlags};
-use iotax_model::record::{Allocation, Found, Mapper};
+use iotax_model::record::{Allocation, Mapper, SampledContent};
 use iotax_model::target::Format;
 
 use crate::guest::image;
 
-/// So many blocks of an area are looked at.
+/// Number of sampled blocks.
 const BLOCKS: u64 = 64;
-/// Bytes of one.
+/// Bytes per block.
 const BLOCK: u64 = 16 << 10;
-/// Fast: what costs more time no storage does in passing.
+/// A fast level: storage does not spend more time on inline compression.
 const ZSTD_LEVEL: i32 = 1;
 
-/// What of a file or image is backed by storage. Absent for a raw device, and where the filesystem or the image's tool does not
-/// tell.
+/// The allocation of a file or image. `None` for a raw device, and if neither the filesystem nor qemu-img reports it.
 #[must_use]
 pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     match format {
@@ -28,7 +27,7 @@ pub fn allocation(path: &Path, format: Format) -> Option<Allocation> {
     }
 }
 
-/// As the filesystem has it, what is still on its way to the device included.
+/// The allocation according to the filesystem, including data not yet on the device.
 fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     let file = File::open(path)?;
     let found = file.metadata()?;
@@ -39,7 +38,7 @@ fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     let mut all = nothing(Mapper::Fiemap);
     for extent in Fiemap::with_flags(&file, FiemapFlags::SYNC) {
         let extent = extent?;
-        // What is allocated beyond the end is nobody's data.
+        // Ignores allocation beyond the end of the file.
         let bytes = extent.fe_length.min(length.saturating_sub(extent.fe_logical));
         let is = |flag| extent.fe_flags.contains(flag);
         if is(FiemapExtentFlags::UNWRITTEN) {
@@ -58,7 +57,7 @@ fn of_file(path: &Path) -> io::Result<Option<Allocation>> {
     Ok(Some(all))
 }
 
-/// As the image has it: what its guest reads.
+/// The allocation according to the image, as its guest sees it.
 fn of_image(path: &Path, format: Format) -> Option<Allocation> {
     let mut all = nothing(Mapper::QemuImg);
     for stretch in image::map(path, format).ok()? {
@@ -82,16 +81,16 @@ const fn nothing(source: Mapper) -> Allocation {
     Allocation { written: 0, unwritten: 0, holes: 0, shared: 0, compressed: 0, source }
 }
 
-/// Reads some blocks of a file or device, spread evenly. Absent if it cannot be read, or is shorter than a block.
+/// Samples blocks of a file or device, spread evenly. `None` if it cannot be read or is shorter than a block.
 #[must_use]
-pub fn found(path: &Path) -> Option<Found> {
+pub fn found(path: &Path) -> Option<SampledContent> {
     let mut file = File::open(path).ok()?;
     let length = file.seek(SeekFrom::End(0)).ok()?;
     let blocks = (length / BLOCK).min(BLOCKS);
     let mut content = vec![0; usize::try_from(blocks * BLOCK).ok()?];
     let mut zeros = 0;
     for (number, block) in (0..).zip(content.chunks_exact_mut(usize::try_from(BLOCK).ok()?)) {
-        // In whole blocks: nothing else could be aligned to what lies beneath.
+        // Block-aligned, for direct I/O.
         let offset = length / BLOCK * number / blocks * BLOCK;
         file.read_exact_at(block, offset).ok()?;
         if block.iter().all(|byte| *byte == 0) {
@@ -99,7 +98,7 @@ pub fn found(path: &Path) -> Option<Found> {
         }
     }
     let compressed = zstd::bulk::compress(&content, ZSTD_LEVEL).ok()?.len() as u64;
-    (blocks > 0).then_some(Found { bytes: blocks * BLOCK, zeros, compressed })
+    (blocks > 0).then_some(SampledContent { bytes: blocks * BLOCK, zeros, compressed })
 }
 
 #[cfg(test)]
@@ -110,7 +109,7 @@ mod tests {
     use iotax_model::units::Bytes;
     use rustix::fs::{FallocateFlags, fallocate};
 
-    /// Half a MiB that no compressor makes shorter.
+    /// Half a MiB of incompressible data.
     fn noise(seed: u64) -> Vec<u8> {
         let mut state = seed;
         let words = std::iter::repeat_with(|| {

@@ -1,4 +1,4 @@
-//! A loop device over a file of iotax's own.
+//! Loop devices over files that iotax created.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::losetup::{Attached, LOSETUP};
 use crate::refusal::Refusal;
 use crate::undo::{Effect, UndoLog};
 
-/// Refuses what cannot be attached here.
+/// Checks that loop devices can be attached here.
 pub fn check() -> Result<(), Refusal> {
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment("loop: only root may attach loop devices; run iotax as root"));
@@ -23,14 +23,14 @@ pub fn check() -> Result<(), Refusal> {
     LOSETUP.find().map_err(|error| Refusal::environment(error.to_string()))
 }
 
-/// Attaches a loop device to a file that was made for it, with a word if it does not pass the page cache by as asked.
+/// Attaches a loop device to a file created for it. Warns if direct I/O was requested and is not in effect.
 pub fn build(beneath: Built, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
     let file = beneath.path.as_path();
     let Some(Identity::File { device, inode }) = beneath.identity else {
         unreachable!("a file that was made is known by its inode");
     };
     let attached = Attached { file: file.to_owned(), device, inode, boot_id: boot_id() };
-    undo_log.will(Effect::Loop(attached.clone()))?;
+    undo_log.record(Effect::Loop(attached.clone()))?;
     let direct = format!("--direct-io={}", if spec.direct_io { "on" } else { "off" });
     let said =
         undo_log.run(LOSETUP, ["--find".as_ref(), "--show".as_ref(), direct.as_ref(), file.as_os_str()])?;
@@ -46,7 +46,7 @@ pub fn build(beneath: Built, spec: &LoopSpec, undo_log: &mut UndoLog) -> Result<
     }
     let disk = device::disk_of(&File::open(&node).map_err(BuildError::file(&node))?);
     let identity = Some(Identity::Disk(disk.map_err(BuildError::file(&node))?));
-    // The kernel takes the page cache where the file's filesystem cannot do without, and calls that success.
+    // The kernel silently falls back to the page cache if the filesystem does not support direct I/O.
     let dio = node.file_name().and_then(|name| text(&Path::new("/sys/block").join(name).join("loop/dio")));
     let refused = (spec.direct_io && dio.as_deref() == Some("0")).then(|| Warning {
         kind: WarningKind::BufferedDirect,

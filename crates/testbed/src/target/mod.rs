@@ -1,7 +1,7 @@
-//! Builds targets, layer by layer, and says before anything is touched what cannot be built.
+//! Builds targets, layer by layer, and checks beforehand that they can be built.
 //!
-//! One file for each kind of layer: [`existing`] for what is there already, [`lvm`], [`filesystem`], [`raw`],
-//! [`qcow2`], [`loop_device`]. [`inspect`] looks at what stands before it is measured. The [`Builder`] puts them on one another as a target's description asks, and yields a [`Built`].
+//! There is one file per type of layer: [`existing`], [`lvm`], [`filesystem`], [`raw`], [`qcow2`], [`loop_device`]. [`Builder`] combines
+//! them into a [`Built`] target; [`inspect`] examines it before it is measured.
 
 mod builder;
 pub mod existing;
@@ -22,44 +22,43 @@ use iotax_model::units::Bytes;
 use iotax_model::warning::Warning;
 use iotax_model::wire::Identity;
 
-use crate::device::Claim;
-use crate::undo::Entry;
+use crate::device::DeviceClaim;
+use crate::undo::UndoEntry;
 pub use builder::Builder;
 
-/// A target's storage, ready to be filled or read.
+/// The storage of a target, ready to be filled or read.
 #[derive(Debug)]
 pub struct Built {
     /// The file or device.
     pub path: PathBuf,
-    /// Where the target's area begins in it.
+    /// Byte offset of the target's area.
     pub offset: Bytes,
-    /// What is in it.
+    /// Its format.
     pub format: Format,
     /// Length of the area as the workload sees it.
     pub size: Bytes,
-    /// Whether iotax made it or was told to overwrite it.
+    /// True if iotax created it or may overwrite it.
     pub writable: bool,
-    /// Whether the device is held already, by the claim or by a layer that iotax made, so that no agent can claim it.
+    /// True if the claim or a layer that iotax created holds the device, so that an agent's exclusive claim would fail.
     pub shared: bool,
-    /// What stands there, so that nothing else that comes to have its name is measured; absent: iotax chose the name, and
-    /// nobody else may make names there.
+    /// The expected identity, so that nothing else at the path is measured; `None` if iotax chose the path in its own folder.
     pub identity: Option<Identity>,
-    /// Keeps what has a name of the user's open: no other file or disk gets its identity.
+    /// Keeps a target at a user's path open, so that its identity is not reused.
     pub held: Option<File>,
-    /// Holds a device that was there for as long as the target stands.
-    pub claim: Option<Arc<Claim>>,
-    /// How to undo it; absent for what existed.
-    pub entry: Option<Entry>,
-    /// A snapshot is wanted on top of it once it is filled.
+    /// The claim of a device, held as long as the target exists.
+    pub claim: Option<Arc<DeviceClaim>>,
+    /// Its entry in the undo log; `None` if it existed before.
+    pub entry: Option<UndoEntry>,
+    /// The snapshot to take once it is filled.
     pub snapshot: Option<Snapshot>,
-    /// The volume beneath it, if that is to have snapshots.
+    /// The volume below it, if that needs snapshots.
     pub origin: Option<lvm::Origin>,
-    /// What was not to be had as asked; it names no target.
+    /// Settings that did not take effect; without the target's name.
     pub warnings: Vec<Warning>,
 }
 
 impl Built {
-    /// What is there already, as it is: only to be read, with nothing to undo.
+    /// An existing target: read-only, with nothing to undo.
     #[must_use]
     pub const fn found(path: PathBuf, size: Bytes) -> Self {
         Self {
@@ -79,7 +78,7 @@ impl Built {
         }
     }
 
-    /// Whether a snapshot is taken before each measurement.
+    /// Returns whether a snapshot is taken before each measurement.
     #[must_use]
     pub const fn has_snapshot(&self) -> bool {
         self.snapshot.is_some() || self.origin.is_some()

@@ -1,4 +1,4 @@
-//! What a plan needs of this machine, and what stands in its way, before anything is touched.
+//! Checks a plan against this machine, before anything is touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::Space;
+use iotax_model::target::RequiredSpace;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::{Bytes, human};
 use iotax_model::workload::Workload;
@@ -17,17 +17,17 @@ use crate::device::{self, Permission};
 use crate::refusal::Refusal;
 use crate::{host_info, network};
 
-/// Space that is never used: 5% of the filesystem or 1 GiB, whichever is more.
+/// Space left free: 5% of the filesystem or 1 GiB, whichever is more.
 fn reserve(total: u64) -> u64 {
     (total / 20).max(1 << 30)
 }
 
-/// Space that a plan's new files take, by directory.
+/// The space that a plan's new files need, by directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes in each directory.
+    /// Bytes per directory.
     pub space: BTreeMap<PathBuf, u64>,
-    /// Directories beside whose files tests make their own.
+    /// Directories in which workloads create files next to a target.
     shared: BTreeSet<PathBuf>,
 }
 
@@ -38,7 +38,7 @@ impl Needs {
         self.space.values().sum()
     }
 
-    /// Counts the files that tests make beside a target, once for all targets there: one is measured at a time.
+    /// Adds the workloads' files next to a target; once per directory, because targets are measured one at a time.
     fn beside(&mut self, dir: &Path, plan: &Plan) {
         let files = plan.space().files.0;
         if files > 0 && self.shared.insert(dir.to_owned()) {
@@ -47,14 +47,14 @@ impl Needs {
     }
 }
 
-/// What a plan needs, or the reason why it cannot be carried out here.
+/// The space that a plan needs, or the reason why it cannot run here.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     let mut needs = Needs::default();
     device::check_permission(plan, permission)?;
     device::check_sharing(plan, permission)?;
     for target in plan.everything() {
         if target.remote().is_some() {
-            // Its own machine is asked, by the agent there.
+            // The remote agent checks it.
             continue;
         }
         if let Some(network) = &target.network {
@@ -86,7 +86,7 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<Needs, Refusal> {
     Ok(needs)
 }
 
-/// A target that is built of layers, from the bottom up.
+/// Checks a target with layers, from the bottom up.
 fn check_layers(
     target: &TargetSpec,
     plan: &Plan,
@@ -134,8 +134,7 @@ fn check_layers(
     Ok(())
 }
 
-/// Looks at a path that a machine's own agent is asked about: the length of what exists, `None` if nothing does and a new file
-/// of `size` bytes can be made.
+/// Inspects a path: returns the length of an existing file or device, or `None` if a new file of `size` bytes can be created.
 pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     if path.exists() {
         return length_of(path).map(Some);
@@ -146,7 +145,7 @@ pub fn look(path: &Path, size: Bytes) -> Result<Option<Bytes>, Refusal> {
     Ok(None)
 }
 
-/// Whether what [`look`] found at a path can do this of a plan's work; `shown` names it.
+/// Checks that an existing file or device suits a plan's workloads; `shown` names it in errors.
 pub fn check_found(
     shown: &str,
     length: Option<Bytes>,
@@ -156,8 +155,8 @@ pub fn check_found(
     let Some(length) = length else { return check_created(plan, work) };
     if let Some(workload) = work.iter().find(|workload| workload.needs_directory()) {
         return Err(Refusal::input(format!(
-            "{shown}: it exists, and beside what iotax did not make it makes no files, which {:?} needs. Give a directory, \
-             or a path that does not exist",
+            "{shown}: it exists, and iotax does not create files next to an existing target, which {:?} needs. \
+             Give a directory, or a path that does not exist",
             workload.name
         )));
     }
@@ -173,7 +172,7 @@ pub fn check_found(
     }
 }
 
-/// Refuses to take the last of a filesystem's room.
+/// Rejects files that would fill a filesystem.
 fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     let space = host_info::free_space(dir).map_err(|error| Refusal::environment(error.to_string()))?;
     let keep = reserve(space.total.0);
@@ -190,9 +189,9 @@ fn check_room(dir: &Path, need: u64) -> Result<(), Refusal> {
     )))
 }
 
-/// For each guest an image, what a snapshot adds when all of it is written once more, and what formats add for their tables.
-fn file_space(target: &TargetSpec, space: Space) -> u64 {
-    /// An empty overlay.
+/// An image per guest, a snapshot that is written completely, and the overhead of formats.
+fn file_space(target: &TargetSpec, space: RequiredSpace) -> u64 {
+    /// Size of an empty overlay.
     const EMPTY: u64 = 1 << 20;
     let size = target.disk_size(space);
     let file = target.file.as_ref();
@@ -206,7 +205,7 @@ fn filesystem_of(dir: &Path) -> Option<u64> {
     fs::metadata(dir).ok().map(|metadata| metadata.dev())
 }
 
-/// One directory for each filesystem that is used.
+/// One directory for each filesystem in use.
 fn by_filesystem(needs: &Needs) -> Result<Vec<(PathBuf, u64)>, Refusal> {
     let mut seen = BTreeMap::new();
     for dir in needs.space.keys() {
@@ -220,12 +219,12 @@ fn unusable(dir: &Path, error: &std::io::Error) -> Refusal {
     Refusal::environment(format!("{}: {error}", dir.display()))
 }
 
-/// The directory that a new file is made in.
+/// The parent directory of a new file.
 fn directory_of(path: &Path) -> Result<PathBuf, Refusal> {
     let absolute =
         std::path::absolute(path).map_err(|error| Refusal::input(format!("{}: {error}", path.display())))?;
     let dir = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-    // What is misspelt there was meant for a device, and a new file would fill memory.
+    // A typo in a device name would create a file in memory.
     if dir.starts_with("/dev") && !dir.starts_with("/dev/shm") {
         return Err(Refusal::input(format!("{}: no such device; name one that lsblk lists", path.display())));
     }
@@ -251,7 +250,7 @@ fn check_directory(dir: &Path) -> Result<(), Refusal> {
     })
 }
 
-/// A workload without a size has what lies behind its offset of the file that the others need.
+/// A workload without a size gets what lies behind its offset in the file that the others need.
 fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     let size = plan.size();
     let without = |workload: &&&Workload| size.0.saturating_sub(workload.offset.0) < workload.max_bs().0;
@@ -264,7 +263,7 @@ fn check_created(plan: &Plan, work: &[&Workload]) -> Result<(), Refusal> {
     }
 }
 
-/// The length of a file or device that is there.
+/// The length of an existing file or device.
 fn length_of(path: &Path) -> Result<Bytes, Refusal> {
     let metadata = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     if metadata.is_dir() {
@@ -345,7 +344,7 @@ mod tests {
                 format!("path = '{file}'"),
                 "test = 'create'\ndirect = false\nramp_time = '0s'",
                 Exit::Usage,
-                "makes no files",
+                "does not create files next to",
             ),
             (format!("path = '{dir}/new'"), "offset = '1g'", Exit::Usage, "less than one block of the 1GiB"),
             ("path = '/dev/null'".to_owned(), "rw = 'read'", Exit::Usage, "neither"),
@@ -408,7 +407,7 @@ mod tests {
             dir.display()
         );
         assert_eq!(needs(&snapshot), 2 * (8192 + 163));
-        // Files of tests lie beside the target, or on the disk of a guest that has a filesystem.
+        // The workloads' files are next to the target, or on the disk of a guest with a filesystem.
         let with = |target: &str, name: &str| {
             let text = format!("name = '{name}'\n{target}\n[[target]]\nname = 'other'\n{target}");
             let work = "[defaults]\ndirect = false\nramp_time = '0s'\n[[workload]]\ntest = 'create'\nnrfiles = 100\n[[workload]]\ntest = 'stat'\nnrfiles = 10";

@@ -1,4 +1,4 @@
-//! A new qcow2 image, and the overlay that a snapshot puts on top of it.
+//! New qcow2 images, and the overlays of snapshots.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use iotax_model::units::Bytes;
 use super::Built;
 use crate::build_error::BuildError;
 use crate::guest::image;
-use crate::undo::{Effect, Entry, UndoLog};
+use crate::undo::{Effect, UndoEntry, UndoLog};
 
-/// Makes the image in a directory of iotax's own.
+/// Creates an image in iotax's folder.
 pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) -> Result<Built, BuildError> {
-    let entry = undo_log.will(Effect::File { path: path.to_owned(), identity: None })?;
+    let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
     image::create(path, file, size, undo_log.lock())?;
     Ok(Built {
         path: path.to_owned(),
@@ -31,15 +31,15 @@ pub fn build(path: &Path, size: Bytes, file: &FileSpec, undo_log: &mut UndoLog) 
     })
 }
 
-/// An empty image of this name on top of another one, `format`.
+/// Creates an empty overlay on an image in `format`.
 pub fn overlay(
     path: &Path,
     below: &Path,
     format: Format,
     file: &FileSpec,
     undo_log: &mut UndoLog,
-) -> Result<Entry, BuildError> {
-    let entry = undo_log.will(Effect::File { path: path.to_owned(), identity: None })?;
+) -> Result<UndoEntry, BuildError> {
+    let entry = undo_log.record(Effect::File { path: path.to_owned(), identity: None })?;
     image::create_overlay(path, below, format, file, undo_log.lock())?;
     Ok(entry)
 }

@@ -1,4 +1,4 @@
-//! A new file that holds the workload's bytes and nothing else.
+//! New raw files.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::Built;
 use crate::build_error::BuildError;
 use crate::undo::UndoLog;
 
-/// Makes the file, on record, where nothing is. It is known by its inode, whoever turns the names that lead to it.
+/// Creates a file where nothing exists, recorded in the undo log by its inode.
 pub fn build(
     path: &Path,
     size: Bytes,
@@ -24,7 +24,7 @@ pub fn build(
     let found = file.metadata().map_err(BuildError::file(&path))?;
     match preallocation {
         Preallocation::Off | Preallocation::Metadata => file.set_len(size.0),
-        // Writing it, which `full` asks for, is what preconditioning does to every target anyway.
+        // Preconditioning writes every target, which covers `full`.
         Preallocation::Falloc | Preallocation::Full => {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0).map_err(Into::into)
         }
@@ -38,7 +38,7 @@ pub fn build(
         writable: true,
         shared: false,
         identity: Some(Identity::File { device: found.dev(), inode: found.ino() }),
-        // As long as it is open no other file gets its inode.
+        // Its inode is not reused while it is open.
         held: Some(file),
         claim: None,
         entry: Some(entry),

@@ -1,4 +1,4 @@
-//! What processes that are gone left behind: told, and undone.
+//! Lists and undoes what dead processes left behind.
 
 use std::fmt;
 use std::fs;
@@ -6,20 +6,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Effect, LOCK, NAMED, NEW, NotUndone, Record, Standing, UndoLog, UndoLogError, abandoned, failed,
+    Effect, LOCK, NAMED, NEW, NotUndone, PendingEffect, Record, UndoLog, UndoLogError, abandoned, failed,
     goes_along,
 };
 
-/// What `iotax clean` did.
+/// The result of `iotax clean`.
 #[derive(Debug, Default)]
 pub struct Cleaned {
-    /// Undone, in this order.
+    /// Undone effects, in order.
     pub undone: Vec<Effect>,
-    /// Not undone; still on record unless it was to be forgotten.
+    /// Effects that could not be undone; still recorded unless `forget` was given.
     pub failed: Vec<NotUndone>,
-    /// Undo logs of processes that still run; left alone.
+    /// Number of undo logs of running processes, which were skipped.
     pub in_use: usize,
-    /// Undo logs that could not be read; left alone.
+    /// Unreadable undo logs, which were skipped.
     pub unreadable: Vec<UndoLogError>,
 }
 
@@ -37,11 +37,11 @@ fn log_files(dir: &Path, ending: &str) -> Result<Vec<PathBuf>, UndoLogError> {
     Ok(files)
 }
 
-/// Undoes what processes that are gone left behind. With `forget` what cannot be undone is taken off the record.
+/// Undoes what dead processes left behind. With `forget`, effects that cannot be undone are dropped from the log.
 pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     let mut cleaned = Cleaned::default();
     for path in log_files(dir, NEW)? {
-        // Nothing was done before it had its name.
+        // A log that never got its final name recorded nothing.
         if let Ok(Some(_locked)) = abandoned(&path) {
             let _ = [path.with_extension(LOCK), path].map(fs::remove_file);
         }
@@ -63,15 +63,15 @@ pub fn clean(dir: &Path, forget: bool) -> Result<Cleaned, UndoLogError> {
     Ok(cleaned)
 }
 
-/// Something that a process that is gone left behind.
+/// An effect that a dead process left behind.
 #[derive(Debug)]
 pub struct Leftover {
-    standing: Standing,
+    standing: PendingEffect,
     goes_along: bool,
 }
 
 impl Leftover {
-    /// Why it cannot be undone as things are. It is looked for, which takes as long as its filesystem does.
+    /// The reason why it cannot be undone at the moment. Accesses its filesystem, which may take long.
     #[must_use]
     pub fn hindrance(&self) -> Option<String> {
         let (made, within) = self.standing.made()?;
@@ -88,11 +88,11 @@ impl fmt::Display for Leftover {
     }
 }
 
-/// What processes that are gone left behind, without touching it.
+/// Lists what dead processes left behind, without touching it.
 pub fn leftovers(dir: &Path) -> Result<Vec<Leftover>, UndoLogError> {
     let mut left = Vec::new();
     for path in log_files(dir, NAMED)? {
-        // One that cannot be read is for `clean` to complain of.
+        // `clean` reports unreadable logs.
         if let Ok(Some(_locked)) = abandoned(&path)
             && let Ok(record) = Record::read(&path)
         {

@@ -1,4 +1,4 @@
-//! What is done to this machine, and how each of it is undone.
+//! Effects on this machine, and how each is undone.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -8,80 +8,80 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::file_id::FileId;
-use crate::filesystem::{Made, Mounted};
+use crate::filesystem::{CreatedFilesystem, Mounted};
 use crate::holders;
 use crate::lock::ProcessLock;
 use crate::losetup::Attached;
 use crate::lvm::{Group, Physical};
-use crate::netns::{Interface, Namespace};
+use crate::netns::{Namespace, NetnsInterface};
 use crate::remote;
 
-/// Something done to this machine that must be undone.
+/// An effect on this machine that must be undone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Effect {
-    /// A directory was made; it is removed if it is empty.
+    /// A directory; removed if it is empty.
     Directory {
-        /// Absolute.
+        /// Absolute path.
         path: PathBuf,
-        /// Another directory there is left alone. Absent before its name is its own.
+        /// Its identity: another directory there is not touched. Absent until it has its final name.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// A directory for sockets, or for a test's files beside a target, was made; it is removed with all that is in it.
+    /// A directory for sockets, or for a workload's files next to a target; removed with its contents.
     Tree {
-        /// Absolute.
+        /// Absolute path.
         path: PathBuf,
-        /// Another directory there is left alone.
+        /// Its identity: another directory there is not touched.
         identity: FileId,
     },
-    /// A file was made; it is removed.
+    /// A file; removed.
     File {
-        /// Absolute.
+        /// Absolute path.
         path: PathBuf,
-        /// Where the name was not of iotax's own choosing: another file there is left alone.
+        /// The identity of a file whose name the user chose: another file there is not touched.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         identity: Option<FileId>,
     },
-    /// A QEMU process was started; it is killed.
+    /// A QEMU process; killed.
     Guest {
-        /// Stands in its command line and in no other's.
+        /// Unique to its command line.
         marker: String,
     },
-    /// An agent was started on another machine, in a place of its own; both go, and what it made.
-    Agent(Box<remote::Agent>),
-    /// A device became a physical volume; its label is removed.
+    /// An agent on another machine; ended, and its directory and files removed.
+    Agent(Box<remote::RecordedAgent>),
+    /// A physical volume; its label is wiped.
     PhysicalVolume(Physical),
-    /// A volume group was made; it is removed once it is empty.
+    /// A volume group; removed once it is empty.
     VolumeGroup {
-        /// Holds the run's tag.
+        /// Contains the run's tag.
         name: String,
-        /// All that it consists of.
+        /// Its physical volume.
         physical: Physical,
     },
-    /// A logical volume was made; it is removed.
+    /// A logical volume; removed.
     LogicalVolume {
-        /// Where.
+        /// Its group.
         group: Group,
-        /// The group's name when it was made.
+        /// The group's name when it was created.
         group_name: String,
-        /// Holds the run's tag, or its group's name does.
+        /// Contains the run's tag, or its group's name does.
         name: String,
     },
-    /// A filesystem was made on a device; its signature is wiped.
-    Filesystem(Made),
-    /// It was mounted; it is unmounted.
+    /// A filesystem on a device; its signature is wiped.
+    Filesystem(CreatedFilesystem),
+    /// A mount; unmounted.
     Mount(Mounted),
-    /// A loop device was attached to a file; it is detached.
+    /// A loop device; detached.
     Loop(Attached),
-    /// A network namespace was made; it is removed with what is in it.
+    /// A network namespace; removed with its contents.
     Namespace(Namespace),
-    /// A network interface was made in a namespace of iotax's own; it is removed.
-    Interface(Interface),
+    /// A network interface in iotax's namespace; removed.
+    Interface(NetnsInterface),
 }
 
 impl Effect {
-    /// Where a file or directory was made; absent for everything else.
+    /// The path of a file or directory; `None` for all others.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::Directory { path, .. } | Self::Tree { path, .. } | Self::File { path, .. } => Some(path),
@@ -89,12 +89,12 @@ impl Effect {
         }
     }
 
-    /// Whether what is at a path is on a filesystem that this mounted.
+    /// Returns whether a path is on a filesystem that this effect mounted.
     pub(super) fn holds(&self, path: &Path) -> bool {
         matches!(self, Self::Mount(mounted) if path != mounted.point && path.starts_with(&mounted.point))
     }
 
-    /// What tells that file or directory from others.
+    /// The identity of that file or directory.
     pub(super) fn identity(&self) -> Option<FileId> {
         match self {
             Self::Directory { identity, .. } | Self::File { identity, .. } => *identity,
@@ -129,8 +129,8 @@ impl std::fmt::Display for Effect {
     }
 }
 
-/// Undoes an effect on anything but a path of a filesystem. What is not there is fine; what is not ours any more is left alone and
-/// said. Tools hold the lock.
+/// Undoes an effect other than a file or directory. Missing is fine; anything that is not iotax's any more is reported and not touched.
+/// Tools hold the lock.
 pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     match effect {
         Effect::Directory { .. } | Effect::Tree { .. } | Effect::File { .. } => {
@@ -149,13 +149,13 @@ pub(super) fn undo(effect: &Effect, lock: &ProcessLock) -> io::Result<()> {
     }
 }
 
-/// How long a process of a run may take to end.
+/// Time for the processes of a run to exit.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Takes the lock at `path` once all processes have ended that a run left: its guests are killed, a tool is waited for.
+/// Kills the guests of a dead run, waits for its tools to exit, and takes the lock at `path`.
 ///
-/// Guests are looked for again each time: a process that has just been started does not show its marker yet.
+/// Searches for guests repeatedly: a process that has just started does not show its marker yet.
 pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<ProcessLock> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -178,7 +178,7 @@ pub(super) fn end_processes(standing: &[&Effect], path: &Path) -> io::Result<Pro
     }
 }
 
-/// Kills the QEMU process with this marker in its command line, if there is one, and waits until it is gone.
+/// Kills the QEMU process with this marker in its command line, if there is one, and waits for its exit.
 fn kill_guest(marker: &str) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -193,7 +193,7 @@ fn kill_guest(marker: &str) -> io::Result<()> {
     }
 }
 
-/// Kills the QEMU processes with this marker in their command line, and returns which these were.
+/// Kills the QEMU processes with this marker in their command line and returns their ids.
 fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     let pids = guests_marked(Path::new("/proc"), marker)?;
     for pid in &pids {
@@ -204,7 +204,7 @@ fn kill_marked(marker: &str) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Processes whose program is a QEMU and one of whose arguments contains the marker; zombies have no arguments.
+/// Processes whose program is QEMU and whose arguments contain the marker; zombies have no arguments.
 fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
     let marked = fs::read_dir(proc)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok())
@@ -213,7 +213,7 @@ fn guests_marked(proc: &Path, marker: &str) -> io::Result<Vec<u32>> {
             let mut arguments = line.split(|byte| *byte == 0);
             let program = arguments.next().unwrap_or_default();
             let program = String::from_utf8_lossy(program);
-            // Until ip(8) has become it, in a network namespace, QEMU is one of its arguments.
+            // Before ip(8) has executed QEMU in a network namespace, QEMU is one of its arguments.
             let becomes = program.ends_with("/ip") && String::from_utf8_lossy(&line).contains("qemu");
             (program.contains("qemu") || becomes)
                 && arguments.any(|argument| String::from_utf8_lossy(argument).contains(marker))

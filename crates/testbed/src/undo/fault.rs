@@ -1,11 +1,11 @@
-//! A fault at a chosen line of the undo log, for tests of what is left over: [`VARIABLE`].
+//! Fault injection at a given line of the undo log, for tests: [`VARIABLE`].
 
 use std::io;
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Environment variable: `kill@N` ends the process by SIGKILL right before the undo log's Nth line is written,
-/// `kill-after@N` right after it is on the disk, `error@N` lets it fail halfway as on a full disk. Lines count from 1.
+/// Environment variable: `kill@N` sends SIGKILL right before line N of the undo log is written, `kill-after@N` right after it is synced,
+/// `error@N` fails halfway through writing it, as on a full disk. Lines count from 1.
 pub(super) const VARIABLE: &str = "IOTAX_FAULT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,16 +15,16 @@ enum Kind {
     Error,
 }
 
-/// What is to happen, and when.
+/// A planned fault.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Fault {
+pub(super) struct InjectedFault {
     kind: Option<Kind>,
-    /// Lines until then.
+    /// Lines until the fault.
     left: u64,
 }
 
-impl Fault {
-    /// What the environment asks for.
+impl InjectedFault {
+    /// Reads the fault from the environment.
     pub(super) fn from_environment() -> io::Result<Self> {
         std::env::var(VARIABLE).map_or(Ok(Self::default()), |text| Self::parse(&text))
     }
@@ -45,7 +45,7 @@ impl Fault {
         Ok(Self { kind: Some(kind), left })
     }
 
-    /// Before a line is written. True if writing it is to fail.
+    /// Called before a line is written. Returns true if writing must fail.
     pub(super) fn before(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         match self.kind {
@@ -58,7 +58,7 @@ impl Fault {
         }
     }
 
-    /// After a line was written.
+    /// Called after a line was written.
     pub(super) fn after(&self) {
         if self.left == 0 && self.kind == Some(Kind::KillAfter) {
             die();
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn an_error_strikes_once_at_its_line() {
-        let mut fault = Fault::parse("error@3").expect("valid");
+        let mut fault = InjectedFault::parse("error@3").expect("valid");
         assert_eq!([0; 5].map(|_| fault.before()), [false, false, true, false, false]);
-        let mut none = Fault::default();
+        let mut none = InjectedFault::default();
         assert_eq!([0; 3].map(|_| none.before()), [false; 3]);
         none.after();
     }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_quoted() {
         for bad in ["", "kill", "kill@", "kill@0", "kill@-1", "stop@3", "error@x"] {
-            let error = Fault::parse(bad).expect_err(bad).to_string();
+            let error = InjectedFault::parse(bad).expect_err(bad).to_string();
             assert!(error.contains(&format!("{bad:?}")) && error.contains("kill-after@N"), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! The identity of a file behind its name.
+//! The identity of a file, independent of its name.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,22 +6,21 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-/// What tells a file or directory from every other that may come to have its name.
+/// Identifies a file or directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileId {
-    /// As stat(2) has it. After a restart of the machine, for some filesystems after each mount, it may be another.
+    /// Device number from stat(2). May change on a reboot, for some filesystems on each mount.
     pub device: u64,
-    /// As stat(2) has it. It may be a later file's once this one is removed.
+    /// Inode number from stat(2). May be reused after the file is removed.
     pub inode: u64,
-    /// When the file was made, in nanoseconds since 1970: another for a later file with the same inode. Absent where the
-    /// filesystem does not keep it.
+    /// Birth time in nanoseconds since 1970, which differs if the inode is reused. Absent if the filesystem does not keep it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub born_ns: Option<u64>,
 }
 
 impl FileId {
-    /// Of the file that these are of.
+    /// The identity in a file's metadata.
     #[must_use]
     pub fn of(metadata: &fs::Metadata) -> Self {
         let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -29,7 +28,7 @@ impl FileId {
         Self { device: metadata.dev(), inode: metadata.ino(), born_ns }
     }
 
-    /// Whether they are of the same file.
+    /// Returns whether both identify the same file.
     pub(super) fn is(self, other: Self) -> bool {
         let same = match (self.born_ns, other.born_ns) {
             (Some(ours), Some(theirs)) => ours == theirs,

@@ -1,8 +1,8 @@
-//! What is not where it was made is not taken for undone.
+//! Tests that moved files are not taken for undone.
 
 use super::*;
 
-/// A directory for undo logs, and one to work in that can be renamed.
+/// A directory for undo logs, and a work directory that can be renamed.
 fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let temp = tempfile::tempdir().expect("temp dir");
     let (state, work) = (temp.path().join("state"), temp.path().join("work"));
@@ -10,7 +10,7 @@ fn scene() -> (tempfile::TempDir, PathBuf, PathBuf) {
     (temp, state, work)
 }
 
-/// Cleans, asserts that so much is not undone and that it is on record still, and returns why.
+/// Cleans, asserts that `count` effects fail and stay recorded, and returns the reasons.
 fn not_undone(state: &Path, count: usize) -> Vec<String> {
     let cleaned = clean(state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (0, count), "{cleaned:?}");
@@ -37,11 +37,11 @@ fn as_long_as_it_lives_it_finds_what_it_made_wherever_the_directory_is() {
     undo_log.make_tree(&work.join("iotax-t.d")).expect("tree");
     undo_log.make_directory(&folder).expect("folder");
     let image = folder.join("image");
-    undo_log.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    undo_log.record(Effect::File { path: image.clone(), identity: None }).expect("on record");
     fs::write(&image, "ours").expect("written");
     let away = temp.path().join("elsewhere");
     fs::rename(&work, &away).expect("renamed");
-    // What has come to have its name is not ours.
+    // A new directory of the same name is not iotax's.
     fs::create_dir_all(&folder).expect("made");
     fs::write(&image, "the user's").expect("written");
     let (undone, failed) = undo_log.undo_all();
@@ -159,7 +159,7 @@ fn another_name_that_keeps_the_data_is_told() {
     assert!(leftovers(&state).expect("readable").is_empty());
 }
 
-/// What a process was killed at after it removed a file and before it could say so.
+/// Covers a process killed after it removed a file and before it recorded that.
 #[test]
 fn what_was_being_removed_and_is_not_there_is_gone() {
     for removed in [true, false] {
@@ -184,7 +184,7 @@ fn a_folder_that_was_moved_away_is_told_with_what_is_in_it() {
     let folder = work.join("iotax-t");
     undo_log.make_directory(&folder).expect("folder");
     let image = folder.join("image");
-    undo_log.will(Effect::File { path: image.clone(), identity: None }).expect("on record");
+    undo_log.record(Effect::File { path: image.clone(), identity: None }).expect("on record");
     fs::write(&image, "ours").expect("written");
     drop(undo_log);
     let away = temp.path().join("elsewhere");

@@ -1,7 +1,7 @@
-//! Where files and directories are made: in a directory that may be renamed, replaced or unmounted before they are to go.
+//! Locates created files and directories, whose parent may have been renamed, replaced or unmounted.
 //!
-//! That nothing is at a path does not mean that it is gone. It is if the directory that it was made in is known to be the same:
-//! as long as this process lives it has that directory open, and afterwards it is known by what is on record of it.
+//! Nothing at a path does not mean that the file is gone. It is gone only if its parent directory is known to be the same: this process
+//! keeps it open, and later processes compare its recorded identity.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -21,33 +21,33 @@ use crate::device::number_text;
 use crate::host_info::boot_id;
 use crate::stack::mount;
 
-/// `f_type` of statfs(2), of filesystems in memory: tmpfs and ramfs.
+/// `f_type` of statfs(2) of in-memory filesystems: tmpfs and ramfs.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-/// How long a test that is being stopped may still put files into a directory that is being removed.
+/// How long a workload that is being stopped may still add files to a directory that is being removed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The directory that something was made in.
+/// The directory that something was created in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Within {
+pub(super) struct ParentDirectory {
     id: FileId,
-    /// The kernel's, of a directory in memory, which does not outlive it.
+    /// The boot id of a directory in memory, which does not survive a reboot.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     boot_id: Option<String>,
 }
 
-/// What has become of it.
-pub(super) enum Found {
-    /// It is this one.
+/// The state of that directory.
+pub(super) enum ParentState {
+    /// Found.
     Directory(File),
-    /// It was removed, with all that was in it.
+    /// Removed, with its contents.
     Gone,
-    /// It may be anywhere, for this reason.
+    /// Not found, for this reason.
     Lost(String),
 }
 
-impl Within {
-    /// The directory that a path is in, and that directory, open.
+impl ParentDirectory {
+    /// The parent directory of a path, and an open handle to it.
     pub(super) fn of(path: &Path) -> io::Result<(Self, File)> {
         let directory = open(parent(path))?;
         let id = FileId::of(&directory.metadata()?);
@@ -57,25 +57,27 @@ impl Within {
         Ok((Self { id, boot_id }, directory))
     }
 
-    /// Finds it: the one that is still open, or the one that `path`, which was made in it, leads to.
-    pub(super) fn find(&self, path: &Path, held: Option<&File>) -> io::Result<Found> {
+    /// Finds it: through the open handle, or as the parent of `path`.
+    pub(super) fn find(&self, path: &Path, held: Option<&File>) -> io::Result<ParentState> {
         if let Some(held) = held
             && held.metadata()?.nlink() > 0
         {
-            return Ok(Found::Directory(held.try_clone()?));
+            return Ok(ParentState::Directory(held.try_clone()?));
         }
         let nothing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
         match open(parent(path)) {
-            Ok(there) if self.id.is(FileId::of(&there.metadata()?)) => return Ok(Found::Directory(there)),
+            Ok(there) if self.id.is(FileId::of(&there.metadata()?)) => {
+                return Ok(ParentState::Directory(there));
+            }
             Err(error) if !nothing.contains(&error.kind()) => return Err(error),
             _ => {}
         }
-        // What is open and has no name any more was removed.
+        // An open directory without a name was removed.
         let restarted = self.boot_id.is_some() && self.boot_id != boot_id();
         if held.is_some() || restarted {
-            return Ok(Found::Gone);
+            return Ok(ParentState::Gone);
         }
-        Ok(Found::Lost(format!(
+        Ok(ParentState::Lost(format!(
             "it cannot be found: {} is no longer the directory that it was made in (inode {} on device {}), which was renamed, \
              removed or unmounted; put it back and clean again",
             parent(path).display(),
@@ -89,13 +91,13 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// Opens a directory so that it can be gone back to wherever it is by then, and not read or listed by that alone.
+/// Opens a directory as a handle (O_PATH) that survives renames and does not allow reading.
 pub(super) fn open(directory: &Path) -> io::Result<File> {
     let flags = (OFlags::PATH | OFlags::DIRECTORY).bits();
     OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(directory)
 }
 
-/// What stands at a path; absent if nothing does. Not to be able to look is not the same as nothing.
+/// The metadata at a path; `None` if nothing exists there. Fails if it cannot be read.
 fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(metadata) => Ok(Some(metadata)),
@@ -104,18 +106,18 @@ fn standing(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Something that was made in a directory.
-pub(super) struct Made<'a> {
+/// A file or directory that was created in a directory.
+pub(super) struct CreatedFile<'a> {
     pub(super) effect: &'a Effect,
     pub(super) path: &'a Path,
-    /// What was made, if it is open here.
+    /// An open handle, if this process has one.
     pub(super) own: Option<&'a File>,
-    /// It is on record that its removal was begun.
+    /// True if the start of its removal was recorded.
     pub(super) removing: bool,
 }
 
-impl Made<'_> {
-    /// Removes it from the directory that it was made in, after `begin` if nothing of it will be left.
+impl CreatedFile<'_> {
+    /// Removes it from its directory. Calls `begin` first if this removes the last name.
     pub(super) fn remove(&self, directory: &File, begin: impl FnOnce()) -> io::Result<()> {
         let Some(there) = self.look(directory)? else { return Ok(()) };
         let others = self.other_names(directory, &there)?;
@@ -133,7 +135,7 @@ impl Made<'_> {
         )))
     }
 
-    /// What is to be removed from that directory; absent if it is gone. Fails if it may be elsewhere.
+    /// The metadata of the file to remove; `None` if it is gone. Fails if it may be elsewhere.
     pub(super) fn look(&self, directory: &File) -> io::Result<Option<fs::Metadata>> {
         let there = standing(&self.at(directory))?;
         let Some(identity) = self.effect.identity() else { return Ok(there) };
@@ -148,7 +150,7 @@ impl Made<'_> {
         if let Some(own) = self.own
             && own.metadata()?.nlink() > 0
         {
-            // A name of our own choosing is on record itself.
+            // A temporary name has its own entry.
             if !names.is_empty() {
                 return Ok(None);
             }
@@ -158,7 +160,7 @@ impl Made<'_> {
         if there.is_some() && !matches!(self.effect, Effect::File { .. }) {
             return Err(io::Error::other("this is not the directory that iotax made; left alone"));
         }
-        // Another file may have come to stand here: it is not ours.
+        // Another file may be at this path now; it is not iotax's.
         if self.own.is_some() || self.removing || !names.is_empty() {
             return Ok(None);
         }
@@ -168,12 +170,12 @@ impl Made<'_> {
         )))
     }
 
-    /// Where it was made, whatever the directory is called now.
+    /// Its path, whatever its directory is called now.
     fn at(&self, directory: &File) -> PathBuf {
         through(directory).join(self.path.file_name().unwrap_or_default())
     }
 
-    /// The number of names that a file has beside this one and those that are on record themselves.
+    /// The number of its names besides this one and those with their own entries.
     fn other_names(&self, directory: &File, there: &fs::Metadata) -> io::Result<u64> {
         if there.is_dir() || there.nlink() < 2 || self.path.file_name().is_some_and(is_scratch) {
             return Ok(0);
@@ -184,12 +186,12 @@ impl Made<'_> {
     }
 }
 
-/// The path of an open file or directory that leads to it whatever it is called.
+/// A path to an open file or directory that survives renames.
 fn through(open: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()))
 }
 
-/// The names by which a file is in a directory.
+/// The names of a file in a directory.
 fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(through(directory))? {
@@ -203,7 +205,7 @@ fn names(directory: &File, identity: FileId) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// A command that finds a file of a directory's filesystem under all its names.
+/// A shell command that finds all names of a file on the directory's filesystem.
 fn search(directory: &File, inode: u64) -> String {
     let place = fs::read_link(through(directory)).unwrap_or_else(|_| "/".into());
     let point = mount::of(Path::new("/"), &place).map_or(place, |mount| mount.point);
@@ -221,7 +223,7 @@ fn remove_at(effect: &Effect, at: &Path, there: &fs::Metadata) -> io::Result<()>
     }
 }
 
-/// Removes a directory with all that is in it, though a test that is being stopped may still put files there.
+/// Removes a directory with its contents, even if a workload that is being stopped still adds files.
 fn remove_tree(path: &Path) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {

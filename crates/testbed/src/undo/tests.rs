@@ -42,26 +42,26 @@ fn what_a_dead_process_left_is_undone_and_what_a_living_one_did_is_not() {
 #[test]
 fn the_users_files_are_left_alone() {
     let (_temp, state, work) = scene();
-    // The name is taken: nothing is replaced and nothing of ours stays.
+    // The path is taken: nothing is replaced, and nothing remains.
     let taken = work.join("taken");
     fs::write(&taken, "the user's").expect("file");
     let mut undo_log = UndoLog::create(&state, "a").expect("undo log");
     assert!(undo_log.make_file(&taken).expect_err("refused").to_string().contains("taken"));
-    // Ours was removed and the user's has its name, and on many filesystems its inode too.
+    // iotax's file was removed, and the user's has its name and, on many filesystems, its inode.
     let reused = work.join("reused");
     undo_log.make_file(&reused).expect("file");
     fs::remove_file(&reused).expect("removed");
     fs::write(&reused, "the user's").expect("file");
-    // A directory of the user's stands where ours was to be.
+    // The user's directory is at the path.
     let there = work.join("there");
     fs::create_dir(&there).expect("dir");
     assert!(undo_log.make_directory(&there).is_err() && undo_log.make_tree(&there).is_err());
-    // Ours was replaced by the user's meanwhile.
+    // The user replaced iotax's directory.
     let replaced = work.join("replaced");
     undo_log.make_file(&replaced).expect("file");
     fs::write(work.join("new"), "the user's").expect("file");
     fs::rename(work.join("new"), &replaced).expect("renamed");
-    // A file of the user's in our directory keeps the directory.
+    // A user's file in iotax's directory keeps the directory.
     let dir = work.join("iotax-d");
     undo_log.make_directory(&dir).expect("dir");
     fs::write(dir.join("note"), "the user's").expect("file");
@@ -81,7 +81,7 @@ fn a_line_cut_short_by_a_crash_is_passed_over() {
     let (_temp, state, work) = scene();
     let mut undo_log = UndoLog::create(&state, "cut").expect("undo log");
     undo_log.make_file(&work.join("a")).expect("file");
-    undo_log.file.write_all(b"{\"will\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
+    undo_log.file.write_all(b"{\"record\":{\"id\":9,\"effect\":{\"file\":{\"pa").expect("written");
     drop(undo_log);
     let cleaned = clean(&state, false).expect("cleaned");
     assert_eq!((cleaned.undone.len(), cleaned.failed.len()), (1, 0));
@@ -93,7 +93,7 @@ fn a_line_cut_short_by_a_full_disk_does_not_run_into_the_next() {
     let (_temp, state, work) = scene();
     let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
     undo_log.make_file(&work.join("a")).expect("file");
-    undo_log.fault = Fault::parse("error@1").expect("valid");
+    undo_log.fault = InjectedFault::parse("error@1").expect("valid");
     let error = undo_log.make_file(&work.join("b")).expect_err("full");
     assert!(std::error::Error::source(&error).is_some_and(|why| why.to_string().contains("No space left")));
     undo_log.make_file(&work.join("c")).expect("room again");
@@ -108,7 +108,7 @@ fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
     let (_temp, state, work) = scene();
     let mut undo_log = UndoLog::create(&state, "full").expect("undo log");
     undo_log.make_file(&work.join("a")).expect("file");
-    undo_log.fault = Fault::parse("error@1").expect("valid");
+    undo_log.fault = InjectedFault::parse("error@1").expect("valid");
     let (undone, failed) = undo_log.undo_all();
     assert_eq!((undone.len(), failed.len()), (1, 0));
     assert_eq!(
@@ -120,7 +120,7 @@ fn what_cannot_be_written_down_as_undone_is_undone_all_the_same() {
 #[test]
 fn a_whole_line_that_is_not_understood_keeps_its_log_and_not_the_others() {
     let (_temp, state, work) = scene();
-    for (tag, damage) in [("a", "{\"will\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
+    for (tag, damage) in [("a", "{\"record\":{\"id\":7,\"effect\":{\"mount\":{}}}}\n"), ("b", "")] {
         let mut undo_log = UndoLog::create(&state, tag).expect("undo log");
         undo_log.make_file(&work.join(tag)).expect("file");
         undo_log.file.write_all(damage.as_bytes()).expect("written");
@@ -154,16 +154,16 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
     undo_log.make_tree(&ours).expect("made");
     fs::create_dir(ours.join("sub")).expect("dir");
     fs::write(ours.join("sub/file"), "ours").expect("file");
-    // What a tree of ours points to is not in it.
+    // The target of a link in a tree is not removed.
     fs::write(work.join("note"), "the user's").expect("file");
     std::os::unix::fs::symlink(work.join("note"), ours.join("link")).expect("link");
-    // One that the user put in the place of another of ours.
+    // The user replaced another of iotax's trees.
     let replaced = work.join("iotax-t-2.d");
     undo_log.make_tree(&replaced).expect("made");
     fs::rename(&replaced, work.join("away")).expect("renamed");
     fs::create_dir(&replaced).expect("dir");
     fs::write(replaced.join("note"), "the user's").expect("file");
-    // A name that is taken.
+    // The path is taken.
     assert!(undo_log.make_tree(&replaced).expect_err("taken").to_string().contains("iotax-t-2.d"));
     drop(undo_log);
 
@@ -176,7 +176,7 @@ fn a_tree_goes_with_all_that_is_in_it_and_what_took_its_place_stays() {
     assert_eq!(fs::read_dir(&work).expect("work").count(), 3, "no scratch is left");
 }
 
-/// What a process was killed at before its undo log had its name.
+/// Covers a process killed before its undo log had its final name.
 #[test]
 fn a_log_that_was_only_begun_goes() {
     let (_temp, state, _work) = scene();
@@ -193,13 +193,13 @@ fn a_log_that_was_only_begun_goes() {
     assert_eq!(fs::read_dir(&state).expect("state").count(), 0);
 }
 
-/// An undo log whose process was killed while a tool of its worked, which makes what is on record only now.
+/// The undo log of a process that was killed while its tool still works; the tool applies the recorded effect only now.
 fn killed_at_work(state: &Path, work: &Path, script: &str) -> std::process::Child {
     let mut undo_log = UndoLog::create(state, "killed").expect("undo log");
     let dir = work.join("iotax-d");
     undo_log.make_directory(&dir).expect("dir");
     let late = dir.join("late");
-    undo_log.will(Effect::File { path: late.clone(), identity: None }).expect("written");
+    undo_log.record(Effect::File { path: late.clone(), identity: None }).expect("written");
     std::process::Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(&late)

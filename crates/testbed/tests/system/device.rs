@@ -1,4 +1,4 @@
-//! Devices that must not be written: loop devices here, and what this kernel lacks on recorded trees.
+//! Devices that must not be written: loop devices on this machine, and recorded trees for what this kernel lacks.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use iotax_model::exit::Exit;
 use iotax_model::plan::Plan;
 use iotax_model::units::Bytes;
-use iotax_testbed::device::{Claim, Permission, claim, usage};
+use iotax_testbed::device::{DeviceClaim, Permission, claim, usage};
 use iotax_testbed::refusal::Refusal;
 use iotax_testbed::target::preflight;
 
@@ -38,11 +38,11 @@ fn what_the_kernel_uses_is_refused_and_named() {
         let reason = usage::check(root.path(), number).expect_err(number);
         assert!(words.iter().all(|word| reason.contains(word)), "{number}: {reason}");
     }
-    // A partition beside others that are in use, and a disk that is free.
+    // A partition next to others in use, and an unused disk.
     for number in ["8:1", "8:18", "8:128"] {
         assert_eq!(usage::check(root.path(), number), Ok(()), "{number}");
     }
-    // A volume on the disk that is not the root's.
+    // A volume on a disk other than the root's.
     tree::write(root.path(), "proc/self/mountinfo", "1 0 8:128 / / rw - ext4 /dev/i rw");
     let reason = usage::check(root.path(), "8:0").expect_err("held");
     assert!(reason.contains("a2 is held by dm-0 (vg0-root)"), "{reason}");
@@ -51,14 +51,14 @@ fn what_the_kernel_uses_is_refused_and_named() {
     assert!(reason.contains("mount table cannot be read"), "{reason}");
 }
 
-/// A loop device over a file, gone with it.
+/// A loop device over a file; removed when dropped.
 struct Loop {
     node: PathBuf,
     file: tempfile::NamedTempFile,
 }
 
 impl Loop {
-    /// `None`, and a word why, where there are no loop devices to be had.
+    /// Returns `None`, with a message, if this machine has no loop devices.
     fn new(arguments: &[&str]) -> Option<Self> {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
         file.as_file().set_len(32 << 20).expect("sized");
@@ -82,12 +82,12 @@ impl Loop {
         Permission::new([self.node.clone()], false)
     }
 
-    fn claim(&self) -> Result<Claim, Refusal> {
+    fn claim(&self) -> Result<DeviceClaim, Refusal> {
         claim(&self.node, &self.permission())
     }
 
-    /// Expects that it comes free, as soon as whoever else looks for a free loop device has passed this one by.
-    fn comes_free(&self, permission: &Permission) -> Claim {
+    /// Asserts that it can be claimed, once other processes that search for a free loop device have closed it.
+    fn comes_free(&self, permission: &Permission) -> DeviceClaim {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             match claim(&self.node, permission) {
@@ -98,7 +98,7 @@ impl Loop {
         }
     }
 
-    /// Expects a refusal with these words, which quotes the device.
+    /// Asserts that it is rejected, with these words and the device's name.
     fn refused(&self, words: &[&str]) {
         let refusal = self.claim().expect_err(words[0]);
         let text = refusal.to_string();
@@ -117,7 +117,7 @@ impl Drop for Loop {
     }
 }
 
-/// Runs a command, expects success.
+/// Runs a command and asserts success.
 fn run(program: &str, arguments: &[&str]) {
     let output = Command::new(program).args(arguments).output().expect(program);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -141,7 +141,7 @@ fn a_free_device_is_claimed_under_every_name_and_against_everybody() {
     };
     assert!(exclusive().is_err(), "a mount would be refused");
     drop(held);
-    // A child of another test may hold what was open when it was made, until it becomes its program.
+    // A child forked by another test may hold inherited descriptors until it executes its program.
     let deadline = Instant::now() + Duration::from_secs(10);
     while let Err(error) = exclusive() {
         assert!(Instant::now() < deadline, "not free again: {error}");
@@ -185,7 +185,7 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
     device.comes_free(&device.permission());
 }
 
-/// The partitions that the kernel was told of, forgotten with it.
+/// Partitions added to the kernel; removed when dropped.
 struct Partitions(PathBuf);
 
 impl Drop for Partitions {
@@ -205,9 +205,9 @@ fn a_disk_with_a_mounted_partition_is_refused() {
     let made = Command::new("sfdisk").arg("--quiet").arg(file.path()).stdin(script).status();
     assert!(made.expect("sfdisk").success());
     let Some(disk) = Loop::over(file, &[]) else { return };
-    // The kernel keeps partitions of a loop device that is gone for the next one.
+    // The kernel would keep the partitions for the next loop device of this number.
     let _partitions = Partitions(disk.node.clone());
-    // Not every kernel looks for partitions by itself.
+    // Not every kernel scans for partitions by itself.
     run("partx", &["--update", text(&disk.node)]);
     disk.refused(&["it carries dos at 0x1fe", "--overwrite-signature"]);
     let partition = PathBuf::from(format!("{}p1", disk.node.display()));
@@ -263,7 +263,7 @@ fn a_device_without_content_and_nodes_without_a_device_are_refused() {
     if let Some(empty) = empty {
         empty.refused(&["it holds nothing"]);
     }
-    // A node whose device is gone: one with a number that nobody has.
+    // A node without a device: an unused number.
     let temp = tempfile::tempdir().expect("temp dir");
     let node = temp.path().join("gone");
     let major = rustix::fs::major(fs::metadata(&device.node).expect("there").rdev());
@@ -292,7 +292,7 @@ fn the_disk_beneath_the_running_system_is_refused_first() {
     if !node.exists() {
         iotax_testkit::skip!("{} is not there", node.display());
     }
-    // Nothing is opened for writing by a claim, whatever it allows.
+    // A claim opens nothing for writing, whatever the permission.
     let refusal = claim(&node, &Permission::new([node.clone()], true)).expect_err("refused");
     assert!(refusal.to_string().contains("the running system is on it"), "{refusal}");
 }
@@ -305,7 +305,7 @@ fn a_permission_is_for_the_disk_that_stood_there_and_not_for_the_next() {
     let losetup = |arguments: &[&OsStr]| {
         assert!(Command::new("losetup").args(arguments).status().expect("losetup starts").success());
     };
-    // The same node and number, and another disk.
+    // The same node and number, with another disk.
     losetup(&["--detach".as_ref(), device.node.as_os_str()]);
     let other = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
     other.as_file().set_len(32 << 20).expect("sized");

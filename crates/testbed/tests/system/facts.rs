@@ -54,7 +54,7 @@ fn hypervisors_are_told_by_flag_firmware_and_clock() {
         (format!("{GUEST}{}", dmi("QEMU", "Standard PC (Q35 + ICH9, 2009)")), Some("QEMU")),
         (format!("{GUEST}{}", dmi("Microsoft Corporation", "Virtual Machine")), Some("Hyper-V")),
         (GUEST.to_owned(), Some("a hypervisor that does not give its name")),
-        // ARM has no such flag: only what is known counts.
+        // ARM has no such flag: only known firmware counts.
         (dmi("Ampere", "Altra"), None),
         (dmi("QEMU", "KVM Virtual Machine"), Some("QEMU")),
         ("sys/hypervisor/type = xen".to_owned(), Some("xen")),

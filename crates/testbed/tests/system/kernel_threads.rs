@@ -8,7 +8,7 @@ use crate::tree;
 
 const DISKSTATS: &str = "254 0 vda 1 1 1 1\n254 16 vdb 1 1 1 1\n253 1 dm-1 1 1 1 1\n7 0 loop0 1 1 1 1";
 
-/// A thread or process with this name: nanoseconds on a CPU, all of it in the kernel, after `started` ticks.
+/// Adds a thread or process: start time in ticks, and nanoseconds on a CPU, all in the kernel.
 fn put(root: &TempDir, pid: u32, name: &str, started: u64, run_ns: u64) {
     let kernel = !["bash", "(sd-pam)", "jbd2/vda-8)"].contains(&name);
     let flags: u64 = if kernel { 0x0020_8040 } else { 0x0040_0100 };
@@ -18,7 +18,7 @@ fn put(root: &TempDir, pid: u32, name: &str, started: u64, run_ns: u64) {
     tree::write(root.path(), &format!("proc/{pid}/schedstat"), &format!("{run_ns} 5 7"));
 }
 
-/// The time by name, in nanoseconds, of what `change` does to a machine with these threads.
+/// The time by name, in nanoseconds, that `change` causes on a machine with these threads.
 fn used(
     threads: &[(u32, &str)],
     disks: &[&str],
@@ -55,7 +55,7 @@ fn a_thread_belongs_to_the_device_that_its_name_contains() {
         (26, "kdmflush/253:1"),
         (27, "ksoftirqd/0"),
         (28, "bash"),
-        // A program may call itself anything.
+        // A program can have any name.
         (29, "jbd2/vda-8)"),
     ];
     let all = |root: &TempDir| threads.iter().for_each(|(pid, name)| put(root, *pid, name, 9, 1_500));
@@ -80,7 +80,7 @@ fn kworkers_count_by_what_they_did_and_those_of_high_priority_together() {
     ];
     let change = |root: &TempDir| {
         put(root, 20, "kworker/u8:1+loop0", 9, 1_100);
-        // What did something else before serves the device now; another one is new.
+        // A worker of another device serves this one now; another worker is new.
         put(root, 21, "kworker/u8:2-loop0", 9, 1_020);
         put(root, 30, "kworker/u8:4-loop0", 50, 3);
         put(root, 22, "kworker/0:1H+kblockd", 9, 1_007);
@@ -105,7 +105,7 @@ fn kworkers_count_by_what_they_did_and_those_of_high_priority_together() {
 fn of_a_thread_that_ended_nothing_is_said() {
     let threads = [(20, "jbd2/vda-8"), (21, "kworker/0:1H-kblockd"), (22, "kworker/1:0H")];
     let change = |root: &TempDir| {
-        // Another thread of the same name and id is not the same.
+        // A new thread with the same name and id.
         put(root, 20, "jbd2/vda-8", 77, 5_000);
         std::fs::remove_dir_all(root.path().join("proc/21")).expect("gone");
         put(root, 22, "kworker/1:0H", 9, 2_000);

@@ -17,7 +17,7 @@ fn first(xml: &str) -> Domain {
     read(xml, None).expect("a domain")
 }
 
-/// As few words as tell the settings: bus, cache, aio, discard, threads, queues, CPUs, memory, machine, format.
+/// The settings in short form: bus, cache, aio, discard, threads, queues, CPUs, memory, machine, format.
 fn settings(domain: &Domain) -> String {
     let GuestSpec { bus, cache, aio, discard, vcpus, memory, queues, .. } = &domain.guest;
     let (iothread, machine) = (domain.guest.iothreads(), domain.guest.machine_type());
@@ -54,22 +54,22 @@ fn what_is_left_out_or_not_done_likewise_is_said() {
         (first(MANAGER), "machine pc-q35-8.2 is q35 of the QEMU here"),
         (first(MANAGER), "preallocation = metadata"),
         (first(INSTALL), "1.00 GiB of memory instead of 16.0 GiB"),
-        (first(INSTALL), "<driver packed=\"on\"> is not done likewise"),
-        (first(INSTALL), "rotation_rate=\"1\" is not done"),
-        (first(INSTALL), "<cputune> is not done"),
-        (first(INSTALL), "<memoryBacking> is not done"),
-        (second.clone(), "<iotune> total_iops_sec=500 is not done"),
-        (second, "<blockio> is not done"),
+        (first(INSTALL), "<driver packed=\"on\"> is not reproduced"),
+        (first(INSTALL), "rotation_rate=\"1\" is not reproduced"),
+        (first(INSTALL), "<cputune> is not reproduced"),
+        (first(INSTALL), "<memoryBacking> is not reproduced"),
+        (second.clone(), "<iotune> total_iops_sec=500 is not reproduced"),
+        (second, "<blockio> is not reproduced"),
         (first(PROXMOX), "the disk is the device /dev/pve/vm-101-disk-0"),
-        (first(PROXMOX), "detect_zeroes=\"unmap\" is not done"),
+        (first(PROXMOX), "detect_zeroes=\"unmap\" is not reproduced"),
         (first(NOVA), "images beneath the disk's own: 1"),
         (first(NOVA_RBD), "the disk is of type network (rbd)"),
-        (first(CLOUD), "<transient> is not done"),
+        (first(CLOUD), "<transient> is not reproduced"),
         (first(CLOUD), "--accel tcg"),
-        (first(WINDOWS), "<driver copy_on_read=\"on\"> is not done"),
-        (first(WINDOWS), "<metadata_cache> of <driver> is not done"),
-        (first(WINDOWS), "<encryption> is not done"),
-        (first(WINDOWS), "<commandline> is not done"),
+        (first(WINDOWS), "<driver copy_on_read=\"on\"> is not reproduced"),
+        (first(WINDOWS), "<metadata_cache> of <driver> is not reproduced"),
+        (first(WINDOWS), "<encryption> is not reproduced"),
+        (first(WINDOWS), "<commandline> is not reproduced"),
     ] {
         assert!(domain.notes.iter().any(|note| note.contains(said)), "{said}: {:#?}", domain.notes);
     }
@@ -191,7 +191,7 @@ fn alternatives_differ_in_one_setting_and_can_be_built() {
             _ => assert_eq!((other_guest.cache, other_guest.aio), (CacheMode::None, Aio::Native)),
         }
     }
-    // What the domain has is kept where it is not the setting in question.
+    // Alternatives keep all other settings of the domain.
     assert!(alternatives(&like(MANAGER)).iter().all(|other| {
         other
             .guest

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use iotax_model::record::{CpuTime, DiskActivity, HostActivity, HostCpu, NicActivity, Pressure};
-use iotax_testbed::monitor::{GuestThreads, Monitor, Snapshot, delta};
+use iotax_testbed::monitor::{GuestThreads, Monitor, MonitorSnapshot, delta};
 use iotax_testbed::stack;
 use tempfile::TempDir;
 
 use crate::tree;
 
-/// A mirror with one leg of an older kernel's line length, a device with an in-flight request, a guest of three threads.
+/// A mirror with one leg in an older kernel's format, a device with an in-flight request, a guest with three threads.
 const BEFORE: &str = "\
 proc/diskstats = 8 0 sda 100 10 1000 200 50 5 400 100 3 250 300\\n254 0 vda 1000 1 8000 4000 2000 2 16000 6000 0 9000 10000 7 0 70 7 9 9\\n254 1 vda1 5 5 5 5
 proc/stat = cpu  1000 10 500 9000 40 3 7 20 100 1\\ncpu0 1 1 1 1 1 1 1 1 1 1\\nintr 5
@@ -41,7 +41,7 @@ fn change(root: &TempDir, recorded: &str) {
     }
 }
 
-/// A thread's stat and schedstat.
+/// Writes a thread's stat and schedstat.
 fn thread(root: &TempDir, tid: u32, started: u64, ticks: (u64, u64), run_ns: u64, runs: u64) {
     let task = format!("proc/70/task/{tid}");
     let (user, system) = ticks;
@@ -52,7 +52,7 @@ fn thread(root: &TempDir, tid: u32, started: u64, ticks: (u64, u64), run_ns: u64
     tree::write(root.path(), &format!("{task}/schedstat"), &format!("{run_ns} 55 {runs}"));
 }
 
-/// The process's own stat, in ticks.
+/// Writes the process's own stat, in ticks.
 fn process(root: &TempDir, user: u64, system: u64) {
     let stat = format!("70 (qemu) S 1 70 70 0 -1 4194560 1 2 3 4 {user} {system} 9 9 20 0 3 0 5 5 6");
     tree::write(root.path(), "proc/70/stat", &stat);
@@ -65,7 +65,7 @@ fn guest() -> GuestThreads {
     }
 }
 
-/// Two snapshots, two seconds apart, of a window that began one second before the first.
+/// The activity between two snapshots two seconds apart; the window began one second before the first.
 fn over(root: &TempDir, monitor: &mut Monitor, change: impl FnOnce(&TempDir)) -> HostActivity {
     let start = Instant::now();
     let first = monitor.snapshot_at(start + Duration::from_secs(1));
@@ -131,7 +131,7 @@ fn known_counters_give_exact_figures() {
 
 #[test]
 fn a_counter_that_ran_backwards_makes_its_part_absent_and_no_other() {
-    // Each of the nine counters of vda in turn, the 32-bit times wrapped among them.
+    // Each of the nine counters of vda in turn, including wrapped 32-bit times.
     for (counter, smaller) in [
         ("1300 4", "999 4"),
         ("1300 4", "1300 0"),
@@ -226,13 +226,13 @@ fn threads_are_summed_by_role() {
     thread(&root, 73, 5, (10, 30), 400_000_000, 9);
     let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest()]);
     let activity = over(&root, &mut monitor, |root| {
-        // A quarter of the ticks in the kernel divides the exact total.
+        // A quarter of the ticks in the kernel splits the exact total.
         thread(root, 71, 5, (30, 10), 400_001_004, 20);
-        // Below a tick: the thread's whole life, half and half, divides it.
+        // Below a tick, split by the thread's lifetime: half and half.
         thread(root, 72, 5, (50, 50), 1_000_003_000, 10);
-        // Not run at all: 73. The main thread: kernel only.
+        // 73 did not run. The main thread: kernel only.
         thread(root, 70, 5, (100, 103), 2_030_000_000, 10);
-        // New since: all of its time counts.
+        // A new thread counts in full.
         thread(root, 90, 7, (0, 2), 17_000_000, 3);
     });
     assert_eq!(
@@ -250,7 +250,7 @@ fn threads_are_summed_by_role() {
 #[test]
 fn without_schedstat_ticks_are_counted() {
     let root = tree::build("proc/70/");
-    // Zeros are what a kernel writes that does not keep it.
+    // A kernel without schedstat writes zeros.
     thread(&root, 73, 5, (10, 30), 0, 0);
     let mut monitor = Monitor::new(root.path(), Vec::new(), vec![guest()]);
     let activity = over(&root, &mut monitor, |root| thread(root, 73, 5, (13, 31), 0, 0));
@@ -304,11 +304,11 @@ fn the_time_of_threads_that_ended_is_the_workers() {
     let idle = role("vcpu", cpu(0, 0));
     let iothread = role("iothread", cpu(200_000_000, 200_000_000));
     let all = |worker: CpuTime| [idle.clone(), iothread.clone(), role("worker", worker)].into();
-    // 300 ms more than the living threads used, 100 ms of it in the kernel, by one that ended ...
+    // An ended thread used 300 ms more than the living ones, 100 ms of it in the kernel.
     assert_eq!(over_guest((1060, 1030), &[90]), all(cpu(400_000_000, 100_000_000)));
-    // ... or by one that began and ended in between.
+    // A thread began and ended in between.
     assert_eq!(over_guest((1060, 1030), &[]), all(cpu(400_000_000, 100_000_000)));
-    // Three ticks more or less may be rounding.
+    // Three ticks may be rounding.
     assert_eq!(over_guest((1043, 1020), &[90]), all(cpu(200_000_000, 0)));
     assert_eq!(over_guest((1037, 1020), &[]), all(cpu(200_000_000, 0)));
     assert_eq!(over_guest((1044, 1020), &[90]), all(cpu(240_000_000, 0)));
@@ -321,14 +321,14 @@ fn what_ended_threads_used_is_absent_where_it_cannot_be_told() {
     // The process's time ran backwards, or contradicts its threads'.
     assert_eq!(over_guest((999, 1100), &[90]), [idle.clone(), iothread.clone()].into());
     assert_eq!(over_guest((1000, 1001), &[90]), [idle.clone(), iothread.clone()].into());
-    // Without an ended thread the threads' own sums stand.
+    // Without an ended thread, the threads' own sums count.
     let worker = role("worker", cpu(200_000_000, 0));
     assert_eq!(over_guest((999, 1100), &[]), [idle, iothread.clone(), worker].into());
-    // The virtual CPU's thread ended too: the rest cannot be divided between the two.
+    // The virtual CPU's thread ended too: the rest cannot be split.
     assert_eq!(over_guest((1060, 1030), &[71, 90]), [iothread].into());
 }
 
-/// Burns CPU in this thread until its own clock says that it had `time` of it.
+/// Burns CPU in this thread until its own clock shows `time`.
 fn burn(time: Duration) {
     let used = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -340,7 +340,7 @@ fn burn(time: Duration) {
     }
 }
 
-/// Bytes that no filesystem makes smaller, by a linear congruential generator (Knuth's MMIX constants).
+/// Incompressible bytes from a linear congruential generator (Knuth's MMIX constants).
 fn incompressible(length: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let step = || {
@@ -374,12 +374,12 @@ fn the_live_machine_is_seen_at_work() {
     println!("{activity:#?}");
 
     let burner = activity.guest_threads.get("burner").expect("this thread lives");
-    // The kernel brings a running thread's time up to date at each scheduler tick only.
+    // The kernel updates a running thread's time only at scheduler ticks.
     assert!(
         burner.total_ns() >= 180_000_000 && burner.total_ns() <= activity.duration_ns + 20_000_000,
         "{burner:?}"
     );
-    // The other thread has ended and no snapshot saw it; its time is known to three ticks.
+    // The other thread ended between snapshots; its time is known to three ticks.
     let worker = activity.guest_threads.get("worker").expect("it used CPU");
     assert!(worker.total_ns() >= 60_000_000, "{worker:?}");
     let cpu = activity.cpu.expect("every kernel has /proc/stat");
@@ -401,7 +401,7 @@ fn the_live_machine_is_seen_at_work() {
 fn cost(monitor: &mut Monitor) -> Duration {
     const ROUNDS: u32 = 200;
     let start = Instant::now();
-    let last: Option<Snapshot> = (0..ROUNDS).map(|_| monitor.snapshot()).last();
+    let last: Option<MonitorSnapshot> = (0..ROUNDS).map(|_| monitor.snapshot()).last();
     std::hint::black_box(last);
     start.elapsed() / ROUNDS
 }

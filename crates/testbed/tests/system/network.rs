@@ -1,11 +1,11 @@
-//! Ways between network namespaces, for real: packets pass, and nothing is left wherever the building ends.
+//! Real paths between network namespaces: packets pass, and nothing is left after a failure at any step.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use iotax_model::target::{NetPath, NetworkSpec};
 use iotax_testbed::netns;
-use iotax_testbed::network::{self, Way};
+use iotax_testbed::network::{self, BuiltNetwork};
 use iotax_testbed::program::Program;
 use iotax_testbed::undo::{self, UndoLog};
 use iotax_testkit::{require, skip};
@@ -14,7 +14,7 @@ const VIA: &str = "IOTAX_TEST_VIA";
 const STATE: &str = "IOTAX_TEST_STATE";
 const TAG: &str = "IOTAX_TEST_TAG";
 
-/// Whether such a way can be built here; says why not.
+/// Returns whether such a path can be built here; prints the reason if not.
 fn possible(via: NetPath) -> bool {
     require!(program "ip");
     match network::check(&NetworkSpec::new(via)) {
@@ -23,11 +23,11 @@ fn possible(via: NetPath) -> bool {
     }
 }
 
-fn build(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> Way {
+fn build(spec: &NetworkSpec, tag: &str, undo_log: &mut UndoLog) -> BuiltNetwork {
     network::build(spec, None, tag, undo_log).expect("built").expect("a way of this machine")
 }
 
-/// What ip(8) says, in words.
+/// The output of ip(8).
 fn ip(arguments: &[&str]) -> String {
     let ip = Program { name: "ip", package: "iproute2" };
     String::from_utf8(ip.run(arguments).expect("it works")).expect("UTF-8")
@@ -45,20 +45,20 @@ fn packets_pass_between_two_namespaces() {
     let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { mtu: Some(4000), ..NetworkSpec::new(NetPath::Veth) };
     let way = build(&spec, &tag, &mut undo_log);
-    for (from, to) in [(&way.near, &way.far), (&way.far, &way.near)] {
+    for (from, to) in [(&way.client, &way.server), (&way.server, &way.client)] {
         let mut ping = netns::command_in(from.namespace.as_deref(), &busybox);
-        // In one packet of the largest size, with the headers of IP and ICMP.
+        // In one packet of the maximum size, including IP and ICMP headers.
         let ping = ping.args(["ping", "-c", "1", "-W", "10", "-s", "3972", &to.address.to_string()]);
         let output = ping.output().expect("it runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
-    let near = way.near.namespace.expect("one of its own");
-    assert!(ip(&["-n", &near, "link", "show", "veth0"]).contains("mtu 4000"));
+    let client = way.client.namespace.expect("one of its own");
+    assert!(ip(&["-n", &client, "link", "show", "veth0"]).contains("mtu 4000"));
     let (undone, failed) = undo_log.undo_all();
     assert!(failed.is_empty(), "{failed:?}");
     let undone: Vec<String> = undone.iter().map(ToString::to_string).collect();
     let namespace = |end: &str| format!("network namespace iotax-{tag}-{end}");
-    assert_eq!(undone, [format!("veth veth0 in {near}"), namespace("far"), namespace("near")]);
+    assert_eq!(undone, [format!("veth veth0 in {client}"), namespace("server"), namespace("client")]);
     assert!(!ip(&["netns", "list"]).contains(&tag));
 }
 
@@ -72,7 +72,7 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
     let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { queues: Some(2), ..NetworkSpec::new(NetPath::Bridge) };
     let way = build(&spec, &tag, &mut undo_log);
-    let namespace = way.far.namespace.as_deref().expect("one of its own");
+    let namespace = way.server.namespace.as_deref().expect("one of its own");
     assert_eq!(way.card.as_ref().and_then(|card| card.namespace.as_deref()), Some(namespace));
     let tap = ip(&["-n", namespace, "-d", "link", "show", "tap0"]);
     assert!(
@@ -80,8 +80,8 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
         "{tap}"
     );
     let bridge = ip(&["-n", namespace, "address", "show", "br0"]);
-    assert!(bridge.contains(&format!("inet {}/30", way.far.address)), "{bridge}");
-    // What is gone already is not missed.
+    assert!(bridge.contains(&format!("inet {}/30", way.server.address)), "{bridge}");
+    // Removing a missing interface is not an error.
     ip(&["-n", namespace, "link", "delete", "tap0"]);
     assert!(undo_log.undo_all().1.is_empty());
     assert!(!ip(&["netns", "list"]).contains(&tag));
@@ -115,7 +115,7 @@ fn build_and_undo() {
     assert!(undo_log.undo_all().1.is_empty());
 }
 
-/// Runs the above to its end or to a fault; whether it came to its end.
+/// Runs the test above in a child process with an injected fault; returns whether it succeeded.
 fn built_with(via: NetPath, state: &Path, tag: &str, fault: Option<&str>) -> bool {
     let mut child = Command::new(std::env::current_exe().expect("this program"));
     child.args(["--ignored", "--exact", "network::build_and_undo"]);
@@ -124,7 +124,7 @@ fn built_with(via: NetPath, state: &Path, tag: &str, fault: Option<&str>) -> boo
     child.status().expect("it runs").success()
 }
 
-/// Ends the building of a way at every line of its undo log, in every way, and cleans up.
+/// Injects a fault at every line of the undo log, in every mode, and cleans up.
 fn leaves_nothing(via: NetPath, least: u32) {
     if !possible(via) {
         return;
@@ -135,11 +135,11 @@ fn leaves_nothing(via: NetPath, least: u32) {
         for line in 1.. {
             let tag = format!("test-{}-{via}-{kind}{line}", std::process::id());
             if built_with(via, state.path(), &tag, Some(&format!("{kind}@{line}"))) {
-                // An error while it is written down that all is undone is none.
+                // An error while recording that everything was undone is harmless.
                 assert!(line > least, "{via} has more lines than {line}");
                 break;
             }
-            // A tool that the killed process started, and that may still be at work, is waited for.
+            // Waits for a tool of the killed process that may still be working.
             let cleaned = undo::clean(state.path(), false).expect("readable");
             assert!(
                 cleaned.in_use == 0 && cleaned.failed.is_empty() && cleaned.unreadable.is_empty(),

@@ -3,23 +3,23 @@ use std::path::Path;
 
 use iotax_model::target::LayerKind::{Device, Dm, File, Filesystem, Loop, Md, Partition};
 use iotax_model::target::{Layer, LayerKind};
-use iotax_testbed::stack::{Stack, of_path};
+use iotax_testbed::stack::{LayerStack, of_path};
 
 use crate::tree;
 
 const VIRTIO: &str = include_str!("trees/virtio.tree");
 const STORAGE: &str = include_str!("trees/storage.tree");
 
-fn read(recorded: &str, path: &str) -> Stack {
+fn read(recorded: &str, path: &str) -> LayerStack {
     let root = tree::build(recorded);
     of_path(root.path(), Path::new(path)).expect("a path of the tree")
 }
 
-fn layers(stack: &Stack) -> Vec<(LayerKind, &str)> {
+fn layers(stack: &LayerStack) -> Vec<(LayerKind, &str)> {
     stack.layers.iter().map(|layer| (layer.kind, layer.name.as_str())).collect()
 }
 
-fn detail(stack: &Stack, kind: LayerKind) -> &str {
+fn detail(stack: &LayerStack, kind: LayerKind) -> &str {
     &stack.layers.iter().find(|layer| layer.kind == kind).expect("such a layer").detail
 }
 
@@ -185,7 +185,7 @@ fn the_live_system_tells_what_a_new_file_stands_on() {
     assert_eq!(layers(&stack).last(), Some(&(File, name)));
     assert_eq!(stack.layers.iter().filter(|layer| layer.kind == Filesystem).count(), 1);
     match std::fs::canonicalize(Path::new("/sys/dev/block").join(&number)) {
-        // The uppermost disk is the one that stat(2) names.
+        // The topmost disk is the one that stat(2) reports.
         Ok(device) => {
             assert_eq!(
                 stack.disks.last().map(String::as_str),
@@ -198,7 +198,7 @@ fn the_live_system_tells_what_a_new_file_stands_on() {
 
 #[test]
 fn a_live_block_device_is_its_own_top() {
-    // Loop devices have a name in /dev wherever their driver is there.
+    // Loop devices have a node in /dev if the driver is loaded.
     let Some(disk) = std::fs::read_dir("/sys/class/block").ok().and_then(|entries| {
         entries
             .flatten()

@@ -1,7 +1,7 @@
-//! Trees of /proc and /sys that were recorded as text.
+//! Recorded trees of /proc and /sys in text form.
 //!
-//! One entry a line: `path = content` is a file (`\n` in the content begins a new line), `path -> target` a symbolic
-//! link, `path/` a directory. Empty lines and lines that begin with `#` say nothing.
+//! One entry per line: `path = content` is a file (`\n` in the content is a newline), `path -> target` a
+//! symbolic link, `path/` a directory. Empty lines and lines that start with `#` are ignored.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Builds a recorded tree in a new directory.
+/// Creates a recorded tree in a new directory.
 pub(crate) fn build(recorded: &str) -> TempDir {
     let root = tempfile::tempdir().expect("a temporary directory");
     for line in recorded.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -27,7 +27,7 @@ pub(crate) fn build(recorded: &str) -> TempDir {
     root
 }
 
-/// Writes one file of a tree, in place if it exists, so that open handles see it as they would in /proc.
+/// Writes one file of a tree, in place if it exists, so that open handles see the change as in /proc.
 pub(crate) fn write(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().expect("below the root")).expect("created");

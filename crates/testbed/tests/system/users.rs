@@ -1,4 +1,4 @@
-//! Users of a device that no name beginning with /dev tells of.
+//! Users of a device that no name in /dev reveals.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use iotax_testbed::device::{Permission, claim};
 use tempfile::{TempDir, TempPath};
 
-/// Loop devices that were made: what has lost its name is told apart by its length, and other tests lose names meanwhile.
+/// Number of loop devices created. Each gets its own length: one that lost its name is identified by length, and tests run concurrently.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Mounts of this process: who takes a copy of them keeps their devices busy.
+/// Serializes mounts of this process with copies of its mount namespace, which keep devices busy.
 static MOUNTS: Mutex<()> = Mutex::new(());
 
 fn mounts() -> MutexGuard<'static, ()> {
     MOUNTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A loop device's node, detached when this is dropped.
+/// A loop device's node; detached when dropped.
 struct Attached(PathBuf);
 
 impl Deref for Attached {
@@ -40,7 +40,7 @@ impl Drop for Attached {
     }
 }
 
-/// A file system's place, unmounted when this is dropped; nobody copies the mounts meanwhile.
+/// A mounted filesystem; unmounted when dropped. Holds [`MOUNTS`].
 struct Mounted<'a>(&'a Path, #[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 impl<'a> Mounted<'a> {
@@ -58,14 +58,14 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// A loop device over a file of some 16 MiB, of a length of its own, that nobody has open; both go with it.
+/// An unused loop device over a file of about 16 MiB, of unique length; both are removed when dropped.
 struct Loop {
     node: Attached,
     file: TempPath,
 }
 
 impl Loop {
-    /// `None`, and a word why, where there are none to be had.
+    /// Returns `None`, with a message, if this machine has no loop devices.
     fn new() -> Option<Self> {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
         let length = (16 << 20) + 4096 * NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Loop {
         self.node.file_name().and_then(|name| name.to_str()).expect("a name")
     }
 
-    /// Another node for it, outside /dev.
+    /// Creates another node for it, outside /dev.
     fn second_node(&self, dir: &TempDir, name: &str) -> PathBuf {
         let (node, number) = (dir.path().join(name), fs::metadata(&*self.node).expect("there").rdev());
         let [major, minor] =
@@ -87,7 +87,7 @@ impl Loop {
         node
     }
 
-    /// Expects a refusal with these words, which quotes the device.
+    /// Asserts that it is rejected, with these words and the device's name.
     fn refused(&self, words: &[&str]) {
         let permission = Permission::new([self.node.to_path_buf()], false);
         let said = claim(&self.node, &permission).expect_err(words[0]).to_string();
@@ -95,7 +95,7 @@ impl Loop {
         assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
     }
 
-    /// Expects that it comes free, as soon as whoever looks at new devices has passed it by.
+    /// Asserts that it can be claimed, once processes that scan new devices have closed it.
     fn free(&self) {
         let permission = Permission::new([self.node.to_path_buf()], false);
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -123,7 +123,7 @@ fn run(program: &str, arguments: &[&Path]) {
     assert!(output.status.success(), "{program} {arguments:?}: {said}");
 }
 
-/// As `run`, but a test that fails already says its own reason.
+/// As `run`, without a second panic in a failed test.
 fn undo(program: &str, arguments: &[&Path]) {
     let done = Command::new(program).args(arguments).status().is_ok_and(|status| status.success());
     assert!(done || std::thread::panicking(), "{program} {arguments:?} failed: it is left over");
@@ -133,7 +133,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// A shell that runs a line, says so, and waits until its stdin is closed.
+/// A shell that runs a command, reports that, and waits until its stdin is closed.
 struct Shell(Child);
 
 impl Shell {
@@ -167,7 +167,7 @@ fn a_writer_through_a_node_outside_dev_is_found() {
     let dir = tempfile::tempdir().expect("temp dir");
     let node = device.second_node(&dir, "elsewhere");
     let writer = Shell::new(&["sh"], &format!("exec 3<>{}", text(&node)));
-    // Also once nothing has that name any more.
+    // Also when nothing has that name any more.
     for _ in 0..2 {
         device.refused(&[&format!("sh (process {}) has it open for writing", writer.id())]);
         let _ = fs::remove_file(&node);
@@ -176,7 +176,7 @@ fn a_writer_through_a_node_outside_dev_is_found() {
     device.free();
 }
 
-/// A process whose second thread runs these lines of Python, while the first waits or has ended.
+/// A process whose second thread runs this Python code while the first waits or has ended.
 fn threads(lines: &str, first_ends: bool) -> Shell {
     let lines = lines.replace('\n', "\n    ");
     let end = if first_ends { "libc.pthread_exit(None)" } else { "thread.join()" };
@@ -253,7 +253,7 @@ fn a_loop_device_through_a_node_outside_dev_is_found() {
     let point = tempfile::tempdir().expect("temp dir");
     let mounted = Mounted::new(&above, point.path());
     device.refused(&[&format!("is beneath {name}"), &format!("losetup --detach {}", text(&above))]);
-    // Its name is gone: it is known by its length.
+    // Its name is gone; its length identifies it.
     fs::remove_file(&node).expect("removed");
     device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
     drop((mounted, above));
@@ -416,7 +416,7 @@ fn a_name_means_the_device_that_it_led_to_when_it_was_allowed() {
     symlink(&*theirs.node, &link).expect("linked");
     let held = claim(&link, &permission).expect("the device that was named");
     assert_eq!(*held.block.path, *ours.node);
-    // A node outside /dev is a name as any other.
+    // A node outside /dev counts like any other.
     let elsewhere = theirs.second_node(&dir, "elsewhere");
     let held = claim(&elsewhere, &Permission::new([elsewhere.clone()], true)).expect("the device itself");
     assert_eq!(*held.block.path, *theirs.node);

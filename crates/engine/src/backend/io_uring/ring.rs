@@ -14,7 +14,7 @@ use crate::error::EngineError;
 const SECOND: u64 = 1_000_000_000;
 /// The kernel adds a wait to its clock, which a longer one would make overflow.
 const LONGEST_WAIT: u64 = 3600 * SECOND;
-/// So many milliseconds without I/O put the kernel's submitting thread to sleep.
+/// Milliseconds without I/O that put the kernel's submitting thread to sleep.
 const IDLE: u32 = 1000;
 
 /// A ring with its queues held open. Their ends are thus written once for each call instead of once for each I/O, and the
@@ -23,7 +23,7 @@ pub(in crate::backend) struct Ring {
     submitter: Submitter<'static>,
     submissions: SubmissionQueue<'static>,
     completions: cqueue::CompletionQueue<'static>,
-    /// Whether waiting is looking: nothing interrupts it.
+    /// True if the ring is polled: nothing interrupts a wait.
     polled: bool,
     /// The others borrow from it, so it is dropped last.
     _owner: Owner,
@@ -69,7 +69,7 @@ impl Ring {
     /// Adds an entry, which the next call submits.
     ///
     /// # Safety
-    /// What the entry names stays valid until its completion.
+    /// The buffer and file of the entry stay valid until its completion.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: &Entry) {
         // SAFETY: the caller answers for it.
@@ -117,7 +117,7 @@ impl Ring {
         }
     }
 
-    /// What entering the kernel came to.
+    /// Handles the result of entering the kernel.
     #[inline]
     fn entered(&mut self, result: io::Result<usize>) -> io::Result<()> {
         // What the kernel has taken makes room.
@@ -133,7 +133,7 @@ impl Ring {
         }
     }
 
-    /// What is done, as far as it was there when this was called.
+    /// The completions that are there at the time of the call.
     #[inline]
     pub(super) fn completions(&mut self) -> impl Iterator<Item = cqueue::Entry> {
         self.completions.sync();

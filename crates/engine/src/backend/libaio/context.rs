@@ -108,7 +108,7 @@ impl Context {
         answer(unsafe { libc::syscall(libc::SYS_io_submit, self.name(), blocks.len(), blocks.as_ptr()) })
     }
 
-    /// Whether [`Self::take`] has something.
+    /// True if [`Self::take`] has something.
     #[inline]
     pub(super) fn has_event(&self) -> bool {
         let ring = self.ring();

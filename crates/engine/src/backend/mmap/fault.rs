@@ -37,7 +37,7 @@ thread_local! {
     };
 }
 
-/// What was done about SIGBUS before.
+/// The earlier handler of SIGBUS.
 static BEFORE: OnceLock<io::Result<libc::sigaction>> = OnceLock::new();
 
 /// The stretch in which this thread survives faults, until it is dropped. A thread has one at a time.
@@ -58,7 +58,7 @@ impl Watch {
         Ok(Self(PhantomData))
     }
 
-    /// Whether there was a fault since this was last asked.
+    /// True if there was a fault since the last call.
     #[inline]
     #[expect(clippy::unused_self, reason = "there is something to ask for only while a watch is held")]
     pub(super) fn faulted(&self) -> bool {

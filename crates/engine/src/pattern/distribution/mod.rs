@@ -62,7 +62,7 @@ impl Places {
 }
 
 impl Draw {
-    /// Of worker number `job`; `count` is at least 1.
+    /// The draws of worker number `job`; `count` is at least 1.
     pub(super) fn new(workload: &Workload, count: u64, job: u32, seed: u64) -> Self {
         let random = SplitMix64::new(seed, Purpose::Offsets, job.into());
         let places = || Places::new(count, seed);

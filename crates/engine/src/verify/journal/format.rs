@@ -17,15 +17,15 @@ use crate::verify::stamp::SECTOR;
 
 /// Bytes of a frame.
 pub(super) const LENGTH: usize = 40;
-/// How a frame begins, by which reading finds its way behind bad bytes.
+/// The marker of a frame, by which reading resumes after bad bytes.
 pub(super) const MARKER: [u8; 3] = *b"ioj";
 
-/// What the records are about.
+/// The measurement of the records.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The measurement, as the stamps on the target give it.
     pub(crate) run: u64,
-    /// What offsets and lengths of writes are multiples of.
+    /// The unit of the offsets and lengths of writes.
     pub(crate) block: u64,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Record {
     },
 }
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     Header(Header),

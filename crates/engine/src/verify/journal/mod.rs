@@ -27,7 +27,7 @@ pub(super) use self::format::{Header, Record};
 pub(super) use self::read::read;
 use crate::request::Io;
 
-/// So many bytes may wait to be written; then workers wait too. A batch has one record more, a header and two ends.
+/// Bytes that may wait to be written before workers wait too. A batch has one record more, a header and two ends.
 const MOST_PENDING: usize = JOURNAL_BATCH - 4 * LENGTH;
 
 /// A journal that is being written.
@@ -91,7 +91,7 @@ impl Journal {
         Ok(Self { shared, writer: Mutex::new(Some(writer)), device })
     }
 
-    /// Whether it lies on the filesystem of another file, or on a block device that is that filesystem's.
+    /// True if it lies on the filesystem of another file, or on that filesystem's block device.
     pub(super) fn shares_filesystem(&self, other: &File) -> bool {
         other.metadata().is_ok_and(|of| {
             self.device == if of.file_type().is_block_device() { of.rdev() } else { of.dev() }
@@ -103,7 +103,7 @@ impl Journal {
         self.shared.add(Record::Write { offset: io.offset, length: io.length, generation });
     }
 
-    /// How many records there are: a flush which begins now makes their writes durable.
+    /// The number of records: a flush that begins now makes their writes durable.
     pub(super) fn records(&self) -> u64 {
         self.shared.lock().records
     }

@@ -52,7 +52,7 @@ fn first_header(source: &mut impl Read) -> io::Result<Header> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "it is no journal of iotax bench --write-journal"))
 }
 
-/// What was read so far.
+/// The state of reading.
 #[derive(Debug, Default)]
 struct Survey {
     header: Header,
@@ -68,7 +68,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Whether a frame may come after what was read; records may be missing between.
+    /// True if a frame may follow; records may be missing in between.
     fn follows(&self, frame: Frame) -> bool {
         match frame.content {
             Content::Header(header) if header != self.header => false,
@@ -159,7 +159,7 @@ impl<'a, R: Read> Frames<'a, R> {
     }
 }
 
-/// How many bytes there are before the next marker, or before what may be the beginning of one.
+/// The number of bytes before the next marker, or before the possible beginning of one.
 fn bad_bytes(rest: &[u8], ended: bool) -> usize {
     let marker = rest[1..].windows(MARKER.len()).position(|window| window == MARKER);
     match marker {

@@ -2,38 +2,24 @@
 //!
 //! Where iperf3 writes 0 for what it does not know, 0 stands in its part; in our section what is unknown is absent.
 
-use iotax_engine::net::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
-use iotax_results::mark::Mark;
-use iotax_results::time::utc;
+use iotax_analysis::time::utc;
+use iotax_netperf::{End, Figures, Interval, Report, Start, StreamEnd, StreamInterval};
 use serde_json::{Map, Value, json};
 
-use super::lines::sum;
-
 /// What our section says of itself.
-pub(super) const SCHEMA: &str = "iotax-net/1";
-
-/// By what a file is known as such a document.
-pub(super) const MARK: Mark = Mark::schema(SCHEMA, &["iotax", "schema"]);
-
-/// Which end a document is of.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Side<'a> {
-    Client { host: &'a str, port: u16 },
-    Server,
-}
+const SCHEMA: &str = "iotax-net/1";
 
 /// The document of a test.
-pub(super) fn document(report: &Report, intervals: &[Interval], side: Side<'_>) -> Value {
-    let is_client = matches!(side, Side::Client { .. });
+pub(super) fn document(report: &Report, intervals: &[Interval]) -> Value {
     json!({
-        "start": start(&report.start, side),
-        "intervals": intervals.iter().map(|each| interval(each, report, is_client)).collect::<Vec<_>>(),
-        "end": end(report, is_client),
+        "start": start(&report.start),
+        "intervals": intervals.iter().map(|each| interval(each, report)).collect::<Vec<_>>(),
+        "end": end(report),
         "iotax": ours(report),
     })
 }
 
-fn start(start: &Start, side: Side<'_>) -> Value {
+fn start(start: &Start) -> Value {
     let connected = start.connections.iter().map(|stream| {
         json!({
             "socket": stream.id,
@@ -68,13 +54,7 @@ fn start(start: &Start, side: Side<'_>) -> Value {
             "target_bitrate": start.bitrate,
         },
     });
-    match side {
-        Side::Client { host, port } => value["connecting_to"] = json!({ "host": host, "port": port }),
-        Side::Server => {
-            let peer = start.peer;
-            value["accepted_connection"] = json!({ "host": peer.ip().to_string(), "port": peer.port() });
-        }
-    }
+    value["accepted_connection"] = json!({ "host": start.peer.ip().to_string(), "port": start.peer.port() });
     if !start.udp {
         value["tcp_mss_default"] = json!(start.mss.unwrap_or(0));
     }
@@ -114,7 +94,7 @@ fn all_packets(figures: &Figures) -> u64 {
     figures.packets.unwrap_or(0) + figures.lost.unwrap_or(0)
 }
 
-fn interval(interval: &Interval, report: &Report, is_client: bool) -> Value {
+fn interval(interval: &Interval, report: &Report) -> Value {
     let udp = report.start.udp;
     let (begin, end) = (interval.begin_ns, interval.end_ns);
     let finish = |mut map: Map<String, Value>, sends: bool| {
@@ -145,53 +125,51 @@ fn interval(interval: &Interval, report: &Report, is_client: bool) -> Value {
         finish(map, stream.sends)
     };
     let mut value = json!({ "streams": interval.streams.iter().map(stream).collect::<Vec<_>>() });
-    for (key, upwards) in sums(&report.start) {
-        let sends = upwards == is_client;
+    for (key, sends) in sums(&report.start) {
         let streams = interval.streams.iter().filter(|stream| stream.sends == sends);
-        let figures = sum(streams.map(|stream| stream.figures));
+        let figures = Figures::sum(streams.map(|stream| stream.figures));
         value[format!("sum{key}")] = finish(counts(&figures, sends), sends);
     }
     value
 }
 
-/// The ends of the names of the sums, and whether they are of what the client sends.
+/// The ends of the names of the sums, and whether they are of what the server, which is this end, sends.
 fn sums(start: &Start) -> Vec<(&'static str, bool)> {
-    if start.bidirectional { vec![("", true), ("_bidir_reverse", false)] } else { vec![("", !start.reverse)] }
+    if start.bidirectional { vec![("", false), ("_bidir_reverse", true)] } else { vec![("", start.reverse)] }
 }
 
 /// What both ends know of a stream.
 struct Ends<'a> {
-    near: &'a StreamEnd,
+    local: &'a StreamEnd,
     sender: StreamEnd,
     receiver: StreamEnd,
 }
 
-fn end(report: &Report, is_client: bool) -> Value {
+fn end(report: &Report) -> Value {
     let udp = report.start.udp;
     let ends: Vec<Ends<'_>> = report
-        .near
+        .local
         .streams
         .iter()
-        .map(|near| {
-            let (sender, receiver) = report.ends(near.id);
+        .map(|local| {
+            let (sender, receiver) = report.ends(local.id);
             let [sender, receiver] = [sender, receiver].map(|end| end.cloned().unwrap_or_default());
-            Ends { near, sender, receiver }
+            Ends { local, sender, receiver }
         })
         .collect();
     let streams: Vec<Value> =
         ends.iter().map(|ends| if udp { datagrams(ends) } else { bytes(ends) }).collect();
     let mut value = json!({ "streams": streams });
-    for (key, upwards) in sums(&report.start) {
-        let sends = upwards == is_client;
-        let ends: Vec<&Ends<'_>> = ends.iter().filter(|ends| ends.near.sends == sends).collect();
+    for (key, sends) in sums(&report.start) {
+        let ends: Vec<&Ends<'_>> = ends.iter().filter(|ends| ends.local.sends == sends).collect();
         totals(&mut value, key, &ends, udp, sends);
     }
     value["cpu_utilization_percent"] = cpu(report);
     if !udp {
-        let [near, far] =
-            [Some(&report.near), report.far.as_ref()].map(|end| end.and_then(|end| end.congestion.clone()));
-        let near_sends = report.near.streams.first().is_some_and(|stream| stream.sends);
-        let (sender, receiver) = if near_sends { (near, far) } else { (far, near) };
+        let [local, remote] = [Some(&report.local), report.remote.as_ref()]
+            .map(|end| end.and_then(|end| end.congestion.clone()));
+        let local_sends = report.local.streams.first().is_some_and(|stream| stream.sends);
+        let (sender, receiver) = if local_sends { (local, remote) } else { (remote, local) };
         for (key, name) in [("sender_tcp_congestion", sender), ("receiver_tcp_congestion", receiver)] {
             if let Some(name) = name {
                 value[key] = json!(name);
@@ -205,20 +183,22 @@ fn end(report: &Report, is_client: bool) -> Value {
 fn bytes(ends: &Ends<'_>) -> Value {
     let part = |end: &StreamEnd| {
         let mut map = span(0, end.duration_ns, end.figures.bytes);
-        map.insert("socket".into(), json!(ends.near.id));
-        map.insert("sender".into(), json!(ends.near.sends));
+        map.insert("socket".into(), json!(ends.local.id));
+        map.insert("sender".into(), json!(ends.local.sends));
         map
     };
     let mut sender = part(&ends.sender);
-    let [least, mean, most] = ends.sender.rtt_ns.unwrap_or_default().map(|ns| ns / 1000);
-    for (key, figure) in [
-        ("retransmits", ends.sender.figures.retransmits.unwrap_or(0)),
-        ("max_snd_cwnd", ends.sender.max_cwnd.unwrap_or(0)),
-        ("max_snd_wnd", ends.sender.max_window.unwrap_or(0)),
-        ("max_rtt", most),
-        ("min_rtt", least),
-        ("mean_rtt", mean),
-    ] {
+    let rtt_us = |at: usize| ends.sender.rtt_ns.map(|rtt| rtt[at] / 1000);
+    // Only the end that sends knows them.
+    let known = [
+        ("retransmits", ends.sender.figures.retransmits),
+        ("max_snd_cwnd", ends.sender.max_cwnd),
+        ("max_snd_wnd", ends.sender.max_window),
+        ("max_rtt", rtt_us(2)),
+        ("min_rtt", rtt_us(0)),
+        ("mean_rtt", rtt_us(1)),
+    ];
+    for (key, figure) in known.iter().filter_map(|(key, figure)| Some((*key, (*figure)?))) {
         sender.insert(key.into(), json!(figure));
     }
     json!({ "sender": sender, "receiver": part(&ends.receiver) })
@@ -228,9 +208,9 @@ fn bytes(ends: &Ends<'_>) -> Value {
 fn datagrams(ends: &Ends<'_>) -> Value {
     let mut map = span(0, ends.sender.duration_ns, ends.sender.figures.bytes);
     losses(&mut map, &ends.receiver.figures, ends.sender.figures.packets.unwrap_or(0));
-    map.insert("socket".into(), json!(ends.near.id));
+    map.insert("socket".into(), json!(ends.local.id));
     map.insert("out_of_order".into(), json!(ends.receiver.figures.out_of_order.unwrap_or(0)));
-    map.insert("sender".into(), json!(ends.near.sends));
+    map.insert("sender".into(), json!(ends.local.sends));
     json!({ "udp": map })
 }
 
@@ -238,7 +218,10 @@ fn datagrams(ends: &Ends<'_>) -> Value {
 fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bool) {
     let total = |of_sender: bool| {
         let each = ends.iter().map(move |ends| if of_sender { &ends.sender } else { &ends.receiver });
-        (each.clone().map(|end| end.duration_ns).max().unwrap_or(0), sum(each.map(|end| end.figures)))
+        (
+            each.clone().map(|end| end.duration_ns).max().unwrap_or(0),
+            Figures::sum(each.map(|end| end.figures)),
+        )
     };
     let (sent_ns, sent) = total(true);
     let (received_ns, received) = total(false);
@@ -255,7 +238,9 @@ fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bo
         losses(&mut of_received, &received, all_packets(&received));
         of_received.insert("sender".into(), json!(false));
     } else {
-        of_sent.insert("retransmits".into(), json!(sent.retransmits.unwrap_or(0)));
+        if let Some(retransmits) = sent.retransmits {
+            of_sent.insert("retransmits".into(), json!(retransmits));
+        }
         of_sent.insert("sender".into(), json!(sends));
         of_received.insert("sender".into(), json!(sends));
     }
@@ -265,7 +250,7 @@ fn totals(value: &mut Value, key: &str, ends: &[&Ends<'_>], udp: bool, sends: bo
 
 fn cpu(report: &Report) -> Value {
     let mut map = Map::new();
-    for (name, end) in [("host", Some(&report.near)), ("remote", report.far.as_ref())] {
+    for (name, end) in [("host", Some(&report.local)), ("remote", report.remote.as_ref())] {
         let cpu = end.and_then(|end| end.cpu).unwrap_or_default();
         let ns = end.map_or(1, |end| end.duration_ns.max(1)) as f64;
         let parts = [("total", cpu.total_ns()), ("user", cpu.user_ns), ("system", cpu.system_ns)];
@@ -309,8 +294,8 @@ fn ours(report: &Report) -> Value {
         "schema": SCHEMA,
         "version": crate::version(),
         "mss": report.start.mss,
-        "near": end(&report.near),
-        "far": report.far.as_ref().map(end),
+        "server": end(&report.local),
+        "client": report.remote.as_ref().map(end),
         "notes": report.notes,
     }))
 }

@@ -1,13 +1,12 @@
 //! `iotax net ladder`: the same packets on several ways.
 
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use iotax_model::TargetSpec;
 use iotax_model::exit::Exit;
 use iotax_model::net::{Direction, NetTest, Traffic};
-use iotax_model::plan::{Margin, Neighbour, Plan};
+use iotax_model::plan::{Neighbour, Plan};
 use iotax_model::target::{GuestSpec, NetPath, NetworkSpec, Nic};
-use iotax_model::units::Bytes;
+use iotax_model::units::{Bytes, Nanos};
 use iotax_model::words::WordError;
 use iotax_model::workload::{Workload, WorkloadKeys};
 use iotax_testbed::device::Permission;
@@ -15,8 +14,9 @@ use iotax_testbed::network;
 
 use crate::cli::args::{Design, Guest, Length, Remote};
 use crate::cli::output::Output;
-use crate::cli::say::{self, print_line, say};
-use crate::cli::session::Session;
+use crate::cli::print_plan::print_plan;
+use crate::cli::say::say;
+use crate::cli::session::{Live, Session};
 use crate::cli::{Failure, OrExit, usage};
 use crate::runner;
 
@@ -27,11 +27,11 @@ pub(in crate::cli) struct Args {
     /// that can be had here]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     rungs: Vec<String>,
-    /// A rung more: this machine and another one, where ssh starts the far end: ssh://HOST, ssh://USER@HOST:PORT
+    /// A rung more: this machine and another one, where ssh starts the server: ssh://HOST, ssh://USER@HOST:PORT
     #[arg(long, value_name = "URL")]
     peer: Vec<String>,
-    /// Some of tcp-up, tcp-down, tcp-both, udp-up, udp-down, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-up, udp-rtt-loaded-down
-    /// [default: tcp-up, tcp-down, udp-up, udp-rtt]
+    /// Some of tcp-upload, tcp-download, tcp-both, udp-upload, udp-download, tcp-rtt, udp-rtt, icmp-rtt, udp-rtt-loaded-upload, udp-rtt-loaded-download
+    /// [default: tcp-upload, tcp-download, udp-upload, udp-rtt]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     workloads: Vec<String>,
     /// For each guest a rung more: the guest while two ends on the host, joined by a veth pair, send as fast as they can too
@@ -81,20 +81,20 @@ const HOST: &str = "veth";
 const DATAGRAM: Bytes = Bytes(1400);
 
 /// What is done unless others are named.
-const STANDARD: [&str; 4] = ["tcp-up", "tcp-down", "udp-up", "udp-rtt"];
+const STANDARD: [&str; 4] = ["tcp-upload", "tcp-download", "udp-upload", "udp-rtt"];
 
 /// Everything that can be named.
 const WORKLOADS: [(NetTest, Direction, bool); 10] = [
-    (NetTest::Tcp, Direction::Up, false),
-    (NetTest::Tcp, Direction::Down, false),
+    (NetTest::Tcp, Direction::Upload, false),
+    (NetTest::Tcp, Direction::Download, false),
     (NetTest::Tcp, Direction::Both, false),
-    (NetTest::Udp, Direction::Up, false),
-    (NetTest::Udp, Direction::Down, false),
-    (NetTest::TcpRtt, Direction::Up, false),
-    (NetTest::UdpRtt, Direction::Up, false),
-    (NetTest::IcmpRtt, Direction::Up, false),
-    (NetTest::UdpRtt, Direction::Up, true),
-    (NetTest::UdpRtt, Direction::Down, true),
+    (NetTest::Udp, Direction::Upload, false),
+    (NetTest::Udp, Direction::Download, false),
+    (NetTest::TcpRtt, Direction::Upload, false),
+    (NetTest::UdpRtt, Direction::Upload, false),
+    (NetTest::IcmpRtt, Direction::Upload, false),
+    (NetTest::UdpRtt, Direction::Upload, true),
+    (NetTest::UdpRtt, Direction::Download, true),
 ];
 
 /// The workload of a name.
@@ -177,6 +177,9 @@ impl Args {
     }
 }
 
+/// The shortest measurement: TCP takes a moment to find its rate.
+const SHORTEST: Nanos = Nanos::from_secs(1);
+
 /// The name of what makes noise for guests.
 const NEIGHBOUR: &str = "host";
 
@@ -190,17 +193,17 @@ fn target((name, via, nic): Rung, vcpus: u32) -> TargetSpec {
 }
 
 fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
-    let (repeat, runtime, ramp_time) = args.length.all();
-    let timed = |name: &str| {
-        workload(name).or_exit(Exit::Usage).map(|workload| Workload { runtime, ramp_time, ..workload })
-    };
     let names: Vec<&str> = if args.workloads.is_empty() {
         STANDARD.to_vec()
     } else {
         args.workloads.iter().map(String::as_str).collect()
     };
-    let workloads = names.into_iter().map(timed).collect::<Result<Vec<_>, _>>()?;
     let (targets, beside) = args.targets(rungs);
+    let (runtime, ramp_time) = args.length.window(targets.len() * names.len(), SHORTEST);
+    let timed = |name: &str| {
+        workload(name).or_exit(Exit::Usage).map(|workload| Workload { runtime, ramp_time, ..workload })
+    };
+    let workloads = names.into_iter().map(timed).collect::<Result<Vec<_>, _>>()?;
     if args.together && targets.iter().all(|target| target.guest.is_none()) {
         return Err(usage("--together is for guests, of which there is none among the rungs"));
     }
@@ -211,20 +214,13 @@ fn plan(args: &Args, rungs: &[Rung]) -> Result<Plan, Failure> {
     };
     let noise = timed("tcp-both")?;
     let neighbours = beside.into_iter().map(|target| Neighbour { target, workload: noise.clone() });
-    let mut plan = Plan {
-        name: "net ladder".into(),
-        suite: None,
-        repeat,
-        until_decided: None,
-        margin: Margin::default(),
+    let plan = Plan {
         baseline,
         seed: args.seed,
-        targets,
-        workloads,
         neighbours: neighbours.collect(),
+        ..Plan::new("net ladder".into(), targets, workloads)
     };
-    args.design.apply(&mut plan).or_exit(Exit::Usage)?;
-    plan.check().or_exit(Exit::Usage)?;
+    let plan = args.length.apply(plan, &args.design).or_exit(Exit::Usage)?;
     Ok(plan)
 }
 
@@ -232,10 +228,7 @@ pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
     let rungs = if args.print_plan { args.rungs()? } else { args.possible(args.rungs()?)? };
     let plan = plan(args, &rungs)?;
     if args.print_plan {
-        let text = plan.to_toml().context("this ladder has no form as a plan").or_exit(Exit::Usage)?;
-        print_line!("# Look at it with iotax plan show FILE, carry it out with iotax run FILE.");
-        say::document(&format!("{}\n", text.trim_end()));
-        return Ok(Exit::Fine);
+        return print_plan(&plan, &[]);
     }
     Session {
         plan,
@@ -248,6 +241,7 @@ pub(in crate::cli) fn main(args: &Args) -> Result<Exit, Failure> {
         leave_agent: args.remote.leave_agent,
         ask: true,
         report: true,
+        live: Live::default(),
     }
     .carry_out()
 }

@@ -1,13 +1,12 @@
 //! `iotax net`: what a network carries.
 
-mod auth;
 mod json;
 mod ladder;
 mod lines;
-mod neighbours;
 mod ping;
 mod run;
 mod serve;
+mod server;
 
 use clap::{Args as ClapArgs, Subcommand};
 use iotax_model::exit::Exit;
@@ -25,12 +24,12 @@ pub(super) struct Args {
 enum Command {
     /// Measure the same packets on several ways, and say what each costs
     Ladder(Box<ladder::Args>),
-    /// Be the far end of network measurements, also of iperf3's
+    /// Be the server of network measurements, also of iperf3's
     Serve(serve::Args),
-    /// Measure what the path to a far end carries, which may be an iperf3
+    /// Measure what the path to a server carries, which may be an iperf3
     Run(Box<run::Args>),
     /// Measure round trips: how long a message takes to a host and back
-    Ping(ping::Args),
+    Ping(Box<ping::Args>),
 }
 
 pub(super) fn main(args: &Args) -> Result<Exit, Failure> {

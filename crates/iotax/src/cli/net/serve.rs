@@ -1,4 +1,4 @@
-//! `iotax net serve`: the far end.
+//! `iotax net serve`: the server.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use iotax_engine::net::{Interval, Server, Serving, Start, Told};
 use iotax_model::exit::Exit;
 use iotax_model::net::PORT;
+use iotax_netperf::{Interval, Server, Serving, Start, Told};
 
-use super::auth::Auth;
-use super::json::{Side, document};
+use super::json::document;
 use super::lines;
+use crate::cli::auth::Auth;
 use crate::cli::say::{self, say};
 use crate::cli::session::watch_signals;
 use crate::cli::{Failure, OrExit};
@@ -80,7 +80,7 @@ fn tell(told: Told, tests: &Tests, json: bool) {
         Told::Ended(report) => {
             let intervals = tests.remove(&report.start.cookie).map(|(_, intervals)| intervals);
             if json {
-                say::print_json(&document(&report, &intervals.unwrap_or_default(), Side::Server));
+                say::print_json(&document(&report, &intervals.unwrap_or_default()));
             } else {
                 say!("{}: {}", report.start.peer.ip(), lines::brief(&report));
             }

@@ -23,12 +23,14 @@ fn ran(start: Instant, after_ms: u64, interval_ms: u64, reads: &[u64]) -> Ran {
             ..Tallies::default()
         },
         oldest_ns: None,
+        ways: Vec::new(),
     };
     let samples: Vec<Sample> = (1..).zip(reads).map(sample).collect();
     let duration_ns = reads.len() as u64 * interval_ms * MS;
     let tallies = sum(samples.iter());
     let cpu = CpuTime { user_ns: duration_ns, system_ns: 0 };
     Ran {
+        name: "1".into(),
         began: start + Duration::from_millis(after_ms),
         samples,
         outcome: Outcome { duration_ns, tallies, cpu, ..Outcome::default() },
@@ -48,7 +50,8 @@ fn one_alone_keeps_all_of_its_own() {
 fn what_lies_in_the_common_window_counts() {
     let start = Instant::now();
     // The second begins within the first's first interval, and the first ends within the second's last.
-    let guests = [ran(start, 0, 100, &[1000, 1, 2, 3]), ran(start, 30, 100, &[10, 20, 30, 4000])];
+    let mut guests = [ran(start, 0, 100, &[1000, 1, 2, 3]), ran(start, 30, 100, &[10, 20, 30, 4000])];
+    guests[1].name = "2".into();
     let all = together(&guests).expect("a window");
     let ios: Vec<u64> = all.shares.iter().map(|share| share.tallies.ios()).collect();
     let names: Vec<&str> = all.shares.iter().map(|share| share.name.as_str()).collect();
@@ -102,6 +105,7 @@ fn remarks_and_errors_tell_whose_they_are() {
         ran.outcome.errors = vec![error(count)];
         ran.outcome.inside = Some(machine(count));
     }
+    guests[1].name = "2".into();
     guests[1].outcome.notes = vec!["odd".into()];
     let outcome = together(&guests).expect("measured").outcome;
     assert_eq!(outcome.notes, ["guest 1: 1 I/Os failed", "guest 2: odd", "guest 2: 3 I/Os failed"]);

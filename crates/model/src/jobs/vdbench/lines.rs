@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::super::{MOST_JOBS, Place, Trouble};
+use super::super::{FileLine, LineErrors, MOST_JOBS};
 
-/// What can be defined; everything else is refused with a reason.
+/// The supported definitions. All others are rejected with a reason.
 const KINDS: [&str; 3] = ["sd", "wd", "rd"];
 
-/// How many keys and values all definitions may have, those of their defaults counted for each, and long ones as several.
+/// Maximum number of keys and values of all definitions. Defaults count for each definition, long ones count as several.
 const MOST_KEYS: usize = 1 << 16;
 
 /// `sd=NAME,key=value,...`.
@@ -16,21 +16,21 @@ pub(super) struct Definition {
     /// `sd`, `wd` or `rd`.
     pub(super) kind: &'static str,
     pub(super) name: String,
-    pub(super) place: Place,
-    /// In the order of the file; those of the `default` of its kind come first.
-    pub(super) keys: Vec<Key>,
+    pub(super) place: FileLine,
+    /// In file order; the keys of the `default` of its kind come first.
+    pub(super) keys: Vec<VdbenchKey>,
 }
 
 /// `key=value`, `key=(value,value)` or `key=value,value`.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
+pub(super) struct VdbenchKey {
     pub(super) name: String,
     pub(super) values: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: FileLine,
 }
 
-impl Key {
-    /// As it stands in the file.
+impl VdbenchKey {
+    /// The key as written in the file.
     pub(super) fn quoted(&self) -> String {
         match self.values.as_slice() {
             [one] => format!("{}={one}", self.name),
@@ -39,28 +39,28 @@ impl Key {
     }
 }
 
-impl Key {
-    /// As how many keys it counts.
+impl VdbenchKey {
+    /// The number of keys it counts as, see `MOST_KEYS`.
     fn weight(&self) -> usize {
         1 + self.values.iter().map(|value| 1 + value.len() / 64).sum::<usize>()
     }
 }
 
 impl Definition {
-    /// The last key of a name, which is the one that holds.
-    pub(super) fn key(&self, name: &str) -> Option<&Key> {
+    /// The last key of a name, which is the one in effect.
+    pub(super) fn key(&self, name: &str) -> Option<&VdbenchKey> {
         self.keys.iter().rev().find(|key| key.name == name)
     }
 }
 
-/// The definitions of a file, in its order. A `default` is not among them; it goes before the keys of those below it.
-pub(super) fn definitions(file: &str, text: &str, trouble: &mut Trouble) -> Vec<Definition> {
+/// The definitions of a file, in order. A `default` is merged into the definitions below it.
+pub(super) fn definitions(file: &str, text: &str, trouble: &mut LineErrors) -> Vec<Definition> {
     let mut defaults: Vec<Definition> = Vec::new();
     let mut found: Vec<Definition> = Vec::new();
     let file: Arc<str> = file.into();
     let mut all = 0;
     for (line, statement) in statements(text) {
-        let place = Place { file: Arc::clone(&file), line };
+        let place = FileLine { file: Arc::clone(&file), line };
         if trouble.is_full() {
             break;
         }
@@ -71,7 +71,12 @@ pub(super) fn definitions(file: &str, text: &str, trouble: &mut Trouble) -> Vec<
         }
         let before = defaults.iter().filter(|default| default.kind == definition.kind);
         let own = std::mem::take(&mut definition.keys);
-        all += before.clone().flat_map(|default| &default.keys).chain(&own).map(Key::weight).sum::<usize>();
+        all += before
+            .clone()
+            .flat_map(|default| &default.keys)
+            .chain(&own)
+            .map(VdbenchKey::weight)
+            .sum::<usize>();
         if all > MOST_KEYS || found.len() == MOST_JOBS || own.iter().any(|key| key.values.len() > MOST_JOBS) {
             let why = format!(
                 "accepted: up to {MOST_JOBS} definitions, {MOST_JOBS} values of a key and {MOST_KEYS} keys in all; split the file"
@@ -91,8 +96,8 @@ pub(super) fn definitions(file: &str, text: &str, trouble: &mut Trouble) -> Vec<
     found
 }
 
-/// What is said, line by line, with the number of the line on which it begins. A line that ends in a comma goes on in the next;
-/// what stands after a blank is a remark.
+/// Splits a text into statements, each with the number of its first line. A line that ends in a comma continues on the next; text after a
+/// blank is a comment.
 fn statements(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -109,7 +114,7 @@ fn statements(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-fn definition(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<Definition> {
+fn definition(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Definition> {
     let keys = keys(place, statement, trouble)?;
     let (first, keys) = keys.split_first()?;
     let Some(kind) = KINDS.into_iter().find(|kind| *kind == first.name) else {
@@ -130,9 +135,9 @@ fn definition(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<D
     Some(Definition { kind, name: name.clone(), place: place.clone(), keys: keys.to_vec() })
 }
 
-/// Splits at the commas that no brackets hold. A part without `=` is one more value of the key before it.
-fn keys(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<Vec<Key>> {
-    let mut keys: Vec<Key> = Vec::new();
+/// Splits at commas outside of parentheses. A part without `=` is one more value of the key before it.
+fn keys(place: &FileLine, statement: &str, trouble: &mut LineErrors) -> Option<Vec<VdbenchKey>> {
+    let mut keys: Vec<VdbenchKey> = Vec::new();
     let (mut depth, mut start) = (0_u32, 0);
     let ends = statement.char_indices().chain([(statement.len(), ',')]);
     for (at, c) in ends {
@@ -143,7 +148,7 @@ fn keys(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<Vec<Key
                 let part = &statement[start..at];
                 start = at + 1;
                 match (part.split_once('='), keys.last_mut()) {
-                    (Some((name, value)), _) => keys.push(Key {
+                    (Some((name, value)), _) => keys.push(VdbenchKey {
                         name: usual(name.trim()),
                         values: values(value),
                         place: place.clone(),
@@ -166,7 +171,7 @@ fn keys(place: &Place, statement: &str, trouble: &mut Trouble) -> Option<Vec<Key
     Some(keys)
 }
 
-/// The name by which a key is known here.
+/// The canonical name of a key.
 fn usual(name: &str) -> String {
     match name.to_lowercase().as_str() {
         "thread" => "threads".to_owned(),

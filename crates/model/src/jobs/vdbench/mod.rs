@@ -1,7 +1,7 @@
-//! vdbench's parameter files: each run definition, for each value of its loops, becomes a workload.
+//! Converts vdbench parameter files: each run definition becomes one workload per combination of its loop values.
 //!
-//! What vdbench runs at the same time, several workload definitions or one on several storages, is one workload with the others
-//! beside it. Storages that name different files or devices are laid out one behind the other on the target.
+//! Work that vdbench runs concurrently becomes one workload with concurrent jobs. Storages that name different files or devices are laid
+//! out one after the other on the target.
 
 mod lines;
 mod run;
@@ -9,31 +9,31 @@ mod storage;
 mod values;
 mod work;
 
-use self::lines::{Definition, Key};
-use super::{Jobs, JobsError, Place, Trouble};
+use self::lines::{Definition, VdbenchKey};
+use super::{FileLine, Jobs, JobsError, LineErrors};
 use crate::words::nearest;
 
-/// How many workloads one file may come to.
+/// Maximum number of workloads from one file.
 const MOST_IN_ALL: usize = 10_000;
 
-/// Whether a text is meant as a parameter file: a line of it begins a run definition, and none a section or a table.
+/// Returns whether a text looks like a parameter file: a line starts a run definition, and none a section or a table.
 #[must_use]
 pub fn is_meant(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim_start);
     !lines.clone().any(|line| line.starts_with('[')) && lines.any(|line| line.starts_with("rd="))
 }
 
-/// Reads a parameter file. `file` is what errors call it.
+/// Parses a parameter file. `file` is its name in errors.
 ///
 /// # Errors
-/// Everything that cannot be taken, at once.
+/// All errors of the file at once.
 pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
-    let mut trouble = Trouble::default();
+    let mut trouble = LineErrors::default();
     let definitions = lines::definitions(file, text, &mut trouble);
     let of = |kind: &'static str| definitions.iter().filter(move |definition| definition.kind == kind);
     let storages: Vec<_> = of("sd").map(|definition| storage::storage(definition, &mut trouble)).collect();
     let work: Vec<_> = of("wd").map(|definition| work::work(definition, &storages, &mut trouble)).collect();
-    let start = Place { file: file.into(), line: 1 };
+    let start = FileLine { file: file.into(), line: 1 };
     for (kind, what) in [("sd", "where"), ("wd", "what"), ("rd", "how long and how fast")] {
         if of(kind).next().is_none() {
             trouble.add(
@@ -45,7 +45,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     }
     let mut notes = Vec::new();
     let bases = run::lay_out(&storages, &mut notes, &mut trouble);
-    let setting = run::Setting { storages: &storages, bases: &bases, work: &work };
+    let setting = run::RunContext { storages: &storages, bases: &bases, work: &work };
     let mut workloads = Vec::new();
     let mut jobs = 0;
     for definition in of("rd") {
@@ -60,7 +60,7 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
         }
         workloads.extend(new);
     }
-    let mut filenames: Vec<(Place, String)> = Vec::new();
+    let mut filenames: Vec<(FileLine, String)> = Vec::new();
     for (place, lun) in storages.iter().filter_map(|storage| storage.lun.clone()) {
         if !filenames.iter().any(|(_, known)| *known == lun) {
             filenames.push((place, lun));
@@ -70,12 +70,12 @@ pub fn read(file: &str, text: &str) -> Result<Jobs, JobsError> {
     trouble.into_result(Jobs { workloads, filenames, own_files, directory: None, seed: None, notes })
 }
 
-/// A key's value; what is wrong with it is noted.
+/// Parses the value of a key; records an error if it is invalid.
 fn take<T>(
     definition: &Definition,
     name: &str,
-    trouble: &mut Trouble,
-    read: impl FnOnce(&Key) -> Result<T, String>,
+    trouble: &mut LineErrors,
+    read: impl FnOnce(&VdbenchKey) -> Result<T, String>,
 ) -> Option<T> {
     let key = definition.key(name)?;
     match read(key) {
@@ -87,7 +87,7 @@ fn take<T>(
     }
 }
 
-fn refuse_unknown(definition: &Definition, known: &[&str], trouble: &mut Trouble) {
+fn refuse_unknown(definition: &Definition, known: &[&str], trouble: &mut LineErrors) {
     for key in definition.keys.iter().filter(|key| !known.contains(&key.name.as_str())) {
         if trouble.is_full() {
             break;

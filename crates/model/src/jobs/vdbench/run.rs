@@ -1,10 +1,10 @@
-//! `rd=`: how long and how fast, and for which values.
+//! `rd=`: duration, rate and loop values.
 
-use super::super::Trouble;
-use super::lines::{Definition, Key};
-use super::storage::{Storage, threads};
+use super::super::LineErrors;
+use super::lines::{Definition, VdbenchKey};
+use super::storage::{StorageDefinition, threads};
 use super::values::{list, names, one, time};
-use super::work::{Lengths, Work, lengths, percent, rate, seeks};
+use super::work::{TransferSizes, Work, lengths, percent, rate, seeks};
 use super::{MOST_IN_ALL, refuse_unknown, take};
 use crate::plan::MOST as MOST_AT_ONCE;
 use crate::units::Nanos;
@@ -28,34 +28,38 @@ const KEYS: [&str; 15] = [
     "rdpct",
 ];
 const LOOPS: [&str; 4] = ["forthreads", "forxfersize", "forrdpct", "forseekpct"];
-/// vdbench's own.
+/// vdbench's default.
 const ELAPSED: Nanos = Nanos::from_secs(30);
-/// More workloads than this from one file are a slip of the keyboard, not a wish.
+/// Maximum number of workloads from one run definition. More is a typo.
 const MOST: usize = 1000;
 
-/// What run definitions refer to.
-pub(super) struct Setting<'a> {
-    pub(super) storages: &'a [Storage],
-    /// Where each storage's file begins on the target.
+/// The definitions that a run definition refers to.
+pub(super) struct RunContext<'a> {
+    pub(super) storages: &'a [StorageDefinition],
+    /// Start of each storage's file on the target.
     pub(super) bases: &'a [u64],
     pub(super) work: &'a [Work],
 }
 
-/// One pass of the loops.
+/// One combination of loop values.
 #[derive(Debug, Clone, Default)]
 struct Pass {
-    /// What it is called by.
+    /// Name suffix.
     suffix: String,
     threads: Option<u64>,
-    lengths: Option<Lengths>,
+    lengths: Option<TransferSizes>,
     reads: Option<u8>,
-    seeks: Option<super::work::Seeks>,
-    /// I/Os a second; absent as fast as it goes.
+    seeks: Option<super::work::SeekPattern>,
+    /// I/Os per second; `None` for unlimited.
     rate: Option<u64>,
 }
 
-/// Where the files of the storages begin on the one target: each behind the one before it.
-pub(super) fn lay_out(storages: &[Storage], notes: &mut Vec<String>, trouble: &mut Trouble) -> Vec<u64> {
+/// Start of each storage's file on the target: one after the other.
+pub(super) fn lay_out(
+    storages: &[StorageDefinition],
+    notes: &mut Vec<String>,
+    trouble: &mut LineErrors,
+) -> Vec<u64> {
     let mut luns: Vec<(Option<&str>, u64)> = Vec::new();
     let mut end = 0_u64;
     let mut bases = Vec::new();
@@ -85,13 +89,13 @@ pub(super) fn lay_out(storages: &[Storage], notes: &mut Vec<String>, trouble: &m
     bases
 }
 
-impl Setting<'_> {
+impl RunContext<'_> {
     /// The workloads of a run definition.
     pub(super) fn workloads(
         &self,
         definition: &Definition,
         notes: &mut Vec<String>,
-        trouble: &mut Trouble,
+        trouble: &mut LineErrors,
     ) -> Vec<Workload> {
         refuse_unknown(definition, &KEYS, trouble);
         for (key, why) in [
@@ -108,7 +112,8 @@ impl Setting<'_> {
             None => names(&all, &known),
         };
         let wanted = wanted.unwrap_or_else(|why| {
-            let quoted = definition.key("wd").map_or_else(|| format!("rd={}", definition.name), Key::quoted);
+            let quoted =
+                definition.key("wd").map_or_else(|| format!("rd={}", definition.name), VdbenchKey::quoted);
             trouble.add(&definition.place, quoted, why);
             Vec::new()
         });
@@ -117,7 +122,7 @@ impl Setting<'_> {
         let mut workloads = Vec::new();
         let mut jobs = 0;
         for pass in passes(definition, trouble) {
-            // What comes to more is refused as a whole.
+            // Too many: the whole file is rejected.
             if jobs > MOST_IN_ALL || trouble.is_full() {
                 break;
             }
@@ -133,7 +138,7 @@ impl Setting<'_> {
         workloads
     }
 
-    /// What runs at the same time, as one workload.
+    /// Combines concurrent work into one workload.
     fn at_once(
         &self,
         work: &[&Work],
@@ -169,7 +174,7 @@ impl Setting<'_> {
             }
         }
         let Some((first, beside)) = all.split_first() else { return Ok(None) };
-        // Among others the first is to be told from what all of them are called.
+        // The first job needs a name of its own, apart from the workload's.
         let names: Vec<&str> = all.iter().filter_map(|keys| keys.name.as_deref()).collect();
         let name = if beside.is_empty() { name } else { format!("{name}: {}", names.join("+")) };
         let keys = WorkloadKeys { name: Some(name), beside: beside.to_vec(), ..first.clone() };
@@ -179,7 +184,7 @@ impl Setting<'_> {
     }
 }
 
-/// The rate of each: its own, else its share of what is left, by `skew` or evenly.
+/// The rate of each workload: its own, or its share of the rest, by `skew` or evenly.
 fn rates(work: &[&Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
     let skewed: u64 = work.iter().filter_map(|work| work.skew).sum();
     let Some(rate) = pass.rate else {
@@ -201,8 +206,8 @@ fn rates(work: &[&Work], pass: &Pass) -> Result<Vec<Option<u64>>, String> {
     Ok(work.iter().map(of).collect())
 }
 
-/// Length, warm-up and when I/Os are due.
-fn times(definition: &Definition, trouble: &mut Trouble) -> WorkloadKeys {
+/// Duration, warm-up and arrival process.
+fn times(definition: &Definition, trouble: &mut LineErrors) -> WorkloadKeys {
     let elapsed = take(definition, "elapsed", trouble, |key| time(one(key)?));
     let warm_up = take(definition, "warmup", trouble, |key| time(one(key)?));
     let process = take(definition, "distribution", trouble, |key| match one(key)? {
@@ -218,8 +223,8 @@ fn times(definition: &Definition, trouble: &mut Trouble) -> WorkloadKeys {
     }
 }
 
-/// Every combination of the values of loops and rates: the first loop of the file is the outermost, rates the innermost.
-fn passes(definition: &Definition, trouble: &mut Trouble) -> Vec<Pass> {
+/// Every combination of loop values and rates. The first loop in the file is the outermost, rates are the innermost.
+fn passes(definition: &Definition, trouble: &mut LineErrors) -> Vec<Pass> {
     let start = Pass {
         threads: take(definition, "threads", trouble, |key| threads(one(key)?)),
         lengths: take(definition, "xfersize", trouble, |key| lengths(&key.values)),

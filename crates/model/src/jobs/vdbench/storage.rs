@@ -1,28 +1,28 @@
-//! `sd=`: the area that work is done on.
+//! `sd=`: the area under test.
 
-use super::super::{Place, Trouble};
-use super::lines::{Definition, Key};
+use super::super::{FileLine, LineErrors};
+use super::lines::{Definition, VdbenchKey};
 use super::values::{number, one, size};
 use super::{refuse_unknown, take};
 use crate::units::Bytes;
 use crate::workload::SyncMode;
 
 const KEYS: [&str; 8] = ["lun", "size", "threads", "openflags", "range", "offset", "align", "hitarea"];
-/// vdbench's own.
+/// vdbench's default.
 const THREADS: u64 = 8;
 const HITAREA: Bytes = Bytes(1 << 20);
 
 /// A storage definition.
 #[derive(Debug, Clone)]
-pub(super) struct Storage {
+pub(super) struct StorageDefinition {
     pub(super) name: String,
-    pub(super) place: Place,
-    pub(super) lun: Option<(Place, String)>,
-    /// Where its area begins in what it names.
+    pub(super) place: FileLine,
+    pub(super) lun: Option<(FileLine, String)>,
+    /// Offset of its area in the file or device.
     pub(super) offset: u64,
-    /// Absent: all that there is.
+    /// `None` for all of it.
     pub(super) size: Option<Bytes>,
-    /// How far it reaches in what it names, `range` aside.
+    /// End of the area in the file or device, without `range`.
     pub(super) whole: Option<u64>,
     pub(super) threads: u64,
     pub(super) direct: bool,
@@ -31,7 +31,7 @@ pub(super) struct Storage {
     pub(super) hitarea: Bytes,
 }
 
-pub(super) fn storage(definition: &Definition, trouble: &mut Trouble) -> Storage {
+pub(super) fn storage(definition: &Definition, trouble: &mut LineErrors) -> StorageDefinition {
     refuse_unknown(definition, &KEYS, trouble);
     let whole = take(definition, "size", trouble, |key| size(one(key)?));
     let mut offset = take(definition, "offset", trouble, |key| size(one(key)?)).unwrap_or(Bytes(0)).0;
@@ -42,7 +42,7 @@ pub(super) fn storage(definition: &Definition, trouble: &mut Trouble) -> Storage
         area = Some(Bytes(to - from));
     }
     let (direct, sync) = take(definition, "openflags", trouble, flags).unwrap_or((false, SyncMode::None));
-    Storage {
+    StorageDefinition {
         name: definition.name.clone(),
         place: definition.place.clone(),
         lun: take(definition, "lun", trouble, |key| Ok((key.place.clone(), one(key)?.to_owned()))),
@@ -57,7 +57,7 @@ pub(super) fn storage(definition: &Definition, trouble: &mut Trouble) -> Storage
     }
 }
 
-/// A number of I/Os in flight.
+/// Parses the number of I/Os in flight.
 pub(super) fn threads(text: &str) -> Result<u64, String> {
     match number(text, 4096)? {
         0 => Err("accepted: 1 and more".to_owned()),
@@ -65,14 +65,14 @@ pub(super) fn threads(text: &str) -> Result<u64, String> {
     }
 }
 
-/// From and to: percent of the size up to 100, else bytes.
-fn range(key: &Key, whole: Option<Bytes>) -> Result<(u64, u64), String> {
+/// Parses the bounds of a range: percent of the size up to 100, otherwise bytes.
+fn range(key: &VdbenchKey, whole: Option<Bytes>) -> Result<(u64, u64), String> {
     const ACCEPTED: &str =
         "accepted: (from,to) in percent of a size that is given, or in bytes such as (1g,3g)";
     let [from, to] = key.values.as_slice() else { return Err(ACCEPTED.to_owned()) };
     let (from, to) = match (from.parse::<u64>(), to.parse::<u64>(), whole) {
         (Ok(from @ 0..=100), Ok(to @ 0..=100), Some(Bytes(whole))) => {
-            // On the boundaries of sectors.
+            // Aligned to sectors.
             let at = |percent: u64| {
                 (u128::from(whole) * u128::from(percent) / 100).try_into().unwrap_or(whole) / 512 * 512
             };
@@ -84,7 +84,7 @@ fn range(key: &Key, whole: Option<Bytes>) -> Result<(u64, u64), String> {
     if from < to { Ok((from, to)) } else { Err(ACCEPTED.to_owned()) }
 }
 
-fn flags(key: &Key) -> Result<(bool, SyncMode), String> {
+fn flags(key: &VdbenchKey) -> Result<(bool, SyncMode), String> {
     let (mut direct, mut sync) = (false, SyncMode::None);
     for flag in &key.values {
         match flag.to_lowercase().as_str() {

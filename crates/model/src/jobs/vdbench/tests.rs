@@ -1,4 +1,4 @@
-//! Parameter files and what they become.
+//! Parameter files and the resulting workloads.
 
 use super::*;
 use crate::units::{Bytes, Nanos};

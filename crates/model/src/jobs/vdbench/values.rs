@@ -1,20 +1,20 @@
-//! Values of keys: numbers, sizes, times and lists of them.
+//! Values of keys: numbers, sizes, times and lists.
 
-use super::lines::Key;
+use super::lines::VdbenchKey;
 use crate::units::{Bytes, Nanos};
 
-/// The most values that one list may stand for.
+/// Maximum number of values in a list.
 const MOST: usize = 1000;
 
-/// A key with one value.
-pub(super) fn one(key: &Key) -> Result<&str, String> {
+/// The value of a key that takes exactly one.
+pub(super) fn one(key: &VdbenchKey) -> Result<&str, String> {
     match key.values.as_slice() {
         [one] => Ok(one),
         _ => Err("accepted: one value".to_owned()),
     }
 }
 
-/// A whole number up to a bound.
+/// Parses a whole number up to `most`.
 pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
     match text.parse() {
         Ok(number) if number <= most => Ok(number),
@@ -22,12 +22,12 @@ pub(super) fn number(text: &str, most: u64) -> Result<u64, String> {
     }
 }
 
-/// A size: bytes, or with k, m, g or t powers of 1024.
+/// Parses a size in bytes, or with k, m, g or t as powers of 1024.
 pub(super) fn size(text: &str) -> Result<Bytes, String> {
     text.parse().map_err(|_| format!("{text:?} is not a size such as 4k, 1m or 10g"))
 }
 
-/// Seconds, or with m or h minutes or hours.
+/// Parses a time in seconds, or with m or h in minutes or hours.
 pub(super) fn time(text: &str) -> Result<Nanos, String> {
     let (digits, unit) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(digits) => (digits, &text[digits.len()..]),
@@ -43,7 +43,7 @@ pub(super) fn time(text: &str) -> Result<Nanos, String> {
     ns.map(Nanos).ok_or_else(|| format!("{text:?} is not a time: seconds, or 5m, 2h"))
 }
 
-/// A list: `1,2,4`, `1-10,1` (from, to, step) or `1-64,d` (doubling).
+/// Expands a list: `1,2,4`, `1-10,1` (from, to, step) or `1-64,d` (doubling).
 pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
     let range = values.first().and_then(|first| first.split_once('-'));
     let (Some((from, to)), [_, step]) = (range, values) else { return Ok(values.to_vec()) };
@@ -68,7 +68,7 @@ pub(super) fn list(values: &[String]) -> Result<Vec<String>, String> {
     Ok(all.iter().map(ToString::to_string).collect())
 }
 
-/// The names that a pattern stands for: a name, or its beginning and `*`.
+/// The names that match the patterns: a name, or a prefix and `*`.
 pub(super) fn names<'a>(patterns: &[String], known: &[&'a str]) -> Result<Vec<&'a str>, String> {
     let mut found: Vec<&str> = Vec::new();
     for pattern in patterns {

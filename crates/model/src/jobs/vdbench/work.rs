@@ -1,8 +1,8 @@
-//! `wd=`: what is done, and how it becomes a workload's keys.
+//! `wd=`: the access pattern as workload keys.
 
-use super::super::Trouble;
-use super::lines::{Definition, Key};
-use super::storage::Storage;
+use super::super::LineErrors;
+use super::lines::{Definition, VdbenchKey};
+use super::storage::StorageDefinition;
 use super::values::{names, number, one, size};
 use super::{refuse_unknown, take};
 use crate::units::Bytes;
@@ -12,20 +12,20 @@ const KEYS: [&str; 11] = [
     "sd", "xfersize", "rdpct", "seekpct", "skew", "iorate", "rhpct", "whpct", "hotband", "stride", "threads",
 ];
 
-/// How long I/Os are.
+/// The transfer sizes.
 #[derive(Debug, Clone)]
-pub(super) enum Lengths {
+pub(super) enum TransferSizes {
     One(Bytes),
     Split(String),
     Range(String),
 }
 
-/// Where I/Os are.
+/// The offsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seeks {
-    /// So many percent at random.
+pub(super) enum SeekPattern {
+    /// Percentage of random I/Os.
     Random(u8),
-    /// One after the other, from the start to the end and no further.
+    /// Sequential, once from start to end.
     ToTheEnd,
 }
 
@@ -33,23 +33,27 @@ pub(super) enum Seeks {
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) name: String,
-    /// Indices of storage definitions.
+    /// Indices of the storage definitions.
     pub(super) storages: Vec<usize>,
-    pub(super) lengths: Lengths,
-    /// Reads in percent.
+    pub(super) lengths: TransferSizes,
+    /// Percentage of reads.
     pub(super) reads: u8,
-    pub(super) seeks: Seeks,
-    /// Its share of the rate, in percent.
+    pub(super) seeks: SeekPattern,
+    /// Its share of the rate in percent.
     pub(super) skew: Option<u64>,
     /// Its own rate.
     pub(super) rate: Option<u64>,
-    /// Reads and writes that go to the hit area, in percent.
+    /// Percentage of reads and writes that go to the hit area.
     pub(super) hits: u8,
     pub(super) stride: Option<Stride>,
     pub(super) threads: Option<u64>,
 }
 
-pub(super) fn work(definition: &Definition, storages: &[Storage], trouble: &mut Trouble) -> Work {
+pub(super) fn work(
+    definition: &Definition,
+    storages: &[StorageDefinition],
+    trouble: &mut LineErrors,
+) -> Work {
     refuse_unknown(definition, &KEYS, trouble);
     let known: Vec<&str> = storages.iter().map(|storage| storage.name.as_str()).collect();
     let all = definition.key("sd").is_none();
@@ -73,9 +77,10 @@ pub(super) fn work(definition: &Definition, storages: &[Storage], trouble: &mut 
         name: definition.name.clone(),
         storages: known.iter().enumerate().filter(|(_, name)| named.contains(name)).map(|(i, _)| i).collect(),
         lengths: take(definition, "xfersize", trouble, |key| lengths(&key.values))
-            .unwrap_or(Lengths::One(Bytes(4096))),
+            .unwrap_or(TransferSizes::One(Bytes(4096))),
         reads,
-        seeks: take(definition, "seekpct", trouble, |key| seeks(one(key)?)).unwrap_or(Seeks::Random(100)),
+        seeks: take(definition, "seekpct", trouble, |key| seeks(one(key)?))
+            .unwrap_or(SeekPattern::Random(100)),
         skew: take(definition, "skew", trouble, |key| number(one(key)?, 100)),
         rate: take(definition, "iorate", trouble, |key| rate(one(key)?)),
         hits: if reads == 0 { hits.unwrap_or(0) } else { read_hits },
@@ -90,7 +95,7 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
     number(text, 100).map(|percent| u8::try_from(percent).unwrap_or(100))
 }
 
-/// I/Os a second.
+/// Parses I/Os per second.
 pub(super) fn rate(text: &str) -> Result<u64, String> {
     match number(text, u64::from(u32::MAX)) {
         Ok(0) | Err(_) => Err(format!("{text:?} is not a number of I/Os a second from 1 on")),
@@ -98,23 +103,23 @@ pub(super) fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
-pub(super) fn seeks(text: &str) -> Result<Seeks, String> {
+pub(super) fn seeks(text: &str) -> Result<SeekPattern, String> {
     match text {
-        "eof" | "-1" => Ok(Seeks::ToTheEnd),
-        "seq" | "sequential" => Ok(Seeks::Random(0)),
-        "random" | "rand" => Ok(Seeks::Random(100)),
-        text => percent(text).map(Seeks::Random).map_err(|why| format!("{why}, nor eof")),
+        "eof" | "-1" => Ok(SeekPattern::ToTheEnd),
+        "seq" | "sequential" => Ok(SeekPattern::Random(0)),
+        "random" | "rand" => Ok(SeekPattern::Random(100)),
+        text => percent(text).map(SeekPattern::Random).map_err(|why| format!("{why}, nor eof")),
     }
 }
 
-/// `4k`, `(4k,30,8k,70)` or `(MIN,MAX,ALIGN)`.
-pub(super) fn lengths(values: &[String]) -> Result<Lengths, String> {
+/// Parses `4k`, `(4k,30,8k,70)` or `(MIN,MAX,ALIGN)`.
+pub(super) fn lengths(values: &[String]) -> Result<TransferSizes, String> {
     match values {
-        [one] => size(one).map(Lengths::One),
+        [one] => size(one).map(TransferSizes::One),
         [min, max, align] => {
             let (min, max, align) = (size(min)?, size(max)?, size(align)?);
             if align == min && max.0.is_multiple_of(min.0.max(1)) {
-                Ok(Lengths::Range(format!("{min}-{max}")))
+                Ok(TransferSizes::Range(format!("{min}-{max}")))
             } else {
                 Err("lengths go in steps of the shortest here: accepted: (min,max,align) with align = min and max a multiple of \
                      it"
@@ -123,7 +128,7 @@ pub(super) fn lengths(values: &[String]) -> Result<Lengths, String> {
         }
         pairs if pairs.len().is_multiple_of(2) => {
             let parts = pairs.chunks(2).map(|pair| Ok(format!("{}/{}", size(&pair[0])?, percent(&pair[1])?)));
-            Ok(Lengths::Split(parts.collect::<Result<Vec<String>, String>>()?.join(":")))
+            Ok(TransferSizes::Split(parts.collect::<Result<Vec<String>, String>>()?.join(":")))
         }
         _ => {
             Err("accepted: 4k, (4k,30,8k,70) with percents that add up to 100, or (min,max,align)".to_owned())
@@ -131,7 +136,7 @@ pub(super) fn lengths(values: &[String]) -> Result<Lengths, String> {
     }
 }
 
-fn stride(key: &Key) -> Result<Stride, String> {
+fn stride(key: &VdbenchKey) -> Result<Stride, String> {
     let bytes = |text: &String| size(text).map(|bytes| bytes.0);
     let same = match key.values.as_slice() {
         [one] => Some(bytes(one)?),
@@ -145,9 +150,9 @@ fn stride(key: &Key) -> Result<Stride, String> {
 }
 
 impl Work {
-    /// Keys of its work on one storage, rate and times aside.
-    pub(super) fn keys(&self, storage: &Storage, base: u64) -> Result<WorkloadKeys, String> {
-        let random = self.seeks != Seeks::ToTheEnd && self.seeks != Seeks::Random(0);
+    /// Workload keys for one storage, without rate and times.
+    pub(super) fn keys(&self, storage: &StorageDefinition, base: u64) -> Result<WorkloadKeys, String> {
+        let random = self.seeks != SeekPattern::ToTheEnd && self.seeks != SeekPattern::Random(0);
         let mut keys = WorkloadKeys {
             rw: Some(match (random, self.reads) {
                 (true, 100) => Rw::RandRead,
@@ -162,19 +167,19 @@ impl Work {
             size: storage.size,
             direct: Some(storage.direct),
             sync: Some(storage.sync),
-            loops: (self.seeks == Seeks::ToTheEnd).then_some(1),
+            loops: (self.seeks == SeekPattern::ToTheEnd).then_some(1),
             norandommap: random.then_some(true),
             ..WorkloadKeys::default()
         };
-        if let Seeks::Random(share @ 1..100) = self.seeks {
+        if let SeekPattern::Random(share @ 1..100) = self.seeks {
             keys.percentage_random = Some(share);
         }
         match &self.lengths {
-            Lengths::One(bs) => keys.bs = Some(*bs),
-            Lengths::Split(split) => keys.set("bssplit", split)?,
-            Lengths::Range(range) => keys.set("bsrange", range)?,
+            TransferSizes::One(bs) => keys.bs = Some(*bs),
+            TransferSizes::Split(split) => keys.set("bssplit", split)?,
+            TransferSizes::Range(range) => keys.set("bsrange", range)?,
         }
-        if let (Some(align), Lengths::One(bs)) = (storage.align, &self.lengths)
+        if let (Some(align), TransferSizes::One(bs)) = (storage.align, &self.lengths)
             && align != *bs
         {
             return Err(format!(
@@ -192,8 +197,8 @@ impl Work {
         Ok(keys)
     }
 
-    /// The hit area at the start gets its share, the rest the rest.
-    fn hot(&self, storage: &Storage) -> Result<Distribution, String> {
+    /// The distribution with a hit area at the start.
+    fn hot(&self, storage: &StorageDefinition) -> Result<Distribution, String> {
         let whole = storage.size.map(|size| size.0).filter(|size| *size > storage.hitarea.0);
         let Some(whole) = whole else {
             return Err(format!("rhpct and whpct need a size of {} larger than its hitarea", storage.name));
@@ -213,11 +218,11 @@ mod tests {
     #[test]
     fn lengths_are_one_or_shares_or_a_range() {
         let of = |text: &str| lengths(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
-        assert!(matches!(of("8k"), Ok(Lengths::One(Bytes(8192)))));
+        assert!(matches!(of("8k"), Ok(TransferSizes::One(Bytes(8192)))));
         assert!(
-            matches!(of("4k,30,8k,70"), Ok(Lengths::Split(split)) if split.parse::<LengthSplitKey>().is_ok())
+            matches!(of("4k,30,8k,70"), Ok(TransferSizes::Split(split)) if split.parse::<LengthSplitKey>().is_ok())
         );
-        assert!(matches!(of("4k,64k,4k"), Ok(Lengths::Range(range)) if range == "4k-64k"));
+        assert!(matches!(of("4k,64k,4k"), Ok(TransferSizes::Range(range)) if range == "4k-64k"));
         for wrong in ["4k,64k,8k", "x", "4k,200,8k,10"] {
             assert!(of(wrong).is_err(), "{wrong}");
         }

@@ -1,44 +1,44 @@
-//! What volumes take, and whether it is there.
+//! The space that volumes need, and whether it is available.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use iotax_model::Plan;
-use iotax_model::target::Space;
+use iotax_model::target::RequiredSpace;
 use iotax_model::target::{LvKind, TargetSpec};
 use iotax_model::units::{Bytes, human};
 
-use super::place::{Place, Sharing};
+use super::place::{Sharing, VolumeLocation};
 use crate::device::Permission;
-use crate::lvm::{self, LVM, Row, Scope};
+use crate::lvm::{self, LVM, ReportRow, Scope};
 use crate::program::ProgramError;
 use crate::refusal::Refusal;
 use crate::target::{existing, filesystem};
 
-/// Extents of a group of iotax's own: what LVM takes by itself.
+/// Extent size of a new group: LVM's default.
 pub(super) const EXTENT: u64 = 4 << 20;
-/// Before the first extent of a new physical volume lie its label and metadata, aligned as the device wants it.
+/// Space before the first extent of a new physical volume: label, metadata and alignment.
 const HEADER: u64 = 4 << 20;
 
-/// What one volume is allocated, in extents where nothing else is said.
+/// The space of one volume, in extents unless noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Allocation {
+pub(super) struct VolumeAllocation {
     /// Length of the volume.
     pub(super) size: Bytes,
-    /// Of the volume, or of its pool.
+    /// Extents of the volume, or of its thin pool.
     pub(super) data: u64,
-    /// Bytes for the tables of a pool of its own, a whole number of extents; absent: it is thick.
+    /// Bytes of the thin pool's metadata, a whole number of extents; `None` for a thick volume.
     pub(super) pool_metadata: Option<u64>,
-    /// For each of its snapshots, if it has any and they need some.
+    /// Extents of each snapshot; `None` if there are none or they come from a pool.
     pub(super) copy_on_write: Option<u64>,
-    /// Whether it has any.
+    /// True if it has snapshots.
     pub(super) snapshots: bool,
 }
 
-impl Allocation {
-    /// What a target's volume for so much needs in extents of `extent` bytes.
-    pub(super) fn of(spec: &TargetSpec, space: Space, extent: u64) -> Self {
-        // No disk is as large, and nothing below overflows.
+impl VolumeAllocation {
+    /// The space of a target's volume in extents of `extent` bytes.
+    pub(super) fn of(spec: &TargetSpec, space: RequiredSpace, extent: u64) -> Self {
+        // Larger than any disk; avoids overflow below.
         const MOST: Bytes = Bytes(1 << 60);
         let size = match &spec.filesystem {
             Some(on_it) => filesystem::room(on_it.kind, spec.on_filesystem(space).min(MOST)).0,
@@ -49,13 +49,13 @@ impl Allocation {
         let lvm = spec.lvm.as_ref();
         let snapshots = lvm.is_some_and(|lvm| lvm.snapshot);
         if lvm.is_some_and(|lvm| lvm.kind == LvKind::Thin) {
-            // What the volume and its snapshot do not share any more is there twice.
+            // The pool holds both versions of data that volume and snapshot do not share.
             let data = if snapshots { 2 * extents } else { extents };
-            // 64 bytes for each chunk of 64 KiB, and as much again for the tables' own changes; 16 GiB at most.
+            // 64 bytes per chunk of 64 KiB, and as much again for changes of the metadata itself; at most 16 GiB.
             let metadata = (data * extent / 512).clamp(4 << 20, 15 << 30).next_multiple_of(extent);
             return Self { size, data, pool_metadata: Some(metadata), copy_on_write: None, snapshots };
         }
-        // Each chunk of 4 KiB that is copied takes 16 bytes of tables more.
+        // Each copied chunk of 4 KiB needs 16 bytes of metadata.
         let copies = size.0 + size.0 / 200 + (1 << 20);
         let copy_on_write = snapshots.then(|| copies.div_ceil(extent));
         Self { size, data: extents, pool_metadata: None, copy_on_write, snapshots }
@@ -67,20 +67,20 @@ impl Allocation {
     }
 }
 
-/// A group of the user's.
+/// A volume group of the user.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct UsersGroup {
     pub(super) uuid: String,
     pub(super) extent: u64,
     free: u64,
 }
 
-/// Looks a group up, and refuses one that no volume can be made in.
-pub(super) fn users_group(name: &str) -> Result<Found, Refusal> {
+/// Looks up a group; rejects one that cannot hold new volumes.
+pub(super) fn users_group(name: &str) -> Result<UsersGroup, Refusal> {
     const FIELDS: &str =
         "vg_name,vg_uuid,vg_extent_size,vg_free_count,vg_exported,vg_partial,vg_permissions,vg_shared";
     let groups = Scope::Configured.report("vgs", FIELDS, "").map_err(|error| environment(&error))?;
-    let is = |row: &&Row, field: &str, value: &str| row.get(field).is_some_and(|found| found == value);
+    let is = |row: &&ReportRow, field: &str, value: &str| row.get(field).is_some_and(|found| found == value);
     let mut named = groups.iter().filter(|row| is(row, "vg_name", name));
     let (Some(row), None) = (named.next(), named.next()) else {
         let known: Vec<&str> =
@@ -101,20 +101,20 @@ pub(super) fn users_group(name: &str) -> Result<Found, Refusal> {
     }
     match (row.get("vg_uuid"), lvm::number(row, "vg_extent_size"), lvm::number(row, "vg_free_count")) {
         (Some(uuid), Some(extent), Some(free)) if extent > 0 => {
-            Ok(Found { uuid: uuid.clone(), extent, free })
+            Ok(UsersGroup { uuid: uuid.clone(), extent, free })
         }
-        _ => Err(Refusal::environment(format!("volume group {name}: not understood: {row:?}"))),
+        _ => Err(Refusal::environment(format!("volume group {name}: unexpected output of vgs: {row:?}"))),
     }
 }
 
-/// Refuses volumes that cannot be made here.
+/// Rejects volumes that cannot be created here.
 pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     if !plan.everything().any(|spec| spec.lvm.is_some()) {
         return Ok(());
     }
     possible()?;
     let sharing = Sharing::of(plan, permission);
-    let mut places: BTreeMap<Place, Vec<&TargetSpec>> = BTreeMap::new();
+    let mut places: BTreeMap<VolumeLocation, Vec<&TargetSpec>> = BTreeMap::new();
     for spec in plan.everything() {
         if let Some(place) = sharing.place(spec) {
             places.entry(place).or_default().push(spec);
@@ -122,20 +122,20 @@ pub fn check(plan: &Plan, permission: &Permission) -> Result<(), Refusal> {
     }
     for (place, specs) in &places {
         match place {
-            Place::Device(device) => check_device(device, specs, &sharing, plan.space())?,
-            Place::Group(name) => check_group(name, specs, &sharing, plan.space())?,
+            VolumeLocation::Device(device) => check_device(device, specs, &sharing, plan.space())?,
+            VolumeLocation::Group(name) => check_group(name, specs, &sharing, plan.space())?,
         }
     }
     Ok(())
 }
 
-/// Whether this machine has LVM, or what is missing.
+/// Checks that LVM works on this machine; the error names what is missing.
 pub fn possible() -> Result<(), Refusal> {
     LVM.find().map_err(|error| environment(&error))?;
     if !rustix::process::geteuid().is_root() {
         return Err(Refusal::environment("LVM needs root; run iotax as root, or leave out targets with lvm"));
     }
-    // Asking the driver for its version loads it where it is a module.
+    // Querying the version loads the driver if it is a module.
     let version = LVM.run(["version"]).map_err(|error| environment(&error))?;
     if !String::from_utf8_lossy(&version).contains("Driver version") {
         return Err(Refusal::environment(
@@ -145,9 +145,9 @@ pub fn possible() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What all targets of a place take together, in extents.
-fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: Space, extent: u64) -> u64 {
-    let take = |spec: &&TargetSpec| Allocation::of(spec, space, extent).extents(extent);
+/// The extents that all targets on one device or group need.
+fn demand(specs: &[&TargetSpec], sharing: &Sharing, space: RequiredSpace, extent: u64) -> u64 {
+    let take = |spec: &&TargetSpec| VolumeAllocation::of(spec, space, extent).extents(extent);
     let shared = specs.iter().find(|spec| sharing.shares(spec)).map_or(0, take);
     let own = specs.iter().filter(|spec| !sharing.shares(spec));
     let copies = |spec: &&TargetSpec| spec.guest.as_ref().map_or(1, |guest| u64::from(guest.count));
@@ -158,7 +158,7 @@ fn check_device(
     device: &Path,
     specs: &[&TargetSpec],
     sharing: &Sharing,
-    space: Space,
+    space: RequiredSpace,
 ) -> Result<(), Refusal> {
     if let Some(spec) = specs.iter().find(|spec| spec.lvm.is_none() && spec.filesystem.is_some()) {
         return Err(Refusal::input(format!(
@@ -182,7 +182,12 @@ fn check_device(
     Ok(())
 }
 
-fn check_group(name: &str, specs: &[&TargetSpec], sharing: &Sharing, space: Space) -> Result<(), Refusal> {
+fn check_group(
+    name: &str,
+    specs: &[&TargetSpec],
+    sharing: &Sharing,
+    space: RequiredSpace,
+) -> Result<(), Refusal> {
     let found = users_group(name)?;
     let need = demand(specs, sharing, space, found.extent);
     if need > found.free {
@@ -212,10 +217,10 @@ fn environment(error: &ProgramError) -> Refusal {
 mod tests {
     use super::*;
 
-    fn allocation(target: &str, size: u64) -> Allocation {
+    fn allocation(target: &str, size: u64) -> VolumeAllocation {
         let text = format!("workload = [{{}}]\n[[target]]\nname = 't'\ndevice = '/dev/none'\n{target}");
         let plan = Plan::from_toml(&text).expect("a plan");
-        Allocation::of(&plan.targets[0], Space { area: Bytes(size), files: Bytes(0) }, EXTENT)
+        VolumeAllocation::of(&plan.targets[0], RequiredSpace { area: Bytes(size), files: Bytes(0) }, EXTENT)
     }
 
     #[test]
@@ -223,7 +228,7 @@ mod tests {
         const GIB: u64 = 1 << 30;
         let thick = allocation("lvm = {}", GIB + 1);
         assert_eq!((thick.size, thick.extents(EXTENT)), (Bytes(GIB + EXTENT), 257));
-        // All of the volume and 0.4% of tables can be taken in.
+        // Room for a copy of the whole volume and 0.4% of metadata.
         let snapshot = allocation("lvm = { snapshot = true }", GIB);
         assert_eq!(snapshot.copy_on_write, Some(258));
         assert_eq!(snapshot.extents(EXTENT), 256 + 258);

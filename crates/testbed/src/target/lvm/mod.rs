@@ -1,8 +1,7 @@
-//! Logical volumes: in a group of the user's that has room, or in a new one on a device.
+//! Logical volumes, in an existing group of the user or in a new one on a device.
 //!
-//! What targets of one plan share is made once: one group on a device, and in each group one plain volume for all targets that
-//! ask for no more than that. The device's own targets are then the very bytes beneath that volume, so that a device and LVM
-//! on it are compared on the same place of the same disk.
+//! Targets of a plan share one group per device, and in each group one plain volume for all targets that need no more. Raw targets on such
+//! a device use the bytes below that volume, so that device and LVM are compared on the same part of the disk.
 
 mod capacity;
 mod place;
@@ -11,51 +10,51 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use iotax_model::Plan;
-use iotax_model::target::Space;
+use iotax_model::target::RequiredSpace;
 use iotax_model::target::TargetSpec;
 use iotax_model::units::Bytes;
 use iotax_model::wire::Identity;
 
 use crate::build_error::BuildError;
-use crate::device::{self, Permission, Pin};
+use crate::device::{self, DevicePin, Permission};
 use crate::lvm::{self, Group, LVM, Physical, Scope};
 use crate::refusal::Refusal;
-use crate::undo::{Effect, Entry, UndoLog};
-use capacity::{Allocation, EXTENT};
+use crate::undo::{Effect, UndoEntry, UndoLog};
+use capacity::{EXTENT, VolumeAllocation};
 pub use capacity::{check, possible};
-use place::{Place, Sharing};
+use place::{Sharing, VolumeLocation};
 
-/// What a target is given: a volume, or the bytes of the device beneath one.
+/// The storage of a target: a volume, or the bytes of the device below one.
 #[derive(Debug, Clone)]
 pub struct Volume {
     /// The volume, or the device.
     pub path: PathBuf,
-    /// Where it begins there.
+    /// Byte offset of its start.
     pub offset: Bytes,
-    /// Its length, at least what was asked for.
+    /// Its length, at least as requested.
     pub size: Bytes,
-    /// Whether LVM holds the device that `path` is.
+    /// True if LVM holds the device at `path`.
     pub shared: bool,
-    /// What that device is known by.
+    /// The identity of that device.
     pub identity: Option<Identity>,
-    /// It is to have snapshots.
+    /// Set if it needs snapshots.
     pub origin: Option<Origin>,
 }
 
-/// A volume that is to have snapshots.
+/// A volume that needs snapshots.
 #[derive(Debug, Clone)]
 pub struct Origin {
     group: Group,
     group_name: String,
     name: String,
-    /// Extents that a thick snapshot needs to take in all of the volume; a thin one takes them from the pool.
+    /// Extents of a thick snapshot that can hold a copy of the whole volume; thin ones use the pool.
     copy_on_write: Option<u64>,
     taken: u32,
 }
 
 impl Origin {
-    /// Takes a new snapshot of it; at most one stands at a time. It takes effect for whoever has the volume open.
-    pub fn snapshot(&mut self, undo_log: &mut UndoLog) -> Result<Entry, BuildError> {
+    /// Takes a new snapshot, which replaces the one before. It takes effect even while the volume is open.
+    pub fn snapshot(&mut self, undo_log: &mut UndoLog) -> Result<UndoEntry, BuildError> {
         self.taken += 1;
         let (name, origin) =
             (format!("{}-s{}", self.name, self.taken), format!("{}/{}", self.group_name, self.name));
@@ -73,35 +72,34 @@ impl Origin {
 #[derive(Debug)]
 pub struct Volumes {
     tag: String,
-    space: Space,
+    space: RequiredSpace,
     sharing: Sharing,
-    groups: BTreeMap<Place, Standing>,
+    groups: BTreeMap<VolumeLocation, OpenGroup>,
 }
 
-/// A group that stands.
+/// A group in use.
 #[derive(Debug)]
-struct Standing {
+struct OpenGroup {
     group: Group,
     name: String,
     extent: u64,
-    /// The device that it was made on.
-    pin: Option<Pin>,
+    /// The device that it was created on.
+    pin: Option<DevicePin>,
     /// The volume that plain targets share.
     shared: Option<String>,
-    /// How many volumes were made in it.
+    /// Number of volumes created in it.
     volumes: u32,
 }
 
 impl Volumes {
-    /// For the targets of a plan. `tag` stands in the name of every group, or of every volume in a group of the user's.
+    /// The volumes of a plan. `tag` is part of the names of new groups, or of volumes in existing groups.
     #[must_use]
     pub fn new(tag: &str, plan: &Plan, permission: &Permission) -> Self {
         let sharing = Sharing::of(plan, permission);
         Self { tag: tag.to_owned(), space: plan.space(), sharing, groups: BTreeMap::new() }
     }
 
-    /// What a target stands on; `None` if LVM has nothing to do with it. A device
-    /// is looked at once more before it becomes a group.
+    /// The storage of a target; `None` if it does not use LVM. Checks a device again before turning it into a group.
     pub fn build(
         &mut self,
         spec: &TargetSpec,
@@ -112,13 +110,13 @@ impl Volumes {
         let number = self.groups.len();
         if !self.groups.contains_key(&place) {
             let standing = match &place {
-                Place::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
-                Place::Group(name) => users_group(name)?,
+                VolumeLocation::Device(device) => new_group(device, &self.tag, number, permission, undo_log)?,
+                VolumeLocation::Group(name) => users_group(name)?,
             };
             self.groups.insert(place.clone(), standing);
         }
         let standing = self.groups.get_mut(&place).expect("inserted above");
-        let allocation = Allocation::of(spec, self.space, standing.extent);
+        let allocation = VolumeAllocation::of(spec, self.space, standing.extent);
         let name = match &standing.shared {
             Some(name) if self.sharing.shares(spec) => name.clone(),
             _ => {
@@ -129,7 +127,7 @@ impl Volumes {
                 name
             }
         };
-        if let (Place::Device(device), None) = (&place, &spec.lvm) {
+        if let (VolumeLocation::Device(device), None) = (&place, &spec.lvm) {
             let offset = beneath(device, &standing.name, &name)?;
             let (path, size) = (device.clone(), self.space.area);
             let identity = standing.pin.as_ref().map(|pin| Identity::Disk(pin.disk));
@@ -148,16 +146,16 @@ impl Volumes {
     }
 }
 
-impl Standing {
-    /// Makes a volume, and its pool if it is thin; returns its name.
+impl OpenGroup {
+    /// Creates a volume, with its pool if it is thin; returns its name.
     fn add(
         &mut self,
         tag: &str,
-        allocation: &Allocation,
+        allocation: &VolumeAllocation,
         undo_log: &mut UndoLog,
     ) -> Result<String, BuildError> {
         self.volumes += 1;
-        // A group of iotax's own has the tag in its name already.
+        // A new group has the tag in its own name.
         let name = match &self.group {
             Group::Own(_) => format!("volume{}", self.volumes),
             Group::Users(_) => format!("iotax-{tag}-volume{}", self.volumes),
@@ -177,7 +175,7 @@ impl Standing {
             let size = format!("{}b", allocation.size.0);
             create(&name, &["--virtualsize", &size, "--thinpool", &pool, &self.name])?;
         } else {
-            // The bytes beneath a volume of a new group are in one piece.
+            // Volumes in a new group are contiguous, so that raw targets can use the same bytes.
             let contiguous = if matches!(self.group, Group::Own(_)) { "y" } else { "n" };
             let wipe = ["--contiguous", contiguous, "--wipesignatures", "y"];
             create(
@@ -189,61 +187,61 @@ impl Standing {
     }
 }
 
-/// Makes a volume, on record.
+/// Creates a volume, recorded in the undo log.
 fn create(
     group: &Group,
     group_name: &str,
     name: &str,
     arguments: &[&str],
     undo_log: &mut UndoLog,
-) -> Result<Entry, BuildError> {
+) -> Result<UndoEntry, BuildError> {
     let scope = match group {
         Group::Own(physical) => Scope::Device(&physical.device),
         Group::Users(_) => Scope::Configured,
     };
     let (group, group_name, name) = (group.clone(), group_name.to_owned(), name.to_owned());
-    let entry = undo_log.will(Effect::LogicalVolume { group, group_name, name })?;
+    let entry = undo_log.record(Effect::LogicalVolume { group, group_name, name })?;
     undo_log.run(LVM, scope.command("lvcreate", arguments))?;
     Ok(entry)
 }
 
-/// Makes a device a physical volume and a group of it.
+/// Turns a device into a physical volume and a group.
 fn new_group(
     device: &Path,
     tag: &str,
     number: usize,
     permission: &Permission,
     undo_log: &mut UndoLog,
-) -> Result<Standing, BuildError> {
+) -> Result<OpenGroup, BuildError> {
     let claim = device::claim(device, permission)?;
     let pin = claim.pin();
-    // LVM claims it in its turn.
+    // LVM needs an exclusive claim of its own.
     drop(claim);
     let physical = Physical::new(device.to_owned(), tag, number);
     let name = format!("iotax-{tag}{}", if number == 0 { String::new() } else { format!("-{number}") });
     let (scope, node) = (Scope::Device(device), device.to_string_lossy());
-    undo_log.will(Effect::PhysicalVolume(physical.clone()))?;
+    undo_log.record(Effect::PhysicalVolume(physical.clone()))?;
     if permission.signature {
         undo_log.run(device::WIPEFS, ["--all", &node])?;
     }
     let identity = ["--uuid", &physical.uuid, "--norestorefile"];
     undo_log.run(LVM, scope.command("pvcreate", &[&identity[..], &[&node]].concat()))?;
-    undo_log.will(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
+    undo_log.record(Effect::VolumeGroup { name: name.clone(), physical: physical.clone() })?;
     let extent = format!("{EXTENT}b");
     undo_log.run(LVM, scope.command("vgcreate", &["--physicalextentsize", &extent, &name, &node]))?;
     let group = Group::Own(Box::new(physical));
-    Ok(Standing { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
+    Ok(OpenGroup { group, name, extent: EXTENT, pin: Some(pin), shared: None, volumes: 0 })
 }
 
-/// A group of the user's. That it has room was checked with the plan.
-fn users_group(name: &str) -> Result<Standing, BuildError> {
+/// Uses an existing group. Its free space was checked with the plan.
+fn users_group(name: &str) -> Result<OpenGroup, BuildError> {
     let found = capacity::users_group(name)?;
     let group = Group::Users(found.uuid);
     let (name, extent) = (name.to_owned(), found.extent);
-    Ok(Standing { group, name, extent, pin: None, shared: None, volumes: 0 })
+    Ok(OpenGroup { group, name, extent, pin: None, shared: None, volumes: 0 })
 }
 
-/// Where on its device a volume begins that lies there in one piece.
+/// The byte offset on its device of a contiguous volume.
 fn beneath(device: &Path, group: &str, name: &str) -> Result<Bytes, BuildError> {
     let selection = format!("vg_name={group} && lv_name={name}");
     let fields = "pe_start,pvseg_start,vg_extent_size";

@@ -1,4 +1,4 @@
-//! Where a plan's volumes lie and which of its targets share one.
+//! Assigns a plan's targets to volume groups, and decides which of them share a volume.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use iotax_model::target::{LvKind, TargetSpec};
 
 use crate::device::Permission;
 
-/// What volumes are made in.
+/// The location of a target's volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    /// A new group on this device, by the kernel's own node.
+pub(super) enum VolumeLocation {
+    /// A new group on this device, by the kernel's node.
     Device(PathBuf),
     /// The user's group of this name.
     Group(String),
 }
 
-/// What of a plan decides who shares what.
+/// The properties of a plan that decide which targets share a volume.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    /// Knows what the names of devices mean.
+    /// Resolves device names.
     permission: Permission,
-    /// Devices that a group is made on.
+    /// Devices that get a group.
     devices: BTreeSet<PathBuf>,
-    /// Names of targets that work while others are measured.
+    /// Names of the neighbours.
     noisy: BTreeSet<String>,
 }
 
@@ -38,20 +38,19 @@ impl Sharing {
         }
     }
 
-    /// Where a target lies, if LVM has to do with it. On a device that another target of the plan has a group on, that is the
-    /// group.
-    pub(super) fn place(&self, spec: &TargetSpec) -> Option<Place> {
+    /// The location of a target that uses LVM. A raw device is in the group that another target creates on it.
+    pub(super) fn place(&self, spec: &TargetSpec) -> Option<VolumeLocation> {
         if let Some(group) = spec.lvm.as_ref().and_then(|lvm| lvm.vg.clone()) {
-            return Some(Place::Group(group));
+            return Some(VolumeLocation::Group(group));
         }
         let device = self.permission.place(spec.device.as_deref()?);
-        self.devices.contains(&device).then_some(Place::Device(device))
+        self.devices.contains(&device).then_some(VolumeLocation::Device(device))
     }
 
-    /// Whether it takes the volume that all plain targets of a place have: what is never measured at the same time.
+    /// Returns whether it uses the shared volume: never measured at the same time as another.
     pub(super) fn shares(&self, spec: &TargetSpec) -> bool {
         let plain = spec.lvm.as_ref().is_none_or(|lvm| lvm.kind == LvKind::Thick && !lvm.snapshot);
-        // A filesystem that a guest has made must not be written over by the next.
+        // A filesystem created by one guest must survive the next.
         let alone = spec.guest.as_ref().is_none_or(|guest| guest.count == 1 && guest.filesystem.is_none());
         plain && alone && spec.filesystem.is_none() && !self.noisy.contains(&spec.name)
     }
@@ -84,8 +83,8 @@ mod tests {
         )
         .expect("a plan");
         let sharing = Sharing::of(&plan, &Permission::default());
-        let group = Some(Place::Device("/dev/none".into()));
-        let users = Some(Place::Group("vg0".into()));
+        let group = Some(VolumeLocation::Device("/dev/none".into()));
+        let users = Some(VolumeLocation::Group("vg0".into()));
         let expected = [
             ("host-device", &group, true),
             ("host-lvm", &group, true),

@@ -1,0 +1,312 @@
+//! What each layer made of the I/O of the layer above it: merged, split, amplified, answered from a cache.
+//!
+//! Every layer counts I/Os and bytes for itself. Beneath a program that reads 4 KiB at a time a device may be asked for 96 KiB
+//! at a time, or for nothing at all; a copy-on-write image may write four times what was asked. The ratios of one layer's
+//! counts to those of the next above say which. All counts are of the same window, so that what is still on its way at its end,
+//! such as writes that wait in a page cache, is missing below.
+
+use iotax_model::IoEngine;
+use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, Tally, TargetRecord};
+use iotax_model::target::LayerKind;
+
+/// What passed a layer in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Passed {
+    /// I/Os completed.
+    pub ios: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// I/Os that the layer merged with a neighbour before it began them; absent where it does not count them.
+    pub merges: Option<u64>,
+    /// Mean time in the layer and all below it, in nanoseconds; absent without I/O or where it is not told.
+    pub wait_ns: Option<f64>,
+    /// I/Os for each I/O of the layer above; absent at the top and where the layer above had none.
+    pub ios_ratio: Option<f64>,
+    /// Bytes for each byte of the layer above; absent likewise.
+    pub bytes_ratio: Option<f64>,
+}
+
+impl Passed {
+    /// Mean bytes of an I/O; absent without I/O.
+    #[must_use]
+    pub fn mean_size(&self) -> Option<f64> {
+        (self.ios > 0).then(|| self.bytes as f64 / self.ios as f64)
+    }
+
+    /// As seen from the layer above.
+    fn against(self, above: Self) -> Self {
+        let ratio = |mine: u64, theirs: u64| (theirs > 0).then(|| mine as f64 / theirs as f64);
+        Self { ios_ratio: ratio(self.ios, above.ios), bytes_ratio: ratio(self.bytes, above.bytes), ..self }
+    }
+}
+
+/// One layer's account of one cell, over all its rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Level {
+    /// `program`, `vda in the guest`, `QEMU`, `loop0`, `vdb`; devices side by side as `vdb + vdc`.
+    pub name: String,
+    /// Reads.
+    pub read: Passed,
+    /// Writes.
+    pub write: Passed,
+}
+
+/// How the I/O of one cell went down through the layers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// From the program down; at least two.
+    pub levels: Vec<Level>,
+}
+
+impl Flow {
+    /// Of one cell's measurements; absent if nobody but the program counted, if a neighbour ran, whose I/O the layers beneath
+    /// count too, and if the program did no I/O. A layer that was not seen in every measurement is left out.
+    pub fn of(
+        workload: &str,
+        target: &str,
+        record: Option<&TargetRecord>,
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
+        let null = |m: &&Measurement| m.outcome.ioengine == Some(IoEngine::Null);
+        if measurements.iter().any(|m| m.neighbour.is_some() || null(m)) {
+            return None;
+        }
+        let each: Vec<Vec<Seen>> = measurements.iter().map(|m| levels(m, record)).collect();
+        let (first, others) = each.split_first()?;
+        let mut found: Vec<Level> = Vec::new();
+        for seen in first {
+            let same = |levels: &Vec<Seen>| levels.iter().find(|other| other.name == seen.name).cloned();
+            let Some(rest) = others.iter().map(same).collect::<Option<Vec<Seen>>>() else { continue };
+            let all = rest.iter().fold(seen.clone(), Seen::and);
+            let mut level = Level { name: all.name, read: all.read.passed(), write: all.write.passed() };
+            if let Some(above) = found.last() {
+                level.read = level.read.against(above.read);
+                level.write = level.write.against(above.write);
+            }
+            found.push(level);
+        }
+        (found.len() > 1).then(|| Self { workload: workload.into(), target: target.into(), levels: found })
+    }
+}
+
+/// One direction's counts while they are summed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    ios: u64,
+    bytes: u64,
+    merges: Option<u64>,
+    /// Of all I/Os together; absent once it is not known of some.
+    waited_ns: Option<f64>,
+}
+
+impl Sum {
+    fn and(self, other: Self) -> Self {
+        Self {
+            ios: self.ios + other.ios,
+            bytes: self.bytes + other.bytes,
+            merges: self.merges.zip(other.merges).map(|(a, b)| a + b),
+            waited_ns: self.waited_ns.zip(other.waited_ns).map(|(a, b)| a + b),
+        }
+    }
+
+    fn passed(self) -> Passed {
+        let wait_ns = self.waited_ns.filter(|_| self.ios > 0).map(|ns| ns / self.ios as f64);
+        Passed { ios: self.ios, bytes: self.bytes, merges: self.merges, wait_ns, ..Passed::default() }
+    }
+}
+
+/// One layer as one measurement saw it.
+#[derive(Debug, Clone)]
+struct Seen {
+    name: String,
+    read: Sum,
+    write: Sum,
+}
+
+impl Seen {
+    fn and(self, other: &Self) -> Self {
+        Self { name: self.name, read: self.read.and(other.read), write: self.write.and(other.write) }
+    }
+}
+
+/// From the program down.
+fn levels(m: &Measurement, record: Option<&TargetRecord>) -> Vec<Seen> {
+    let tallies = &m.outcome.tallies;
+    let mut found = vec![Seen {
+        name: "program".into(),
+        read: asked(tallies.read.as_ref()),
+        write: asked(tallies.write.as_ref()),
+    }];
+    if let (Some(inside), Some(_)) = (&m.outcome.inside, &m.qemu) {
+        found.extend(side_by_side(&inside.disks.iter().collect::<Vec<_>>(), " in the guest"));
+    }
+    if let Some(stats) = &m.qemu {
+        found.push(Seen {
+            name: "QEMU".into(),
+            read: block_layer(&stats.read),
+            write: block_layer(&stats.write),
+        });
+    }
+    if let Some(machine) = m.machine() {
+        found.extend(machine_levels(machine, record));
+    }
+    found
+}
+
+/// The block layers of the machine that the target is on, from the top down. Those of one kind stand side by side.
+fn machine_levels(machine: &HostActivity, record: Option<&TargetRecord>) -> Vec<Seen> {
+    let layers = record.into_iter().flat_map(|record| &record.layers);
+    let mut kinds: Vec<(LayerKind, Vec<(&String, &DiskActivity)>)> = Vec::new();
+    for layer in layers {
+        let Some(disk) = machine.disks.get_key_value(&layer.name) else { continue };
+        match kinds.last_mut() {
+            Some((kind, disks)) if *kind == layer.kind => disks.push(disk),
+            _ => kinds.push((layer.kind, vec![disk])),
+        }
+    }
+    // A partition counts what its device counts; two of the same name would be one.
+    let device = kinds.iter().any(|(kind, _)| *kind == LayerKind::Device);
+    kinds.retain(|(kind, _)| !(device && *kind == LayerKind::Partition));
+    kinds.iter().rev().filter_map(|(_, disks)| side_by_side(disks, "")).collect()
+}
+
+fn side_by_side(disks: &[(&String, &DiskActivity)], place: &str) -> Option<Seen> {
+    let names: Vec<&str> = disks.iter().map(|(name, _)| name.as_str()).collect();
+    let all = disks.iter().map(|(_, disk)| {
+        // The kernel's account has one mean wait for both directions: it is told where there is only one.
+        let waited = |ios: u64, others: u64| {
+            if ios == 0 {
+                Some(0.0)
+            } else {
+                disk.mean_wait_ns.filter(|_| others == 0).map(|ns| ns * ios as f64)
+            }
+        };
+        let read = Sum {
+            ios: disk.reads,
+            bytes: disk.read_bytes,
+            merges: Some(disk.read_merges),
+            waited_ns: waited(disk.reads, disk.writes),
+        };
+        let write = Sum {
+            ios: disk.writes,
+            bytes: disk.write_bytes,
+            merges: Some(disk.write_merges),
+            waited_ns: waited(disk.writes, disk.reads),
+        };
+        Seen { name: format!("{}{place}", names.join(" + ")), read, write }
+    });
+    all.reduce(|one, other| one.and(&other))
+}
+
+fn asked(tally: Option<&Tally>) -> Sum {
+    tally.map_or_else(
+        || Sum { waited_ns: Some(0.0), ..Sum::default() },
+        |tally| Sum {
+            ios: tally.ios,
+            bytes: tally.bytes,
+            merges: None,
+            waited_ns: Some(tally.latency.mean().unwrap_or_default() * tally.ios as f64),
+        },
+    )
+}
+
+fn block_layer(tally: &BlockTally) -> Sum {
+    Sum { ios: tally.ios, bytes: tally.bytes, merges: None, waited_ns: Some(tally.total_ns as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::record::{BlockStats, Outcome, Share, Tallies};
+    use iotax_model::target::Layer;
+    use std::collections::BTreeMap;
+
+    fn reads(reads: u64, read_bytes: u64, wait_ns: f64) -> DiskActivity {
+        DiskActivity { reads, read_bytes, mean_wait_ns: Some(wait_ns), ..DiskActivity::default() }
+    }
+
+    fn on(disks: &[(&str, DiskActivity)]) -> HostActivity {
+        let disks =
+            disks.iter().map(|(name, disk)| ((*name).to_owned(), disk.clone())).collect::<BTreeMap<_, _>>();
+        HostActivity { disks, ..HostActivity::default() }
+    }
+
+    fn record(layers: &[(LayerKind, &str)]) -> TargetRecord {
+        let layers = layers.iter().map(|(kind, name)| Layer::new(*kind, *name, "")).collect();
+        TargetRecord { name: "t".into(), layers, ..TargetRecord::default() }
+    }
+
+    fn measurement(ios: u64, bytes: u64) -> Measurement {
+        let tallies = Tallies { read: Some(Tally { ios, bytes, ..Tally::default() }), ..Tallies::default() };
+        Measurement {
+            target: "t".into(),
+            workload: "w".into(),
+            round: 1,
+            order: 1,
+            outcome: Outcome { tallies, ..Outcome::default() },
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn each_layer_is_told_against_the_one_above() {
+        let mut m = measurement(2400, 2400 * 4096);
+        m.outcome.inside = Some(on(&[("vda", reads(2400, 2400 * 4096, 90_000.0))]));
+        let tally = BlockTally { ios: 100, bytes: 2400 * 4096, total_ns: 100 * 70_000, latency: vec![] };
+        m.qemu = Some(BlockStats { read: tally, ..BlockStats::default() });
+        m.host = Some(on(&[
+            ("dm-0", reads(100, 2400 * 4096, 60_000.0)),
+            ("vdb", reads(200, 1200 * 4096, 50_000.0)),
+            ("vdc", reads(200, 1200 * 4096, 30_000.0)),
+        ]));
+        let record =
+            record(&[(LayerKind::Device, "vdb"), (LayerKind::Device, "vdc"), (LayerKind::Dm, "dm-0")]);
+        let flow = Flow::of("w", "t", Some(&record), &[&m, &m]).expect("seen");
+        let names: Vec<&str> = flow.levels.iter().map(|level| level.name.as_str()).collect();
+        assert_eq!(names, ["program", "vda in the guest", "QEMU", "dm-0", "vdb + vdc"]);
+        let ratios: Vec<_> = flow.levels.iter().map(|l| (l.read.ios_ratio, l.read.bytes_ratio)).collect();
+        let one = Some(1.0);
+        assert_eq!(ratios, [(None, None), (one, one), (Some(1.0 / 24.0), one), (one, one), (Some(4.0), one)]);
+        let bottom = flow.levels[4].read;
+        assert_eq!((bottom.ios, bottom.wait_ns, bottom.mean_size()), (800, Some(40_000.0), Some(24_576.0)));
+        assert_eq!(flow.levels[4].write, Passed { merges: Some(0), ..Passed::default() });
+    }
+
+    #[test]
+    fn what_was_not_always_seen_is_left_out() {
+        let record = record(&[(LayerKind::Device, "vdb"), (LayerKind::Partition, "vdb1")]);
+        let both = [("vdb", reads(1, 4096, 1.0)), ("vdb1", reads(1, 4096, 1.0))];
+        let seen = Measurement { host: Some(on(&both)), ..measurement(1, 4096) };
+        let unseen = measurement(1, 4096);
+        let flow = Flow::of("w", "t", Some(&record), &[&seen]).expect("seen");
+        assert_eq!(flow.levels.len(), 2, "a partition is not told beside its device");
+        assert_eq!(Flow::of("w", "t", Some(&record), &[&seen, &unseen]), None);
+        assert_eq!(Flow::of("w", "t", Some(&record), &[]), None);
+    }
+
+    #[test]
+    fn what_others_or_nobody_asked_for_is_no_flow() {
+        let disks = record(&[(LayerKind::Device, "vdb")]);
+        let seen = Measurement { host: Some(on(&[("vdb", reads(1, 4096, 1.0))])), ..measurement(1, 4096) };
+        let mut null = seen.clone();
+        null.outcome.ioengine = Some(IoEngine::Null);
+        let share = Share { name: "loud".into(), duration_ns: 1, tallies: Tallies::default() };
+        let beside = Measurement { neighbour: Some(share), ..seen.clone() };
+        for (m, told) in [(&seen, true), (&null, false), (&beside, false)] {
+            assert_eq!(Flow::of("w", "t", Some(&disks), &[&seen, m]).is_some(), told);
+        }
+    }
+
+    #[test]
+    fn a_wait_that_both_directions_share_is_neithers() {
+        let disk = DiskActivity { writes: 3, write_bytes: 3, ..reads(1, 1, 5.0) };
+        let m = Measurement { host: Some(on(&[("vdb", disk)])), ..measurement(1, 1) };
+        let flow = Flow::of("w", "t", Some(&record(&[(LayerKind::Device, "vdb")])), &[&m]).expect("seen");
+        assert_eq!((flow.levels[1].read.wait_ns, flow.levels[1].write.wait_ns), (None, None));
+        assert_eq!(flow.levels[1].write.ios_ratio, None, "nobody asked for writes");
+    }
+}

@@ -1,0 +1,39 @@
+//! Cells and places: what measurements are grouped and known by.
+
+use std::collections::HashMap;
+
+use iotax_model::TargetSpec;
+use iotax_model::Warning;
+use iotax_model::record::Measurement;
+
+use crate::store::Run;
+
+/// (workload, target) in the plan's order.
+pub(crate) fn each_cell(run: &Run) -> impl Iterator<Item = (&str, &TargetSpec)> {
+    run.plan
+        .workloads
+        .iter()
+        .flat_map(|workload| run.plan.targets.iter().map(move |target| (workload.name.as_str(), target)))
+}
+
+/// Each cell's measurements, one per round, by (workload, target).
+pub fn by_cell(run: &Run) -> HashMap<(&str, &str), Vec<&Measurement>> {
+    let mut cells: HashMap<_, Vec<_>> = HashMap::new();
+    for m in &run.measurements {
+        cells.entry((m.workload.as_str(), m.target.as_str())).or_default().push(m);
+    }
+    cells
+}
+
+/// What one measurement is known by: target, workload and round.
+pub(crate) type Place<'a> = (&'a str, &'a str, u32);
+
+/// The place of a measurement.
+pub fn place(m: &Measurement) -> Place<'_> {
+    (&m.target, &m.workload, m.round)
+}
+
+/// The place of the measurement that a warning concerns; absent if it concerns more than one.
+pub fn place_of(warning: &Warning) -> Option<Place<'_>> {
+    Some((warning.target.as_deref()?, warning.workload.as_deref()?, warning.round?))
+}

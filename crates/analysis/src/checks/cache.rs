@@ -1,0 +1,148 @@
+//! Caches that answer in place of the device.
+
+use iotax_model::record::{CacheDrop, DiskActivity, Tallies, Tally};
+use iotax_model::units::human;
+use iotax_model::{IoEngine, TargetSpec, WarningKind};
+
+use super::Case;
+use crate::figures::bottom_of;
+use crate::finding::Finding;
+
+/// The bottom device must have served this share of the bytes, or taken it.
+const SERVED: f64 = 0.5;
+/// The host sees a window begin and end by messages that may be 50 ms late. In a shorter window than this, what was moved
+/// meanwhile is too large a part of the whole.
+const SHORTEST_NS: u64 = 200_000_000;
+/// An area of which a larger share has no data behind it explains why the device was not asked.
+const HOLES: f64 = 0.1;
+
+pub(super) fn kept(case: &Case<'_>) -> Option<Finding> {
+    let m = case.m;
+    let kept = |place: &str, drop: Option<CacheDrop>| match drop {
+        Some(CacheDrop::FileOnly) => Some(format!("{place}: only the file's own pages were dropped")),
+        Some(CacheDrop::Nothing) => Some(format!("{place}: nothing was dropped")),
+        Some(CacheDrop::PageCache) | None => None,
+    };
+    let evidence: Vec<String> = [kept("on the host", m.host_cache), kept("in the guest", m.guest_cache)]
+        .into_iter()
+        .flatten()
+        .collect();
+    if evidence.is_empty() {
+        return None;
+    }
+    let remedy = "run as root, so that /proc/sys/vm/drop_caches can be written";
+    Some(case.finding(WarningKind::CacheKept, evidence.join("; "), remedy))
+}
+
+/// Direct reads that the device never saw.
+pub(super) fn answered(case: &Case<'_>) -> Option<Finding> {
+    let asked = case.m.outcome.tallies.read.as_ref()?.bytes;
+    let served = of_device(case, |disk| disk.read_bytes, |tallies| tallies.read.as_ref())?;
+    let share = short(asked, served)?;
+    let evidence = format!(
+        "{} read {} directly, the device served {} ({:.0}%): this measured {}",
+        case.asker(),
+        human::bytes(asked),
+        human::bytes(served),
+        share * 100.0,
+        instead(case)
+    );
+    let remedy = "a cache beneath answered: use cache = \"none\" for the guest, fill the area first, or make it \
+                  larger than every cache";
+    Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
+}
+
+/// Direct writes that were acknowledged and had not reached the device by the window's end.
+pub(super) fn put_off(case: &Case<'_>) -> Option<Finding> {
+    let outcome = &case.m.outcome;
+    let acknowledged = outcome.tallies.write.as_ref()?.bytes;
+    let content = case.workload.content();
+    if content.filler_percentage > 0 || content.dedupe_percentage > 0 {
+        // A layer that makes it shorter is another matter, and named as such.
+        return None;
+    }
+    let taken = of_device(case, |disk| disk.write_bytes, |tallies| tallies.write.as_ref())?;
+    let share = short(acknowledged, taken)?;
+    let flushed = bottom_of(case.run, &case.m.target, &case.m.machine()?.flushed);
+    let flushed: u64 = flushed.map(|(_, disk)| disk.write_bytes).sum();
+    let flush = outcome.flush_ns.map(|ns| {
+        let rest = match flushed {
+            0 => "nothing".into(),
+            bytes => format!("another {}", human::bytes(bytes)),
+        };
+        format!("; the flush afterwards took {}, in which the device got {rest}", human::time(ns as f64))
+    });
+    let evidence = format!(
+        "{} was told that {} had been written directly, the device got {} of it in the window ({:.0}%){}: this measured {}",
+        case.asker(),
+        human::bytes(acknowledged),
+        human::bytes(taken),
+        share * 100.0,
+        flush.unwrap_or_default(),
+        memory(case)
+    );
+    let remedy = "a cache beneath took the writes: use cache = \"none\" for the guest, or sync = \"dsync\" to count a write when it \
+                  is safe";
+    Some(case.finding(WarningKind::CacheLie, evidence, remedy).unusable_if(true))
+}
+
+/// What the devices at the bottom did and no neighbour asked for, for I/O that is to reach them. Absent if they were not watched for long
+/// enough.
+fn of_device(
+    case: &Case<'_>,
+    bytes: fn(&DiskActivity) -> u64,
+    of_neighbour: fn(&Tallies) -> Option<&Tally>,
+) -> Option<u64> {
+    let machine = case.m.machine().filter(|machine| case.is_direct() && !machine.disks.is_empty())?;
+    if machine.duration_ns.min(case.m.outcome.duration_ns) < SHORTEST_NS {
+        return None;
+    }
+    let all: u64 = bottom_of(case.run, &case.m.target, &machine.disks).map(|(_, disk)| bytes(disk)).sum();
+    let theirs = beside(case).and_then(of_neighbour).map_or(0, |tally| tally.bytes);
+    Some(all.saturating_sub(theirs))
+}
+
+/// What the neighbour did for whose I/O the same devices answer for certain: it lies in the same place and goes through no cache.
+fn beside<'a>(case: &Case<'a>) -> Option<&'a Tallies> {
+    let share = case.m.neighbour.as_ref()?;
+    let plan = &case.run.plan;
+    let neighbour = plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name)?;
+    let cached = neighbour.target.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
+    let passed_on = neighbour.workload.direct && neighbour.workload.ioengine != IoEngine::Null && !cached;
+    (passed_on && place(&neighbour.target) == place(case.spec?)).then_some(&share.tallies)
+}
+
+/// What tells where a target lies, so that two of one place are on the same devices.
+fn place(spec: &TargetSpec) -> impl PartialEq + '_ {
+    let file = spec.file.as_ref().map(|file| &file.dir);
+    (
+        spec.path.as_ref(),
+        spec.device.as_ref(),
+        spec.lvm.as_ref(),
+        file,
+        spec.remote().map(|it| it.destination),
+    )
+}
+
+/// The share that the device had of what was asked, if that is too little.
+fn short(asked: u64, had: u64) -> Option<f64> {
+    let share = had as f64 / asked as f64;
+    (asked > 0 && share < SERVED).then_some(share)
+}
+
+/// What was measured in place of the device.
+fn instead(case: &Case<'_>) -> &'static str {
+    let holes = case.record.and_then(|record| record.allocation).is_some_and(|allocation| {
+        let nothing = allocation.unwritten + allocation.holes;
+        nothing as f64 > HOLES * (nothing + allocation.written) as f64
+    });
+    if holes { "holes, or memory" } else { memory(case) }
+}
+
+fn memory(case: &Case<'_>) -> &'static str {
+    match case.spec {
+        Some(spec) if spec.remote().is_some() => "that machine's memory",
+        Some(spec) if spec.guest.is_some() => "host memory",
+        _ => "memory",
+    }
+}

@@ -1,0 +1,194 @@
+//! Clocks that disagree or are slow, and time that was taken away.
+
+use iotax_model::record::{HostActivity, HostCpu, Measurement, Sample};
+use iotax_model::units::human;
+use iotax_model::{TargetSpec, Warning, WarningKind};
+
+use super::{Case, about_target};
+use crate::finding::Finding;
+use crate::stats::median;
+use crate::store::Run;
+
+/// The agent's clock may differ from the host's by this share.
+const CLOCK: f64 = 0.01;
+/// Rates and latencies that are off by more than this share say nothing.
+const WRONG: f64 = 0.05;
+/// The host sees a window begin and end by messages, which take some time to arrive, above all on a loaded machine.
+const MESSAGES_NS: f64 = 50e6;
+/// Of a shorter window messages alone are more than [`WRONG`]: such windows are held against the host's clock all together.
+const ALONE_NS: f64 = MESSAGES_NS / WRONG;
+/// More of the CPU time than this that the hypervisor kept for others is felt.
+const STEAL: f64 = 0.05;
+/// Clocksources that are read from a device: each time stamp costs microseconds, in a guest an exit. Linux falls back on
+/// them where it does not trust the time stamp counter.
+const SLOW: [&str; 5] = ["hpet", "acpi_pm", "pit", "jiffies", "refined-jiffies"];
+
+/// What helps against a guest's clock that is off.
+const PARAVIRTUAL: &str =
+    "rates and latencies are off by as much; give the guest a paravirtual clocksource such as kvm-clock";
+
+pub(super) fn emulated(run: &Run) -> impl Iterator<Item = Warning> + '_ {
+    run.targets.iter().filter(|target| target.emulated).map(|target| Warning {
+        kind: WarningKind::Emulated,
+        target: Some(target.name.clone()),
+        workload: None,
+        round: None,
+        evidence:
+            "the guest's CPU was emulated (TCG): its tax is that of emulation, not of hardware virtualization"
+                .into(),
+        remedy: "measure on a machine where KVM runs guests: one with vmx or svm among its CPU flags".into(),
+    })
+}
+
+/// Only a guest has a clock of its own.
+pub(super) fn elapsed(case: &Case<'_>) -> Option<Finding> {
+    let m = case.m;
+    if !case.in_guest() {
+        return None;
+    }
+    let (agent, host) = (m.outcome.duration_ns as f64, m.host_duration_ns? as f64);
+    if host < ALONE_NS {
+        return None;
+    }
+    let off = agent / host - 1.0;
+    ((agent - host).abs() > CLOCK * host + MESSAGES_NS).then(|| {
+        let evidence = format!(
+            "the window lasted {} by the agent's clock and {} by the host's ({:+.1}%)",
+            human::time(agent),
+            human::time(host),
+            off * 100.0
+        );
+        let wrong = by_interval(m).is_some_and(|off| off.abs() > WRONG);
+        case.finding(WarningKind::Clock, evidence, PARAVIRTUAL).unusable_if(wrong)
+    })
+}
+
+/// The short windows of a guest, taken together: messages that are late at the beginning of a window and at its end make up for one
+/// another.
+struct Together<'a> {
+    spec: &'a TargetSpec,
+    windows: Vec<&'a Measurement>,
+    /// By the agent's clock.
+    agent: f64,
+    /// By the host's.
+    host: f64,
+}
+
+impl<'a> Together<'a> {
+    /// Of each guest; absent where they are too short even so.
+    fn all(run: &'a Run) -> impl Iterator<Item = Self> {
+        let guests = run.plan.targets.iter().filter(|target| target.guest.is_some());
+        let sum = |spec: &'a TargetSpec| {
+            let mut all = Self { spec, windows: Vec::new(), agent: 0.0, host: 0.0 };
+            for m in run.measurements.iter().filter(|m| m.target == spec.name) {
+                let Some(host) = m.host_duration_ns.map(|ns| ns as f64).filter(|ns| *ns < ALONE_NS) else {
+                    continue;
+                };
+                all.agent += m.outcome.duration_ns as f64;
+                all.host += host;
+                all.windows.push(m);
+            }
+            (all.host >= ALONE_NS).then_some(all)
+        };
+        guests.filter_map(sum)
+    }
+
+    /// Whether the clocks differ by more than a share, whatever the messages took.
+    fn differ_by(&self, share: f64) -> bool {
+        let late = MESSAGES_NS * (self.windows.len() as f64).sqrt();
+        (self.agent - self.host).abs() > share * self.host + late
+    }
+
+    fn evidence(&self) -> String {
+        format!(
+            "{} windows lasted {} by the agent's clock and {} by the host's ({:+.1}%)",
+            self.windows.len(),
+            human::time(self.agent),
+            human::time(self.host),
+            (self.agent / self.host - 1.0) * 100.0
+        )
+    }
+
+    fn warning(&self, m: Option<&Measurement>) -> Warning {
+        Warning {
+            kind: WarningKind::Clock,
+            target: Some(self.spec.name.clone()),
+            workload: m.map(|m| m.workload.clone()),
+            round: m.map(|m| m.round),
+            evidence: self.evidence(),
+            remedy: PARAVIRTUAL.into(),
+        }
+    }
+}
+
+/// Guests whose short windows, taken together, lasted longer or shorter by the host's clock, but not so much that nothing can be said.
+pub(super) fn elapsed_in_all(run: &Run) -> Vec<Warning> {
+    let all = Together::all(run).filter(|all| all.differ_by(CLOCK) && !all.differ_by(WRONG));
+    all.map(|all| all.warning(None)).collect()
+}
+
+/// The short windows of guests whose clock is so far off that nothing can be said by it.
+pub(super) fn wrong_in_all(run: &Run) -> Vec<Finding> {
+    let all = Together::all(run).filter(|all| all.differ_by(WRONG));
+    all.flat_map(|all| {
+        let findings = all.windows.iter().map(|m| Finding { warning: all.warning(Some(m)), unusable: true });
+        findings.collect::<Vec<_>>()
+    })
+    .collect()
+}
+
+/// How far the agent's clock is off by the median interval: a message that is late makes one longer and the next one shorter.
+/// Absent for fewer than three.
+fn by_interval(m: &Measurement) -> Option<f64> {
+    let intervals = m.samples.iter().zip(&m.host_samples);
+    let ratio = |(sample, host): (&Sample, &HostActivity)| {
+        (host.duration_ns > 0).then(|| sample.duration_ns as f64 / host.duration_ns as f64)
+    };
+    let ratios: Vec<f64> = intervals.filter_map(ratio).collect();
+    median(&ratios).filter(|_| ratios.len() >= 3).map(|ratio| ratio - 1.0)
+}
+
+/// Where time is told by a slow clock: in guests and on other machines, and on this one.
+pub(super) fn sources(run: &Run) -> Vec<Warning> {
+    let slow = |name: &str| SLOW.contains(&name);
+    let words = |name: &str| {
+        format!("the clocksource is {name}: the kernel asks a device for the time, for every I/O")
+    };
+    let remedy = "use a paravirtual clocksource such as kvm-clock, or the CPU's counter (tsc); the kernel log says why it was not \
+                  chosen";
+    let targets = run.targets.iter().filter_map(|record| {
+        let name = record.guest_clocksource.as_deref().filter(|name| slow(name))?;
+        Some(about_target(record, WarningKind::Clock, words(name), remedy))
+    });
+    let host = run.environment.clocksource.as_deref().filter(|name| slow(name)).map(|name| Warning {
+        kind: WarningKind::Clock,
+        target: None,
+        workload: None,
+        round: None,
+        evidence: format!("on this host {}", words(name)),
+        remedy: remedy.into(),
+    });
+    host.into_iter().chain(targets).collect()
+}
+
+/// CPU time that a hypervisor beneath gave to others.
+pub(super) fn steal(case: &Case<'_>) -> Option<Finding> {
+    let m = case.m;
+    let place = |name: &str, cpu: Option<HostCpu>| {
+        let cpu = cpu?;
+        let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0) + cpu.steal_ns;
+        let share = cpu.steal_ns as f64 / all as f64;
+        (all > 0 && share > STEAL)
+            .then(|| format!("{:.0}% of {name} CPU time went to others (steal)", share * 100.0))
+    };
+    let inside = if case.in_guest() { "the guest's" } else { "that machine's" };
+    let found: Vec<String> = [
+        place("this host's", m.host.as_ref().and_then(|host| host.cpu)),
+        place(inside, m.outcome.inside.as_ref().and_then(|inside| inside.cpu)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let remedy = "latencies contain waits for a CPU: measure while the machine beneath is idle, or with CPUs of your own";
+    (!found.is_empty()).then(|| case.finding(WarningKind::Clock, found.join("; "), remedy))
+}

@@ -1,0 +1,174 @@
+//! What lies beneath the area and what is in it: holes, zeros, data that a layer can make shorter.
+
+use iotax_model::record::TargetRecord;
+use iotax_model::target::{Discard, Layer, LayerKind, TargetSpec};
+use iotax_model::units::human;
+use iotax_model::{Warning, WarningKind, Workload};
+
+use super::{Case, about_target};
+use crate::finding::Finding;
+use crate::store::Run;
+
+/// A larger share of an area without data behind it, or with data that others share, changes its figures.
+const HOLES: f64 = 0.01;
+/// A larger share of zeros in what was looked at is no accident.
+const ZEROS: f64 = 0.1;
+/// What a fast compressor makes shorter than this share is worth a layer's while.
+const COMPRESSED: f64 = 0.9;
+
+/// Areas that have no data behind them, or data that is not their own.
+pub(super) fn holes(run: &Run) -> Vec<Warning> {
+    let writes = run.plan.workloads.iter().any(Workload::modifies);
+    let mut found = Vec::new();
+    for record in &run.targets {
+        let Some(allocation) = record.allocation else { continue };
+        let all = allocation.written + allocation.unwritten + allocation.holes;
+        let share = |bytes: u64| bytes as f64 / all as f64;
+        let missing = allocation.unwritten + allocation.holes;
+        if all > 0 && share(missing) > HOLES {
+            let evidence = format!(
+                "{} of {} ({:.0}%) have no data behind them: {} of holes, {} allocated and never written ({})",
+                human::bytes(missing),
+                human::bytes(all),
+                share(missing) * 100.0,
+                human::bytes(allocation.holes),
+                human::bytes(allocation.unwritten),
+                allocation.source
+            );
+            let remedy = "reads of them never reach the device, and the first write allocates: measure a file that iotax makes and \
+                          fills, or a copy without holes (cp --sparse=never)";
+            found.push(about_target(record, WarningKind::Holes, evidence, remedy));
+        }
+        if all > 0 && writes && share(allocation.shared) > HOLES {
+            let evidence = format!(
+                "{} of {} ({:.0}%) are shared with other files or lie in a backing image ({})",
+                human::bytes(allocation.shared),
+                human::bytes(all),
+                share(allocation.shared) * 100.0,
+                allocation.source
+            );
+            let remedy = "the first write to each place copies: measure a file of its own, or a snapshot that is made anew before \
+                          each measurement";
+            found.push(about_target(record, WarningKind::Holes, evidence, remedy));
+        }
+    }
+    found
+}
+
+/// Discards make holes where there was data.
+pub(super) fn discarded(case: &Case<'_>) -> Option<Finding> {
+    let bytes = case.m.outcome.tallies.trim.as_ref()?.bytes;
+    // What only discards meets no hole that matters to it.
+    let others = case.run.plan.workloads.iter().any(|workload| workload.reads() || workload.writes());
+    let layers = case.record.into_iter().flat_map(|record| &record.layers);
+    let mounted = layers.filter(|layer| has_option(layer, |word| word == "discard")).map(|layer| &layer.name);
+    let mut passed: Vec<String> = mounted.map(|name| format!("{name} is mounted with discard")).collect();
+    let guest = case.spec.and_then(|spec| spec.guest.as_ref());
+    if guest.is_some_and(|guest| guest.discard == Discard::Ignore) {
+        // They end at the guest's disk.
+        return None;
+    }
+    if guest.is_some() {
+        passed.push("the guest's disk passes them on (discard=unmap)".into());
+    }
+    (bytes > 0 && others).then(|| {
+        let passed = if passed.is_empty() { String::new() } else { format!("; {}", passed.join(", ")) };
+        let evidence =
+            format!("{} were discarded: later reads there meet holes{passed}", human::bytes(bytes));
+        let remedy = "keep workloads that discard apart from those that read: give them a plan of their own";
+        case.finding(WarningKind::Holes, evidence, remedy)
+    })
+}
+
+/// Data that a layer beneath can make shorter than it is.
+pub(super) fn compressible(run: &Run) -> Vec<Warning> {
+    let mut found = Vec::new();
+    for record in &run.targets {
+        let spec = run.plan.targets.iter().find(|spec| spec.name == record.name);
+        found.extend(area(record, spec));
+        let Some(layer) = squeezer(record, spec) else { continue };
+        for workload in run.plan.workloads.iter().filter(|workload| workload.writes()) {
+            found.extend(written(workload).map(|what| Warning {
+                kind: WarningKind::Compressible,
+                target: Some(record.name.clone()),
+                workload: Some(workload.name.clone()),
+                round: None,
+                evidence: format!("{what}, and {layer} can make use of it"),
+                remedy: "leave buffer_compress_percentage, dedupe_percentage, zero_buffers and buffer_pattern alone, unless this is \
+                         what is to be measured"
+                    .into(),
+            }));
+        }
+    }
+    found
+}
+
+/// What was found in an area that iotax did not fill.
+fn area(record: &TargetRecord, spec: Option<&TargetSpec>) -> Option<Warning> {
+    let found = record.found.filter(|found| found.bytes > 0)?;
+    let share = |bytes: u64| bytes as f64 / found.bytes as f64;
+    let looked_at = human::bytes(found.bytes);
+    let evidence = if share(found.zeros) > ZEROS {
+        format!(
+            "{:.0}% of the {looked_at} looked at are zeros, which layers and drives need not keep",
+            share(found.zeros) * 100.0
+        )
+    } else {
+        let layer = squeezer(record, spec).filter(|_| share(found.compressed) < COMPRESSED)?;
+        format!(
+            "what is there compresses to {:.0}% in the {looked_at} looked at, and {layer} can make use of it",
+            share(found.compressed) * 100.0
+        )
+    };
+    let remedy = "measure a file that iotax makes and fills with data that cannot be compressed";
+    Some(about_target(record, WarningKind::Compressible, evidence, remedy))
+}
+
+/// What a workload writes that can be made shorter.
+fn written(workload: &Workload) -> Option<String> {
+    let content = workload.content();
+    match (content.filler_percentage, content.dedupe_percentage) {
+        (0, 0) => None,
+        (0, percent) => Some(format!("{percent}% of its writes repeat earlier ones")),
+        (percent, _) if content.filler.is_some() => {
+            Some(format!("{percent}% of what it writes is a repeated pattern"))
+        }
+        (percent, _) => Some(format!("{percent}% of what it writes is zeros")),
+    }
+}
+
+/// A layer of a target that compresses, or that removes duplicates.
+fn squeezer(record: &TargetRecord, _spec: Option<&TargetSpec>) -> Option<String> {
+    if let Some(allocation) = record.allocation.filter(|allocation| allocation.compressed > 0) {
+        return Some(format!(
+            "its image or file, of which {} are compressed,",
+            human::bytes(allocation.compressed)
+        ));
+    }
+    record
+        .layers
+        .iter()
+        .find(|layer| compresses(layer) || removes_duplicates(layer))
+        .map(|layer| layer.name.clone())
+}
+
+/// Whether a layer compresses what is written through it.
+pub(super) fn compresses(layer: &Layer) -> bool {
+    match layer.kind {
+        LayerKind::Filesystem if layer.name == "zfs" => true,
+        LayerKind::Filesystem => has_option(layer, |word| {
+            let asked = word.strip_prefix("compress").or_else(|| word.strip_prefix("compression"));
+            asked.is_some() && !word.ends_with("=no") && !word.ends_with("=none")
+        }),
+        _ => layer.name.starts_with("zram"),
+    }
+}
+
+fn removes_duplicates(layer: &Layer) -> bool {
+    matches!(layer.kind, LayerKind::Dm) && has_option(layer, |word| word.eq_ignore_ascii_case("vdo"))
+}
+
+/// Whether one of the words of a layer's description is such.
+fn has_option(layer: &Layer, is: impl Fn(&str) -> bool) -> bool {
+    layer.detail.split([',', ' ']).any(is)
+}

@@ -1,0 +1,64 @@
+//! Where what makes the load was the limit, or what was asked is more than can be had.
+
+use iotax_model::units::human;
+use iotax_model::workload::Kind;
+use iotax_model::{IoEngine, WarningKind};
+
+use super::Case;
+use crate::finding::Finding;
+
+/// A generator that used this share of its threads' time was the limit.
+const SATURATED: f64 = 0.95;
+/// In a shorter window most CPU time is that of beginning and ending it.
+const TELLING_NS: u64 = 100_000_000;
+/// A backlog of this share of what was due is more than a moment's delay.
+const BACKLOG: f64 = 0.01;
+
+/// What waits at the end of the window is neither in the rates nor in the response times.
+pub(super) fn cannot_sustain(case: &Case<'_>) -> Option<Finding> {
+    let Case { workload, m, .. } = case;
+    let pacing = m.outcome.pacing?;
+    let slots = u64::from(workload.iodepth) * u64::from(workload.numjobs);
+    let telling = pacing.backlog > slots && pacing.backlog as f64 > BACKLOG * pacing.due as f64;
+    let what = if workload.kind().is_network() { "round trips" } else { "I/Os" };
+    telling.then(|| {
+        let evidence = format!(
+            "{} {what} that were due had not begun when the window ended, the oldest for {}; {} had become due in it, and {} \
+             had to wait for a slot, for up to {}",
+            pacing.backlog,
+            human::time(pacing.backlog_ns as f64),
+            pacing.due,
+            pacing.delayed,
+            human::time(pacing.longest_delay_ns as f64)
+        );
+        let remedy = match workload.kind() {
+            Kind::Streams(_) | Kind::RoundTrips(_) => "the path cannot sustain this rate: response times grow for as long as it lasts; lower the rate",
+            Kind::Block | Kind::Files(_) => {
+                "the target cannot sustain this rate at this iodepth: response times grow for as long as it lasts; lower the rate, \
+                 or raise iodepth"
+            }
+        };
+        case.finding(WarningKind::CannotSustain, evidence, remedy)
+    })
+}
+
+pub(super) fn saturated(case: &Case<'_>) -> Option<Finding> {
+    let Case { workload, m, .. } = case;
+    // The null backend measures the generator itself; who keeps a schedule or polls looks all the time.
+    let window = f64::from(workload.numjobs) * m.outcome.duration_ns as f64;
+    let share = m.outcome.cpu.total_ns() as f64 / window;
+    let waited = m.outcome.pacing.is_none_or(|pacing| pacing.delayed > 0);
+    let polls = workload.hipri || workload.sqthread_poll;
+    let tells = workload.ioengine != IoEngine::Null && waited && !polls;
+    let long = m.outcome.duration_ns >= TELLING_NS;
+    (tells && long && share >= SATURATED).then(|| {
+        let evidence = format!(
+            "the generator used {:.0}% of the time of its {} thread{}",
+            share * 100.0,
+            workload.numjobs,
+            if workload.numjobs == 1 { "" } else { "s" }
+        );
+        let remedy = "the storage may be faster than this: raise numjobs, and a guest's vcpus with it";
+        case.finding(WarningKind::SaturatedGenerator, evidence, remedy)
+    })
+}

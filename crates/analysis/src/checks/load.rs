@@ -1,0 +1,154 @@
+//! Others that used the device or the CPUs meanwhile.
+
+use iotax_model::record::{DiskActivity, Measurement, Tallies, Tally};
+use iotax_model::target::{LayerKind, LvKind};
+use iotax_model::units::human;
+use iotax_model::workload::SyncMode;
+use iotax_model::{WarningKind, Workload};
+
+use super::Case;
+use crate::figures::bottom_of;
+use crate::finding::Finding;
+
+/// What a device may read for each byte that was asked for.
+const READS: f64 = 1.25;
+/// What it may write for each byte: a journal, metadata, a mirror's other half.
+const WRITES: f64 = 2.5;
+/// A page, the least that the kernel or a filesystem writes.
+const PAGE: u64 = 4096;
+/// What a journal may write for each flush: a descriptor, some metadata, a commit.
+const FLUSH: u64 = 16 << 10;
+/// What goes on on a quiet machine, in bytes a second: logs, metadata, this tool's own records.
+const QUIET: f64 = 4e6;
+/// CPU time of others, as a share of all that there is.
+const CPU: f64 = 0.1;
+
+/// A device that did more than was asked of it.
+pub(super) fn device(case: &Case<'_>) -> Option<Finding> {
+    if case.is_amplified() || case.is_gathered() {
+        return None;
+    }
+    let machine = case.m.machine()?;
+    let seconds = machine.duration_ns as f64 / 1e9;
+    let (read, written) = asked(case.m);
+    // Data that is shorter than a block is read before it is written.
+    let most_read = READS * read + due(case) + QUIET * seconds;
+    let most_written = WRITES * due(case) + QUIET * seconds;
+    let mut evidence = Vec::new();
+    for (name, disk) in bottom_of(case.run, &case.m.target, &machine.disks) {
+        // What goes through the page cache is read ahead.
+        if case.is_direct() && disk.read_bytes as f64 > most_read {
+            evidence.push(more(name, "read", disk.read_bytes, read, seconds, disk));
+        }
+        if disk.write_bytes as f64 > most_written {
+            evidence.push(more(name, "wrote", disk.write_bytes, written, seconds, disk));
+        }
+    }
+    let remedy = "someone else used the device: measure when it is idle, or stop what iotop(8) names";
+    (!evidence.is_empty()).then(|| case.finding(WarningKind::OtherLoad, evidence.join("; "), remedy))
+}
+
+fn more(name: &str, did: &str, bytes: u64, asked: f64, seconds: f64, disk: &DiskActivity) -> String {
+    let ios = if did == "read" { disk.reads } else { disk.writes };
+    format!(
+        "{name} {did} {} in {ios} I/Os, {} of them asked for by this measurement: {}/s are not its own",
+        human::bytes(bytes),
+        human::bytes(whole(asked)),
+        human::bytes(whole((bytes as f64 - asked) / seconds.max(1e-3)))
+    )
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes, not below zero")]
+fn whole(bytes: f64) -> u64 {
+    bytes.max(0.0).round() as u64
+}
+
+/// What the writes of the measured workload and of its neighbour come to on a device, bytes that are written once: whole pages,
+/// and a journal's record of each flush.
+fn due(case: &Case<'_>) -> f64 {
+    let of = |workload: Option<&Workload>, tallies: &Tallies| {
+        let ios = |tally: &Option<Tally>| tally.as_ref().map_or(0, |tally| tally.ios);
+        let pages = tallies.write.as_ref().map_or(0, |tally| {
+            let each = tally.bytes.checked_div(tally.ios).unwrap_or(0);
+            (tally.ios * each.next_multiple_of(PAGE)).max(tally.bytes)
+        });
+        // Each of its writes is flushed by itself.
+        let safe = workload.is_some_and(|workload| workload.sync != SyncMode::None);
+        let flushes = ios(&tallies.sync) + if safe { ios(&tallies.write) } else { 0 };
+        (pages + flushes * FLUSH) as f64
+    };
+    let neighbour = case.m.neighbour.as_ref().map_or(0.0, |share| {
+        let known = case.run.plan.neighbours.iter().find(|neighbour| neighbour.target.name == share.name);
+        of(known.map(|neighbour| &neighbour.workload), &share.tallies)
+    });
+    of(Some(case.workload), &case.m.outcome.tallies) + neighbour
+}
+
+/// Bytes read and written by what was measured and by its neighbour.
+fn asked(m: &Measurement) -> (f64, f64) {
+    let neighbour = m.neighbour.as_ref().map(|share| &share.tallies);
+    let all = || std::iter::once(&m.outcome.tallies).chain(neighbour);
+    let read = all().filter_map(|tallies| tallies.read.as_ref()).map(|tally| tally.bytes as f64).sum();
+    let written = all().filter_map(|tallies| tallies.write.as_ref()).map(|tally| tally.bytes as f64).sum();
+    (read, written)
+}
+
+impl Case<'_> {
+    /// Whether several writes make up a page, which is written as often as the kernel sees fit.
+    fn is_gathered(&self) -> bool {
+        self.workload.writes() && !self.workload.direct && self.workload.min_bs().0 < PAGE
+    }
+
+    /// Whether a layer moves much more than it is asked for, as copies on the first write do.
+    fn is_amplified(&self) -> bool {
+        let copies = |name: &str| ["btrfs", "zfs", "bcachefs"].contains(&name);
+        let layers = || self.record.into_iter().flat_map(|record| &record.layers);
+        let stack = layers().any(|layer| {
+            matches!(layer.kind, LayerKind::Md | LayerKind::Snapshot)
+                || layer.kind == LayerKind::Filesystem && copies(&layer.name)
+        });
+        let Some(spec) = self.spec else { return true };
+        let snapshot = spec.file.as_ref().is_some_and(|file| file.snapshot.is_some())
+            || spec.lvm.as_ref().is_some_and(|lvm| lvm.snapshot || lvm.kind == LvKind::Thin);
+        let shared = self
+            .record
+            .and_then(|record| record.allocation)
+            .is_some_and(|allocation| allocation.shared + allocation.holes + allocation.unwritten > 0);
+        // What waits in a cache since the fill is written while something else is measured.
+        let late = spec.guest.as_ref().is_some_and(|guest| !guest.cache.direct());
+        stack || snapshot || late || shared && self.workload.modifies()
+    }
+}
+
+/// CPUs that were busy with other programs.
+pub(super) fn cpu(case: &Case<'_>) -> Option<Finding> {
+    let m = case.m;
+    // A neighbour's CPU time is not told apart, and what a guest's threads used is known only where they were watched.
+    let host = m
+        .host
+        .as_ref()
+        .filter(|host| m.neighbour.is_none() && (!case.in_guest() || !host.guest_threads.is_empty()))?;
+    let cpu = host.cpu?;
+    let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
+    let engine =
+        if case.in_guest() { 0 } else { m.outcome.cpu.total_ns() } + super::network::far_end_ns(case);
+    // The kernel's threads are no programs that one could end, whomever they serve. Older records have only those of the layers.
+    let kernel = host.kernel_ns.unwrap_or_else(|| host.kernel_threads.values().map(|it| it.total_ns()).sum());
+    let guests = host.guest_threads.values().map(|time| time.total_ns()).sum::<u64>();
+    let own = engine + guests + kernel + host.watching_ns?;
+    // Interrupts are the devices'.
+    let others = (cpu.user_ns + cpu.system_ns).saturating_sub(own);
+    let share = others as f64 / all as f64;
+    (all > 0 && share > CPU).then(|| {
+        let evidence = format!(
+            "programs that are not part of the measurement used {} of CPU time in {}: {:.0}% of this host's CPUs, of which {:.0}% \
+             were busy",
+            human::time(others as f64),
+            human::time(host.duration_ns as f64),
+            share * 100.0,
+            cpu.busy_ns() as f64 / all as f64 * 100.0
+        );
+        let remedy = "end them, or measure when the machine is idle; top(1) names them";
+        case.finding(WarningKind::OtherLoad, evidence, remedy)
+    })
+}

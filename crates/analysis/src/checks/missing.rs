@@ -1,0 +1,169 @@
+//! What is not there, failed, or is not what was written.
+
+use iotax_model::record::Stop;
+use iotax_model::units::human;
+use iotax_model::verify_errors::FaultKind;
+use iotax_model::{Warning, WarningKind};
+
+use super::Case;
+use crate::cells::by_cell;
+use crate::cells::each_cell;
+use crate::comparison::Comparison;
+use crate::edges::{Edge, other_devices};
+use crate::failed::{Failed, SYNC};
+use crate::figures::done;
+use crate::finding::Finding;
+use crate::standing::Standing;
+use crate::store::Run;
+
+/// Of a run that adds rounds, what was left out because it is decided is not missing.
+pub(super) fn measurements(run: &Run, standing: Option<&Standing>) -> Option<Warning> {
+    let planned = standing.map_or(run.plan.repeat as usize * run.plan.cells(), |standing| standing.planned);
+    let there = run.measurements.len();
+    (there < planned).then(|| Warning {
+        kind: WarningKind::Incomplete,
+        target: None,
+        workload: None,
+        round: None,
+        evidence: format!("{there} of {planned} measurements are there"),
+        remedy: match standing.and_then(|standing| standing.stopped) {
+            Some(_) => {
+                "a new run: this one has taken its looks, and rounds that they counted are not made up for"
+                    .into()
+            }
+            None => format!("iotax resume {} measures the rest", run.id),
+        },
+    })
+}
+
+/// Cells that the plan compares and the records cannot. Before the first measurement there is nothing to name.
+pub(super) fn comparisons<'a>(
+    run: &'a Run,
+    comparisons: &'a [Comparison],
+) -> impl Iterator<Item = Warning> + 'a {
+    let measured = by_cell(run);
+    each_cell(run).filter_map(move |(workload, spec)| {
+        let target = &spec.name;
+        let compared = run.measurements.is_empty() || comparisons.iter().any(|c| c.workload == workload && c.target == *target);
+        // Of one that was lost the run's own warnings say why.
+        let lost = |name: &str| run.targets.iter().any(|record| record.name == name && record.lost.is_some());
+        if compared || *target == run.plan.baseline || lost(target) || lost(&run.plan.baseline) {
+            return None;
+        }
+        let rounds = |target: &str| measured.get(&(workload, target)).map_or(0, Vec::len);
+        let evidence = format!(
+            "no round holds both {target} ({} measured) and {} ({} measured) with I/O completed, so they are not compared",
+            rounds(target), run.plan.baseline, rounds(&run.plan.baseline),
+        );
+        Some(Warning {
+            kind: WarningKind::Incomplete,
+            target: Some(target.into()),
+            workload: Some(workload.into()),
+            round: None,
+            evidence,
+            remedy: format!("iotax resume {} measures what is missing", run.id),
+        })
+    })
+}
+
+pub(super) fn not_one_layer(run: &Run, edge: &Edge) -> Option<Warning> {
+    let (from, to) = other_devices(run, edge)?;
+    Some(Warning {
+        kind: WarningKind::Incomplete,
+        target: Some(edge.to.clone()),
+        workload: None,
+        round: None,
+        evidence: format!(
+            "{} stands on {to} and {} on {from}, so what {} costs cannot be told from what the devices differ by",
+            edge.to, edge.from, edge.name
+        ),
+        remedy: "put both on one device".into(),
+    })
+}
+
+pub(super) fn no_io(case: &Case<'_>) -> Option<Finding> {
+    // Of streams bytes are known wherever packets are not.
+    let Case { workload, m, .. } = case;
+    (done(m, &m.outcome.tallies) == 0).then(|| {
+        let (what, place) = if workload.kind().is_network() {
+            ("nothing arrived", "path")
+        } else {
+            ("no I/O was completed", "storage")
+        };
+        let evidence = format!("{what} in the window, so this round is compared with nothing");
+        let remedy = &format!("lengthen the runtime; if it stays so, the {place} has stalled");
+        case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true)
+    })
+}
+
+pub(super) fn errors(case: &Case<'_>) -> Option<Finding> {
+    let outcome = &case.m.outcome;
+    if outcome.errors.is_empty() {
+        return None;
+    }
+    let counts: Vec<String> = outcome
+        .errors
+        .iter()
+        .map(|e| {
+            if e.direction == SYNC || case.workload.kind().is_network() {
+                return format!("{} x {} on {}", e.count, e.error, e.direction);
+            }
+            let last = e.last_offset.filter(|last| *last != e.first_offset);
+            let last = last.map(|last| format!(", last at {last}")).unwrap_or_default();
+            format!("{} x {} on {}, first at byte {}{last}", e.count, e.error, e.direction, e.first_offset)
+        })
+        .collect();
+    // The writes that a failed flush gave up had been counted as done.
+    let lost = outcome.errors.iter().any(|error| error.direction == SYNC);
+    let remedy = if case.workload.kind().is_network() {
+        "the figures are of what was carried all the same; see the logs of both ends, then measure again"
+    } else if lost {
+        "what was counted as written may be lost; see the kernel log for the device, then measure again"
+    } else {
+        "the figures leave the failed I/Os out; see the kernel log for the device, then measure again"
+    };
+    let found = case.finding(WarningKind::Incomplete, counts.join("; "), remedy);
+    Some(found.unusable_if(lost || Failed::of(case.m).is_too_many()))
+}
+
+pub(super) fn stopped(case: &Case<'_>) -> Option<Finding> {
+    let Case { workload, m, .. } = case;
+    let (why, remedy) = match m.outcome.stop? {
+        Stop::Stalled => (
+            format!(
+                "an I/O was in flight for longer than stall_timeout = {}",
+                workload.stall_timeout.unwrap_or_default()
+            ),
+            "the figures end where the storage stalled; see the kernel log for the device",
+        ),
+        Stop::Errors => (
+            format!("max_errors = {} was reached", workload.max_errors.unwrap_or_default()),
+            "the figures end where the errors began; see the kernel log for the device",
+        ),
+    };
+    let evidence = format!(
+        "the measurement was ended after {} of {}: {why}",
+        human::time(m.outcome.duration_ns as f64),
+        workload.runtime
+    );
+    Some(case.finding(WarningKind::Incomplete, evidence, remedy).unusable_if(true))
+}
+
+pub(super) fn corrupt(case: &Case<'_>) -> Option<Finding> {
+    let findings = case.m.outcome.verify.as_ref().filter(|findings| findings.faulty() > 0)?;
+    let faults: Vec<String> = findings.faults.iter().map(ToString::to_string).collect();
+    let evidence = format!(
+        "{} of {} checks found a block that does not hold what was written there: {}",
+        findings.faulty(),
+        findings.checked,
+        faults.join("; ")
+    );
+    let is_foreign = findings.faults.iter().all(|fault| fault.kind == FaultKind::Foreign);
+    let remedy = if is_foreign && findings.faulty() == findings.checked {
+        "nothing here was written by a workload with verify: write it by one, with --keep, and check that"
+    } else {
+        "do not trust this storage with data; the kernel log may name the device, and the same check on the layers beneath finds \
+         the one that is to blame"
+    };
+    Some(case.finding(WarningKind::Corrupt, evidence, remedy).unusable_if(true))
+}

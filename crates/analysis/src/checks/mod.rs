@@ -1,0 +1,152 @@
+//! Honesty checks: how far the figures can be trusted.
+//!
+//! One file for each thing that can deceive. `docs/honesty.md` has the table of kinds with what each of them sees, when it
+//! fires and what it cannot see.
+
+mod buffered;
+mod cache;
+mod clock;
+mod content;
+mod generator;
+mod load;
+mod missing;
+mod network;
+mod pace;
+mod step;
+
+use iotax_model::record::{Measurement, TargetRecord};
+use iotax_model::{TargetSpec, Warning, WarningKind, Workload};
+
+use crate::comparison::Comparison;
+use crate::edges::Edge;
+use crate::failed::Failed;
+use crate::finding::Finding;
+use crate::standing::Standing;
+use crate::store::Run;
+
+/// What is to be known of one measurement, beside it.
+struct Case<'a> {
+    run: &'a Run,
+    workload: &'a Workload,
+    spec: Option<&'a TargetSpec>,
+    record: Option<&'a TargetRecord>,
+    m: &'a Measurement,
+}
+
+impl Case<'_> {
+    fn finding(&self, kind: WarningKind, evidence: String, remedy: &str) -> Finding {
+        let warning = Warning {
+            kind,
+            target: Some(self.m.target.clone()),
+            workload: Some(self.m.workload.clone()),
+            round: Some(self.m.round),
+            evidence,
+            remedy: remedy.into(),
+        };
+        Finding { warning, unusable: false }
+    }
+
+    fn in_guest(&self) -> bool {
+        self.spec.is_some_and(|spec| spec.guest.is_some())
+    }
+
+    /// Who asks for the I/O, in words.
+    fn asker(&self) -> &'static str {
+        if self.in_guest() { "the guest" } else { "the program" }
+    }
+
+    /// Whether something is between the workload and its device that is not to answer for it.
+    fn is_direct(&self) -> bool {
+        self.workload.direct && self.workload.ioengine != iotax_model::IoEngine::Null
+    }
+}
+
+/// A rule.
+type Check = fn(&Case<'_>) -> Option<Finding>;
+
+/// What the records of single measurements show, in their order, and then of short ones what they show together.
+///
+/// What another tool measured is not judged: nothing was observed that a check could rest on.
+pub(super) fn of_measurements(run: &Run) -> Vec<Finding> {
+    if run.source.is_some() {
+        return Vec::new();
+    }
+    let each = run.measurements.iter().flat_map(|m| of_measurement(run, m));
+    each.chain(clock::wrong_in_all(run)).collect()
+}
+
+/// What the record of one shows. What else was measured plays no part.
+pub(super) fn of_measurement(run: &Run, m: &Measurement) -> Vec<Finding> {
+    let Some(workload) = run.plan.workloads.iter().find(|w| w.name == m.workload) else {
+        return Vec::new();
+    };
+    let spec = run.plan.targets.iter().find(|target| target.name == m.target);
+    let record = run.targets.iter().find(|record| record.name == m.target);
+    let case = Case { run, workload, spec, record, m };
+    // What a network carries passes no disk.
+    let on_disk = |check: Check| if workload.kind().is_network() { None } else { check(&case) };
+    // Where I/Os fail, the rate is the errors' doing: nothing else is to explain it.
+    let failed = Failed::of(m).is_too_many();
+    let of_working = |check: Check| if failed { None } else { check(&case) };
+    let of_working_disk = |check: Check| if failed { None } else { on_disk(check) };
+    let checks = [
+        missing::no_io(&case),
+        missing::errors(&case),
+        missing::corrupt(&case),
+        missing::stopped(&case),
+        of_working(generator::cannot_sustain),
+        clock::elapsed(&case),
+        clock::steal(&case),
+        on_disk(cache::kept),
+        on_disk(cache::answered),
+        on_disk(cache::put_off),
+        on_disk(buffered::seen),
+        on_disk(content::discarded),
+        of_working_disk(generator::saturated),
+        of_working(pace::uneven),
+        pace::heat(&case),
+        pace::governor(&case),
+        of_working_disk(load::device),
+        load::cpu(&case),
+    ];
+    checks.into_iter().flatten().chain(network::seen_in(&case)).collect()
+}
+
+/// What the run as a whole and its targets show; nothing of an imported one.
+///
+/// `broken` are edges whose ends stand on different devices; `standing` is that of a run that adds rounds.
+pub(super) fn of_run(
+    run: &Run,
+    comparisons: &[Comparison],
+    broken: &[Edge],
+    standing: Option<&Standing>,
+) -> Vec<Warning> {
+    if run.source.is_some() {
+        return Vec::new();
+    }
+    let mut found: Vec<Warning> = missing::measurements(run, standing).into_iter().collect();
+    found.extend(missing::comparisons(run, comparisons));
+    found.extend(broken.iter().filter_map(|edge| missing::not_one_layer(run, edge)));
+    found.extend(clock::emulated(run));
+    found.extend(clock::sources(run));
+    found.extend(clock::elapsed_in_all(run));
+    found.extend(content::holes(run));
+    found.extend(content::compressible(run));
+    found.extend(buffered::known(run));
+    found.extend(network::offloads(run));
+    found.extend(pace::over_the_run(run));
+    found.extend(super::outliers::outliers(run));
+    found
+}
+
+/// Of a target, for all its measurements.
+fn about_target(record: &TargetRecord, kind: WarningKind, evidence: String, remedy: &str) -> Warning {
+    Warning {
+        kind,
+        target: Some(record.name.clone()),
+        workload: None,
+        round: None,
+        evidence,
+        remedy: remedy.into(),
+    }
+}

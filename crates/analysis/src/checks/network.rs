@@ -1,0 +1,427 @@
+//! What deceives about a network: packets that took another way, a link, a CPU or a loss that was the limit, gaps.
+
+use iotax_model::units::human::listed;
+use std::collections::BTreeSet;
+
+use iotax_model::net::{Direction, NetTest, Traffic};
+use iotax_model::record::{CpuTime, Flow, Interface, NicActivity, TargetRecord};
+use iotax_model::target::NetPath;
+use iotax_model::units::human;
+use iotax_model::{Warning, WarningKind};
+
+use super::{Case, about_target};
+use crate::figures::is_stream;
+use crate::finding::Finding;
+use crate::network::{GAP_NS, flows, is_server_here, seen, share, word};
+use crate::packets::over_flows;
+use crate::store::Run;
+
+/// Bytes that an interface must have counted of those that were carried. The host sees a window begin and end by messages that may be
+/// 50 ms late.
+const PASSED: f64 = 0.8;
+/// In a shorter window messages that are late are too large a part.
+const SHORTEST_NS: u64 = 500_000_000;
+/// Times the bytes that were carried: headers of the shortest packets, acknowledgements, what was sent again.
+const OTHERS: f64 = 1.5;
+/// Bytes a second that go on on a quiet network, and headers.
+const QUIET: f64 = 1e6;
+/// Bytes of the headers and gaps of one packet on an Ethernet: 38 of Ethernet, 20 of IPv4, 8 of UDP. TCP's are longer.
+const HEADERS: u64 = 66;
+/// Of these an interface counts 14 of Ethernet, 20 of IPv4 and 8 of UDP.
+const DATAGRAM_HEADERS: u64 = 42;
+/// What was lost must be so much of what arrived that an interface's count says on which side of it that was.
+const TOLD_APART: f64 = 0.2;
+/// A link that carried so much of its speed, headers included, carried all that it can.
+const FULL: f64 = 0.9;
+/// Who used this share of the time of its threads was the limit.
+const BOUND: f64 = 0.95;
+/// ITU-T Y.1541's bound for packets lost in a network's quality classes 0 to 4. Of TCP, losing one segment in 1000 holds a stream's
+/// window to some 40 segments, whatever the link (Mathis, Semke, Mahdavi and Ott, ACM CCR 27(3), 1997: 1.22 / sqrt(loss)).
+const LOST: f64 = 1e-3;
+/// A stream with a bitrate that reaches less of it than this cannot sustain it.
+const REACHED: f64 = 0.95;
+/// Offloads without which the kernel does an interface's work, or a packet of the wire is a packet for every layer.
+const MATTER: [&str; 8] = [
+    "tx-checksum-ip-generic",
+    "tx-generic-segmentation",
+    "tx-scatter-gather",
+    "tx-tcp-segmentation",
+    "tx-tcp6-segmentation",
+    "tx-udp-segmentation",
+    "rx-gro",
+    "rx-checksum",
+];
+/// Without this one TCP is cut into packets by the kernel.
+const SEGMENTATION: &str = "tx-tcp-segmentation";
+
+/// What a measurement's own records show; nothing of what crossed no network.
+pub(super) fn seen_in(case: &Case<'_>) -> Vec<Finding> {
+    let Some(net) = case.workload.kind().traffic() else { return Vec::new() };
+    let mut found: Vec<Finding> = Vec::new();
+    found.extend(bypassed(case, net));
+    found.extend(others(case, net));
+    found.extend(link(case));
+    found.extend(cpu(case, net));
+    found.extend(sustained(case, net));
+    found.extend(retransmits(case));
+    found.extend(lost(case, net));
+    found.extend(messages(case));
+    found.extend(gaps(case));
+    found
+}
+
+impl Case<'_> {
+    fn interfaces(&self) -> &[Interface] {
+        self.record.map(|record| record.interfaces.as_slice()).unwrap_or_default()
+    }
+
+    /// Bytes that were uploaded or downloaded, loads included; absent for what nobody told.
+    fn bytes(&self, upload: bool) -> Option<u64> {
+        if is_stream(self.m) {
+            let tallies = &self.m.outcome.tallies;
+            return Some(
+                (if upload { &tallies.write } else { &tallies.read }).as_ref().map_or(0, |tally| tally.bytes),
+            );
+        }
+        let load = flows(self.m, upload);
+        let load =
+            if load.clone().next().is_none() { 0 } else { over_flows(load, |flow| flow.received_bytes)? };
+        Some(load + self.m.outcome.tallies.bytes())
+    }
+
+    fn goes(&self, via: NetPath) -> bool {
+        self.spec.and_then(|spec| spec.network.as_ref()).is_some_and(|network| network.via == via)
+    }
+
+    /// What the interface of one place counted; where a bridge and its ports are recorded the bridge's, at which the server is.
+    /// Absent where the packets may have passed any of several.
+    fn nic(&self, place: &str) -> Option<(&str, &NicActivity)> {
+        let all = seen(self.m, self.interfaces());
+        let there: Vec<_> = all.into_iter().filter(|seen| seen.place == Some(place)).collect();
+        let one = match there.as_slice() {
+            [one] if self.is_certain(place) => one,
+            several if self.goes(NetPath::Bridge) => {
+                several.iter().find(|seen| seen.driver == Some("bridge"))?
+            }
+            _ => return None,
+        };
+        Some((one.name, one.activity))
+    }
+
+    /// Whether packets cannot have passed another interface at a place: machines that nobody made for the run may have several.
+    fn is_certain(&self, place: &str) -> bool {
+        let there = self.interfaces().iter().filter(|interface| interface.place == place);
+        let given =
+            self.spec.and_then(|spec| spec.network.as_ref()).is_some_and(|network| network.via.is_given());
+        !given || there.count() < 2
+    }
+
+    /// How many guests do the same at once.
+    fn guests(&self) -> u32 {
+        self.spec.and_then(|spec| spec.guest.as_ref()).map_or(1, |guest| guest.count)
+    }
+}
+
+/// Interfaces on the way that saw less than what was carried: it took another way.
+fn bypassed(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
+    if case.m.outcome.duration_ns < SHORTEST_NS {
+        return None;
+    }
+    let mut evidence = Vec::new();
+    for place in ["client", "server"] {
+        let Some((name, counted)) = case.nic(place) else { continue };
+        // The client sends uploads, the server downloads.
+        let (sent, received) = if place == "client" { (true, false) } else { (false, true) };
+        for (upload, bytes, did) in
+            [(sent, counted.tx_bytes, "sent"), (received, counted.rx_bytes, "received")]
+        {
+            // Messages go both ways.
+            let streams = if upload { net.direction.sends() } else { net.direction.receives() };
+            let asked = streams || net.test.is_rtt();
+            let Some(carried) = case.bytes(upload).filter(|bytes| asked && *bytes > 0) else { continue };
+            if (bytes as f64) < PASSED * carried as f64 {
+                evidence.push(format!(
+                    "{} were carried in the {}, and {name} at the {place} {did} {}",
+                    human::bytes(carried),
+                    word(upload),
+                    human::bytes(bytes)
+                ));
+            }
+        }
+    }
+    let remedy = "the packets took another way: look at both ends' addresses and routes (ip route get), and give --bind the \
+                  address of the interface that is meant";
+    let found =
+        (!evidence.is_empty()).then(|| case.finding(WarningKind::Bypassed, evidence.join("; "), remedy));
+    found.map(|found| found.unusable_if(true))
+}
+
+/// An interface that saw far more than what was carried.
+fn others(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
+    let (name, counted) = case.nic("client")?;
+    // A loopback interface is everybody's, and counts each byte both ways.
+    if case.m.neighbour.is_some() || name == "lo" {
+        return None;
+    }
+    let seconds = case.m.outcome.duration_ns as f64 / 1e9;
+    let both = case.bytes(true)? + case.bytes(false)?;
+    let packets = case.m.outcome.tallies.ios().max(both / 1448);
+    let lost = over_flows(flows(case.m, net.direction == Direction::Upload), |flow| flow.lost).unwrap_or(0);
+    let due = OTHERS * both as f64 + (2 * (packets + lost) * HEADERS) as f64 + QUIET * seconds;
+    // What a sender gave to its kernel and nobody got passed its own interface.
+    let given = over_flows(flows(case.m, true), |flow| flow.sent_bytes).unwrap_or(0) as f64;
+    let all = (counted.rx_bytes + counted.tx_bytes) as f64;
+    (all > due.max(OTHERS * given + QUIET * seconds)).then(|| {
+        let evidence = format!(
+            "{name} at the client counted {}, and what was measured came to {}",
+            human::rate(all / seconds),
+            human::rate(both as f64 / seconds)
+        );
+        let remedy = "others used the network: measure when it is idle; iftop(8) names them";
+        case.finding(WarningKind::OtherLoad, evidence, remedy)
+    })
+}
+
+/// A link that was full.
+fn link(case: &Case<'_>) -> Option<Finding> {
+    if !is_stream(case.m) {
+        return None;
+    }
+    // Of an emulated card the speed is a name: nothing keeps to it.
+    let is_real = |found: &&Interface| {
+        let emulated = case.in_guest() && found.place == "client";
+        found.speed > Some(0) && !emulated && case.is_certain(&found.place)
+    };
+    let slowest = case.interfaces().iter().filter(is_real);
+    let slowest = slowest.min_by_key(|interface| interface.speed)?;
+    let speed = slowest.speed? as f64;
+    let seconds = case.m.outcome.duration_ns as f64 / 1e9;
+    let tallies = &case.m.outcome.tallies;
+    let wire = [&tallies.write, &tallies.read].into_iter().flatten();
+    let busiest = wire.map(|tally| tally.bytes + tally.ios * HEADERS).max()? as f64 / seconds;
+    (busiest * 8.0 >= FULL * speed && busiest * 8.0 <= 1.1 * speed).then(|| {
+        let evidence = format!(
+            "{} of the {} of {} ({}) were carried, headers included",
+            human::bits(busiest),
+            human::bits(speed / 8.0),
+            slowest.name,
+            slowest.place
+        );
+        let remedy = "the link was measured, not what it costs to reach it: compare CPU per GiB, or measure over a faster link";
+        case.finding(WarningKind::LinkBound, evidence, remedy)
+    })
+}
+
+/// An end whose CPU time was the limit. Round trips wait, or poll on purpose.
+fn cpu(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
+    if !is_stream(case.m) || case.m.outcome.duration_ns < SHORTEST_NS {
+        return None;
+    }
+    let window = case.m.outcome.duration_ns as f64;
+    let threads = net.streams() * case.guests();
+    let ends = [
+        ("client", Some(case.m.outcome.cpu), net.direction.sends()),
+        ("server", case.m.outcome.carried.as_ref()?.server_cpu, net.direction == Direction::Download),
+    ];
+    let mut evidence: Vec<String> = ends
+        .into_iter()
+        .filter_map(|(end, cpu, sends)| {
+            let used = cpu?.total_ns() as f64 / (window * f64::from(threads));
+            let does = if net.direction == Direction::Both {
+                "sends and receives"
+            } else if sends {
+                "sends"
+            } else {
+                "receives"
+            };
+            let plural = if threads == 1 { "thread" } else { "threads" };
+            (used >= BOUND).then(|| {
+                format!("the {end}, which {does}, used {:.0}% of its {threads} {plural}", used * 100.0)
+            })
+        })
+        .collect();
+    let inside = case.m.outcome.inside.as_ref().and_then(|inside| inside.cpu);
+    evidence.extend(inside.filter(|_| case.in_guest()).and_then(|cpu| {
+        let all = cpu.busy_ns() + cpu.idle_ns + cpu.iowait_ns.unwrap_or(0);
+        let used = share(cpu.busy_ns(), all)?;
+        (used >= BOUND).then(|| format!("the guest's CPUs were busy for {:.0}%", used * 100.0))
+    }));
+    let remedy = "the CPU was measured, not the path: the path may carry more with more streams (parallel), larger packets (mtu) or \
+                  more CPUs; at a bitrate below this, compare CPU per GiB";
+    (!evidence.is_empty()).then(|| case.finding(WarningKind::CpuBound, evidence.join("; "), remedy))
+}
+
+/// Streams that did not reach the bitrate that was asked for.
+fn sustained(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
+    let asked = net.bitrate.filter(|_| is_stream(case.m))?.0 as f64 * f64::from(net.parallel * case.guests());
+    let seconds = case.m.outcome.duration_ns as f64 / 1e9;
+    let each = [(true, net.direction.sends()), (false, net.direction.receives())];
+    let evidence: Vec<String> = each
+        .into_iter()
+        .filter(|(_, goes)| *goes)
+        .filter_map(|(upload, _)| {
+            // What was lost on the way is another matter.
+            let sent = over_flows(flows(case.m, upload), |flow| flow.sent_bytes)? as f64 * 8.0 / seconds;
+            let less = sent < REACHED * asked;
+            less.then(|| {
+                format!(
+                    "{} were asked for in the {} and {} sent",
+                    human::bits(asked / 8.0),
+                    word(upload),
+                    human::bits(sent / 8.0)
+                )
+            })
+        })
+        .collect();
+    let remedy =
+        "the sender or the path cannot sustain this bitrate: lower it, or share it among more streams";
+    (!evidence.is_empty()).then(|| case.finding(WarningKind::CannotSustain, evidence.join("; "), remedy))
+}
+
+fn retransmits(case: &Case<'_>) -> Option<Finding> {
+    let all = || [true, false].into_iter().flat_map(|upload| flows(case.m, upload));
+    let again = over_flows(all(), |flow| flow.retransmits)?;
+    let part = share(again, over_flows(all(), |flow| flow.sent_packets)?)?;
+    (part > LOST).then(|| {
+        let evidence = format!("TCP sent {again} segments again, {} of all", percent(part));
+        let remedy = "packets were lost on the way: look for drops at the interfaces and queues (ip -s link, tc -s qdisc), or for \
+                      another rate limit; what was lost is in the figures as lower throughput";
+        case.finding(WarningKind::Retransmits, evidence, remedy)
+    })
+}
+
+/// Datagrams that never came, and where they were lost, as far as the receiving interface tells.
+fn lost(case: &Case<'_>, net: &Traffic) -> Option<Finding> {
+    let mut evidence = Vec::new();
+    let mut above = true;
+    for upload in [true, false] {
+        let Some(lost) = over_flows(flows(case.m, upload), |flow| flow.lost) else { continue };
+        let Some(received) = over_flows(flows(case.m, upload), |flow| flow.received_packets) else {
+            continue;
+        };
+        let Some(part) = share(lost, lost + received).filter(|part| *part > LOST) else { continue };
+        let place = arrived(case, net, upload, lost, received);
+        above &= place == Some(true);
+        let place = match place {
+            Some(true) => {
+                ", after they had reached the receiver's interface: its sockets' buffers overflowed"
+            }
+            Some(false) => ", before they reached the receiver's interface",
+            None => "",
+        };
+        evidence.push(format!(
+            "{} of {} datagrams ({}) were lost in the {}{place}",
+            human::count(lost as f64),
+            human::count((lost + received) as f64),
+            percent(part),
+            word(upload)
+        ));
+    }
+    let remedy = if above {
+        "the receiver is slower than the path: larger buffers (window), more streams or CPUs there, or a lower bitrate"
+    } else {
+        "what arrived is in the figures, what was lost is not: lower the bitrate, and look for drops at the interfaces and queues \
+         (ip -s link, tc -s qdisc)"
+    };
+    (!evidence.is_empty()).then(|| case.finding(WarningKind::Loss, evidence.join("; "), remedy))
+}
+
+/// Whether the receiver's interface got what its sockets did not; absent if it was not watched, or counts others' bytes too, or if
+/// too little was lost to tell the two apart.
+fn arrived(case: &Case<'_>, net: &Traffic, upload: bool, lost: u64, received: u64) -> Option<bool> {
+    let (name, counted) = case.nic(if upload { "server" } else { "client" })?;
+    if name == "lo" {
+        return None;
+    }
+    let bytes = over_flows(flows(case.m, upload), |flow: &Flow| flow.received_bytes)?;
+    let each = net.length.map_or_else(|| bytes.checked_div(received), |length| Some(length.0))?;
+    let missing = lost * each;
+    let reached = counted.rx_bytes.saturating_sub(DATAGRAM_HEADERS * counted.rx_packets);
+    // Nearer to all that was sent, or to what the sockets got.
+    (missing as f64 >= TOLD_APART * bytes as f64).then_some(reached > bytes + missing / 2)
+}
+
+/// Messages that never came back.
+fn messages(case: &Case<'_>) -> Option<Finding> {
+    let probes = case.m.outcome.carried.as_ref()?.probes?;
+    let lost = probes.sent.checked_sub(probes.received)?;
+    let part = share(lost, probes.sent)?;
+    // The last one may still be on its way.
+    (lost > 1 && part > LOST).then(|| {
+        let evidence = format!("{lost} of {} messages ({}) never came back", probes.sent, percent(part));
+        let remedy = "no percentile knows of them: they count as lost, not as late; look for drops on the way (ip -s link, \
+                      tc -s qdisc)";
+        case.finding(WarningKind::Loss, evidence, remedy)
+    })
+}
+
+/// Times without a byte that no single lost packet explains.
+fn gaps(case: &Case<'_>) -> Option<Finding> {
+    let gaps = &case.m.outcome.carried.as_ref()?.gaps;
+    let long: Vec<String> = gaps
+        .iter()
+        .filter(|gap| gap.duration_ns > GAP_NS)
+        .map(|gap| {
+            let lost =
+                gap.lost_bytes.map(|bytes| format!(", {} lost", human::bytes(bytes))).unwrap_or_default();
+            format!(
+                "{} {} from {} into the window on{lost}",
+                word(gap.upload),
+                human::time(gap.duration_ns as f64),
+                human::time(gap.at_ns as f64)
+            )
+        })
+        .collect();
+    let remedy = "a link went down, or a queue stood still: the kernel logs of both ends may say which; the throughput has the gap in it";
+    (!long.is_empty())
+        .then(|| case.finding(WarningKind::Gap, format!("nothing arrived: {}", listed(&long)), remedy))
+}
+
+/// What a target's interfaces cannot do that those of the baseline can, or that the kernel does instead.
+pub(super) fn offloads(run: &Run) -> Vec<Warning> {
+    let base = run.targets.iter().find(|record| record.name == run.plan.baseline);
+    run.targets.iter().filter_map(|record| offloads_of(run, record, base)).collect()
+}
+
+fn offloads_of(run: &Run, record: &TargetRecord, base: Option<&TargetRecord>) -> Option<Warning> {
+    let has = |interface: &Interface| -> Option<BTreeSet<String>> {
+        let on = interface.offloads.as_ref()?;
+        Some(on.iter().filter(|name| MATTER.contains(&name.as_str())).cloned().collect())
+    };
+    let ends = record.interfaces.iter().filter(|interface| interface.place != "host");
+    let mut nets = run.plan.workloads.iter().filter_map(|workload| workload.kind().traffic());
+    let tcp = nets.any(|net| net.test == NetTest::Tcp || net.loaded);
+    let mut evidence = Vec::new();
+    for interface in ends {
+        let Some(mine) = has(interface) else { continue };
+        let other = base.filter(|base| base.name != record.name).and_then(|base| {
+            let same = base.interfaces.iter().find(|other| other.place == interface.place)?;
+            Some((base, same, has(same)?))
+        });
+        let called = format!("{} at the {}", interface.name, interface.place);
+        if let Some((base, same, theirs)) = other.filter(|(.., theirs)| *theirs != mine) {
+            let list = |names: Vec<&String>| listed(&names.into_iter().cloned().collect::<Vec<_>>());
+            let (less, more) =
+                (list(theirs.difference(&mine).collect()), list(mine.difference(&theirs).collect()));
+            let parts = [("lacks", less), ("has", more)].into_iter().filter(|(_, list)| !list.is_empty());
+            let parts: Vec<String> = parts.map(|(word, list)| format!("{word} {list}")).collect();
+            evidence.push(format!("{called} {} unlike {} of {}", parts.join(" and "), same.name, base.name));
+        } else if tcp && !mine.contains(SEGMENTATION) {
+            evidence.push(format!("{called} has no {SEGMENTATION}: the kernel cuts TCP into packets"));
+        }
+    }
+    let remedy = "it is part of what is compared if the card cannot do it; else set both alike (ethtool -K)";
+    (!evidence.is_empty()).then(|| about_target(record, WarningKind::Offloads, evidence.join("; "), remedy))
+}
+
+/// CPU time of a network's server where it is on this host: no program that one could end.
+pub(super) fn far_end_ns(case: &Case<'_>) -> u64 {
+    let far = case.spec.filter(|spec| is_server_here(spec)).and(case.m.outcome.carried.as_ref());
+    far.and_then(|carried| carried.server_cpu).map_or(0, CpuTime::total_ns)
+}
+
+/// `0.12%`, `3.4%`.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent < 0.995 { format!("{percent:.2}%") } else { format!("{percent:.1}%") }
+}

@@ -1,0 +1,141 @@
+//! Rates that do not hold: unsteady, cut down in a step, slowed by heat.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::Measurement;
+use iotax_model::units::human;
+use iotax_model::{Warning, WarningKind};
+
+use super::Case;
+use super::step::{self, Step};
+use crate::failed::Failed;
+use crate::figures::{done, is_stream};
+use crate::finding::Finding;
+use crate::metric::Metric;
+use crate::stats::median;
+use crate::stats::steady::steadiness;
+use crate::store::Run;
+use crate::warm_up::warm_up;
+
+/// Over a run so many measurements are a series.
+const MEASUREMENTS: usize = 12;
+
+/// What moved within the window, by the name that says most.
+pub(super) fn uneven(case: &Case<'_>) -> Option<Finding> {
+    throttled(case).or_else(|| unsteady(case))
+}
+
+/// The rate fell once and stayed down, as it does when credits are used up.
+fn throttled(case: &Case<'_>) -> Option<Finding> {
+    let whole =
+        median(&case.m.samples.iter().map(|sample| sample.duration_ns as f64).collect::<Vec<_>>())? / 2.0;
+    let samples: Vec<_> = case.m.samples.iter().filter(|sample| sample.duration_ns as f64 >= whole).collect();
+    let rate = |count: u64, ns: u64| count as f64 / (ns as f64 / 1e9);
+    let rates: Vec<f64> =
+        samples.iter().map(|sample| rate(done(case.m, &sample.tallies), sample.duration_ns)).collect();
+    let found = step::down(&rates)?;
+    let evidence = format!(
+        "the rate fell from {} to {} ({:.0}%) {} into the window and stayed there",
+        per_second(case.m, found.before),
+        per_second(case.m, found.after),
+        (found.after / found.before - 1.0) * 100.0,
+        human::time(samples[found.at - 1].at_ns as f64)
+    );
+    Some(case.finding(WarningKind::Throttled, evidence, CREDITS))
+}
+
+const CREDITS: &str = "a rate limit set in, or burst credits or a drive's fast cache were used up: say which of the two rates is \
+                       meant, with a ramp_time beyond the fall, or a runtime that ends before it";
+
+fn per_second(m: &Measurement, rate: f64) -> String {
+    if is_stream(m) { human::bits(rate) } else { format!("{} IOPS", human::count(rate)) }
+}
+
+fn unsteady(case: &Case<'_>) -> Option<Finding> {
+    // What is written through the page cache and ends by itself is not meant to settle: first the cache takes it, then the storage.
+    if case.workload.writes() && !case.workload.direct && case.workload.amount().is_some() {
+        return None;
+    }
+    let found = steadiness(&case.m.samples, |tallies| done(case.m, tallies));
+    let found = found.filter(|found| !found.is_steady())?;
+    let mut evidence = format!(
+        "the rate spread over {:.0}% of its mean (steady: at most 20%) and moved by {:+.0}% from start to end (at most 10%)",
+        found.range * 100.0,
+        found.drift * 100.0
+    );
+    let mut remedy =
+        "let it settle with a longer ramp_time, and average more with a longer runtime".to_owned();
+    if let Some((seen, mended)) = warm_up(case.workload, case.m) {
+        evidence = format!("{evidence}; {seen}");
+        remedy = mended;
+    }
+    Some(case.finding(WarningKind::Unsteady, evidence, &remedy))
+}
+
+/// All measurements in their order fell once and stayed down, each held against the best of its own cell.
+pub(super) fn over_the_run(run: &Run) -> Option<Warning> {
+    // One without I/O has no rate that could have fallen, and one whose I/Os failed has the errors' rate.
+    let rate =
+        |m: &Measurement| if is_stream(m) { Metric::BYTES_PER_S.value(m) } else { Metric::IOPS.value(m) };
+    let worked = run.measurements.iter().filter(|m| !Failed::of(m).is_too_many());
+    let rated = worked.filter_map(|m| Some((m, rate(m).filter(|rate| *rate > 0.0)?)));
+    let mut rated: Vec<(&Measurement, f64)> = rated.collect();
+    rated.sort_by_key(|(m, _)| m.started_at_ms);
+    let cell = |m: &Measurement| (m.workload.clone(), m.target.clone());
+    // The highest, which each cell has before a fall: a mean would depend on how many of its rounds come after it.
+    let mut best: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for (m, rate) in &rated {
+        let highest = best.entry(cell(m)).or_insert(*rate);
+        *highest = highest.max(*rate);
+    }
+    let series: Vec<f64> = rated.iter().map(|(m, rate)| rate / best[&cell(m)]).collect();
+    if series.len() < MEASUREMENTS {
+        return None;
+    }
+    let Step { at, before, after } = step::down(&series)?;
+    let minutes = rated[at].0.started_at_ms.saturating_sub(rated[0].0.started_at_ms) as f64 * 1e6;
+    Some(Warning {
+        kind: WarningKind::Throttled,
+        target: None,
+        workload: None,
+        round: None,
+        evidence: format!(
+            "from measurement {} of {} on, {} into the run, all rates were {:.0}% lower and stayed there",
+            at + 1,
+            series.len(),
+            human::time(minutes),
+            (1.0 - after / before) * 100.0
+        ),
+        remedy: CREDITS.into(),
+    })
+}
+
+/// CPUs that were slowed down because they were hot.
+pub(super) fn heat(case: &Case<'_>) -> Option<Finding> {
+    let pace = case.m.machine()?.pace.as_ref()?;
+    let throttles = pace.throttles.filter(|throttles| *throttles > 0)?;
+    let ghz = |hz: u64| format!("{:.2} GHz", hz as f64 / 1e9);
+    let ran = pace.first_hz.zip(pace.last_hz);
+    let ran = ran.map(|(first, last)| {
+        format!("; they ran at {} when the window began and at {} at its end", ghz(first), ghz(last))
+    });
+    let evidence =
+        format!("heat slowed CPUs down {throttles} times in the window{}", ran.unwrap_or_default());
+    let remedy = "cool the machine or limit its frequency (cpupower frequency-set --max), so that all rounds meet the same CPU";
+    Some(case.finding(WarningKind::Throttled, evidence, remedy))
+}
+
+/// Someone changed the governor meanwhile.
+pub(super) fn governor(case: &Case<'_>) -> Option<Finding> {
+    let pace = case.m.machine()?.pace.as_ref()?;
+    let (first, last) = (&pace.first_governors, &pace.last_governors);
+    (first != last && !first.is_empty() && !last.is_empty()).then(|| {
+        let evidence = format!(
+            "the frequency governor was {} when the window began and {} at its end",
+            first.join("+"),
+            last.join("+")
+        );
+        let remedy = "set one governor for the whole run, and keep power daemons from changing it";
+        case.finding(WarningKind::Throttled, evidence, remedy)
+    })
+}

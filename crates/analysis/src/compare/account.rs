@@ -1,0 +1,233 @@
+//! A run as comparing needs it, wherever it comes from: the store, or a document that iotax wrote.
+
+use std::collections::{BTreeMap, HashMap};
+
+use iotax_model::plan::Neighbour;
+use iotax_model::record::{Environment, ImportSource, Measurement, TargetRecord};
+use iotax_model::{TargetSpec, WarningKind, Workload};
+use serde_json::Value;
+
+use crate::Grade;
+use crate::Judgement;
+use crate::cells::Place;
+use crate::cells::place;
+use crate::cells::place_of;
+use crate::metric::Metric;
+use crate::store::Run;
+use crate::time::utc;
+
+/// What a target is made of, as a plan file writes it: dotted keys and their values. Two targets are the same if these are.
+pub type Settings = BTreeMap<String, String>;
+
+/// A target of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// What it is made of; a neighbour with all that it does.
+    pub settings: Settings,
+    /// As it was built; absent if it never was.
+    pub record: Option<TargetRecord>,
+}
+
+impl Subject {
+    /// Whether its CPU was emulated.
+    #[must_use]
+    pub fn is_emulated(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.emulated)
+    }
+}
+
+/// What one measurement comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figures {
+    /// The target's name.
+    pub target: String,
+    /// The workload's name.
+    pub workload: String,
+    /// The round, from 1.
+    pub round: u32,
+    /// Every figure that is known, in the units of [`Metric`].
+    pub metrics: Vec<(Metric, f64)>,
+    /// What was found about it, if that makes it unusable.
+    pub unusable: Option<String>,
+}
+
+impl Figures {
+    /// The figure of a metric, if it is known.
+    #[must_use]
+    pub fn of(&self, metric: Metric) -> Option<f64> {
+        self.metrics.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
+    }
+}
+
+/// A run with its figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Account {
+    /// What the user called it: `run 12`, `before.json`.
+    pub label: String,
+    /// Its number in its store.
+    pub id: i64,
+    /// The plan's title.
+    pub name: String,
+    /// What order and payload followed from.
+    pub seed: u64,
+    /// When it began, as [`utc`] writes it.
+    pub started_at: String,
+    /// Rounds that its plan asks for.
+    pub repeat: u32,
+    /// The machine.
+    pub environment: Environment,
+    /// Its targets, in the plan's order.
+    pub subjects: Vec<Subject>,
+    /// Its workloads, in the plan's order.
+    pub workloads: Vec<Workload>,
+    /// Its measurements.
+    pub figures: Vec<Figures>,
+    /// Where it comes from if another tool measured it.
+    pub source: Option<ImportSource>,
+}
+
+impl Account {
+    /// Of a run of the store and its judgement.
+    #[must_use]
+    pub fn of(run: &Run, judgement: &Judgement) -> Self {
+        let kinds = Kinds::of(judgement);
+        let measured = run.measurements.iter().zip(&judgement.grades).map(|(m, grade)| Figures {
+            target: m.target.clone(),
+            workload: m.workload.clone(),
+            round: m.round,
+            metrics: metrics(m),
+            unusable: unusable(*grade, kinds.about(m)),
+        });
+        Self {
+            label: format!("run {}", run.id),
+            id: run.id,
+            name: run.plan.name.clone(),
+            seed: run.seed,
+            started_at: utc(run.started_at_ms),
+            repeat: run.plan.repeat,
+            environment: run.environment.clone(),
+            subjects: subjects(&run.plan.targets, &run.plan.neighbours, &run.targets),
+            workloads: run.plan.workloads.clone(),
+            figures: measured.collect(),
+            source: run.source.clone(),
+        }
+    }
+
+    /// Whether two accounts are of one run. A plan may give the seed, and two machines may begin in one second.
+    #[must_use]
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        let identity =
+            |account: &Self| (account.seed, account.id, account.started_at.clone(), account.name.clone());
+        identity(self) == identity(other) && self.environment == other.environment
+    }
+
+    /// The keys of a workload that are known, if not all are: those that an import's source tells.
+    pub(super) fn known(&self, workload: &Workload) -> Option<&[String]> {
+        let source = self.source.as_ref()?;
+        Some(source.known.get(&workload.name).map_or(&[], Vec::as_slice))
+    }
+
+    /// A target by its name.
+    #[must_use]
+    pub fn subject(&self, name: &str) -> Option<&Subject> {
+        self.subjects.iter().find(|subject| subject.name == name)
+    }
+
+    /// A cell's measurements.
+    pub(super) fn cell<'a>(
+        &'a self,
+        target: &'a str,
+        workload: &'a str,
+    ) -> impl Iterator<Item = &'a Figures> {
+        self.figures.iter().filter(move |f| f.target == target && f.workload == workload)
+    }
+}
+
+/// Every figure of a measurement that targets are compared by, as far as known.
+pub fn metrics(measurement: &Measurement) -> Vec<(Metric, f64)> {
+    Metric::compared().filter_map(|metric| Some((metric, metric.of(measurement)?))).collect()
+}
+
+/// The words for what was found about single measurements.
+pub struct Kinds<'a>(HashMap<Place<'a>, Vec<&'static str>>);
+
+impl<'a> Kinds<'a> {
+    /// What a judgement's warnings say of single measurements.
+    pub fn of(judgement: &'a Judgement) -> Self {
+        let mut kinds: HashMap<_, Vec<_>> = HashMap::new();
+        for warning in &judgement.warnings {
+            if let Some(place) = place_of(warning) {
+                kinds.entry(place).or_default().push(warning.kind.word());
+            }
+        }
+        Self(kinds)
+    }
+
+    /// What was found about one, in the order of the judgement.
+    pub fn about<'b>(&'b self, m: &'b Measurement) -> &'b [&'static str] {
+        self.0.get(&place(m)).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What can make a measurement unusable.
+const SPOILING: [WarningKind; 7] = [
+    WarningKind::Incomplete,
+    WarningKind::Corrupt,
+    WarningKind::Clock,
+    WarningKind::CacheLie,
+    WarningKind::Bypassed,
+    WarningKind::BufferedDirect,
+    WarningKind::CannotSustain,
+];
+
+/// Why a measurement cannot be used, if it cannot.
+pub fn unusable(grade: Grade, kinds: &[&str]) -> Option<String> {
+    let spoils = |kind: &&&str| SPOILING.iter().any(|spoiling| spoiling.word() == **kind);
+    let why: Vec<&str> = kinds.iter().filter(spoils).copied().collect();
+    let why = if why.is_empty() { "unusable".into() } else { why.join(", ").replace('_', " ") };
+    (grade == Grade::Unusable).then_some(why)
+}
+
+/// Targets with what each is made of.
+pub fn subjects(targets: &[TargetSpec], neighbours: &[Neighbour], records: &[TargetRecord]) -> Vec<Subject> {
+    let subject = |target: &TargetSpec| {
+        let mut tree = serde_json::to_value(target).unwrap_or_default();
+        let beside = neighbours.iter().find(|n| target.neighbour.as_ref() == Some(&n.target.name));
+        if let Some(neighbour) = beside {
+            tree["neighbour"] = serde_json::to_value(neighbour).unwrap_or_default();
+        }
+        let mut settings = flat(&tree);
+        settings.remove("name");
+        let record = records.iter().find(|record| record.name == target.name).cloned();
+        Subject { name: target.name.clone(), settings, record }
+    };
+    targets.iter().map(subject).collect()
+}
+
+/// Dotted keys and the values as text; what is absent has no key.
+pub(super) fn flat(tree: &Value) -> Settings {
+    fn add(value: &Value, key: &str, found: &mut Settings) {
+        match value {
+            Value::Null => {}
+            Value::Object(map) => {
+                let at = |name: &str| if key.is_empty() { name.to_owned() } else { format!("{key}.{name}") };
+                // An empty table says that the layer is there.
+                if map.is_empty() && !key.is_empty() {
+                    found.insert(key.to_owned(), "yes".into());
+                }
+                map.iter().for_each(|(name, value)| add(value, &at(name), found));
+            }
+            Value::String(text) => {
+                found.insert(key.to_owned(), text.clone());
+            }
+            other => {
+                found.insert(key.to_owned(), other.to_string());
+            }
+        }
+    }
+    let mut found = Settings::new();
+    add(tree, "", &mut found);
+    found
+}

@@ -1,0 +1,159 @@
+//! What a script refuses: `latency_p99 slower > 5%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::metric::Metric;
+
+/// The metric of a gate that names none.
+const DEFAULT: Metric = Metric::LATENCY_MEAN;
+/// Beyond it, a percentage is a slip of the keyboard.
+const MOST: f64 = 100_000.0;
+
+/// In which direction a gate looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Worse than the baseline.
+    Slower,
+    /// Better than the baseline.
+    Faster,
+    /// Either.
+    Different,
+}
+
+impl Direction {
+    const ALL: [Self; 3] = [Self::Slower, Self::Faster, Self::Different];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Slower => "slower",
+            Self::Faster => "faster",
+            Self::Different => "different",
+        }
+    }
+}
+
+/// A difference that is refused: `[METRIC] slower|faster|different > N%`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    /// By what.
+    pub metric: Metric,
+    /// Which way.
+    pub direction: Direction,
+    /// Ratios up to `1 + threshold` and down to `1 / (1 + threshold)` pass: 0.05 for 5%.
+    pub threshold: f64,
+    /// As it was given.
+    text: String,
+}
+
+/// A text that is no gate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{input:?} is not a gate: {reason}; accepted: [METRIC] slower|faster|different > N%, such as \"slower > 5%\" or \
+     \"latency_p99 slower > 10%\""
+)]
+pub struct GateError {
+    input: String,
+    reason: String,
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl FromStr for Gate {
+    type Err = GateError;
+
+    fn from_str(text: &str) -> Result<Self, GateError> {
+        let refuse = |reason: String| GateError { input: text.to_owned(), reason };
+        let (condition, limit) =
+            text.split_once('>').ok_or_else(|| refuse("it has no \">\" with a limit".into()))?;
+        let threshold = share(limit).map_err(&refuse)?;
+        let words: Vec<&str> = condition.split_whitespace().collect();
+        let (metric, direction) = match words.as_slice() {
+            [direction] => (DEFAULT, *direction),
+            [metric, direction] => (metric.parse().map_err(|error| refuse(format!("{error}")))?, *direction),
+            _ => return Err(refuse("before \">\" stand a metric, which may be left out, and a word".into())),
+        };
+        let direction = Direction::ALL
+            .into_iter()
+            .find(|known| known.word() == direction)
+            .ok_or_else(|| refuse(format!("{direction:?} is not slower, faster or different")))?;
+        let text = format!("{} {} > {}", metric.word(), direction.word(), limit.trim());
+        Ok(Self { metric, direction, threshold, text })
+    }
+}
+
+impl Gate {
+    /// Several gates, apart by commas.
+    pub fn list(text: &str) -> Result<Vec<Self>, GateError> {
+        text.split(',').map(str::parse).collect()
+    }
+}
+
+/// `5%` as 0.05.
+fn share(text: &str) -> Result<f64, String> {
+    let refuse = || format!("{:?} is not a share with its sign such as 5% or 0.5%", text.trim());
+    let number = text.trim().strip_suffix('%').ok_or_else(refuse)?.trim_end();
+    // What else a float may be written as (inf, 1e3, -1) is no limit.
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(refuse());
+    }
+    let percent: f64 = number.parse().map_err(|_| refuse())?;
+    if percent > MOST { Err(refuse()) } else { Ok(percent / 100.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_reads_as_it_is_meant() {
+        for (text, metric, direction, threshold, said) in [
+            ("slower > 5%", Metric::LATENCY_MEAN, Direction::Slower, 0.05, "latency_mean slower > 5%"),
+            ("iops slower>0.5 %", Metric::IOPS, Direction::Slower, 0.005, "iops slower > 0.5 %"),
+            (
+                " latency_p99_9  different > 150%",
+                Metric::LATENCY_P99_9,
+                Direction::Different,
+                1.5,
+                "latency_p99_9 different > 150%",
+            ),
+            ("faster > 0%", Metric::LATENCY_MEAN, Direction::Faster, 0.0, "latency_mean faster > 0%"),
+        ] {
+            let gate: Gate = text.parse().expect(text);
+            assert_eq!((gate.metric, gate.direction, gate.to_string().as_str()), (metric, direction, said));
+            assert!((gate.threshold - threshold).abs() < 1e-12, "{text}: {}", gate.threshold);
+        }
+        assert_eq!(Gate::list("slower > 5%, iops slower > 3%").expect("two").len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_gate_is_quoted_with_the_accepted_form() {
+        for (text, reason) in [
+            ("", "no \">\""),
+            ("slower", "no \">\""),
+            ("slower > 5", "\"5\" is not a share"),
+            ("slower > -5%", "\"-5%\""),
+            ("slower > inf%", "\"inf%\""),
+            ("slower > %", "\"%\""),
+            ("slower > 1e3%", "\"1e3%\""),
+            ("slower > 1.2.3%", "\"1.2.3%\""),
+            ("slower > 1000000%", "\"1000000%\""),
+            ("> 5%", "a metric, which may be left out"),
+            ("a b c > 5%", "a metric, which may be left out"),
+            ("slowr > 5%", "\"slowr\" is not slower"),
+            ("latency slower > 5%", "\"latency\" is not a known metric"),
+            ("slower < 5%", "no \">\""),
+        ] {
+            let error = text.parse::<Gate>().expect_err(text).to_string();
+            assert!(error.contains(reason) && error.contains(&format!("{text:?}")), "{text}: {error}");
+            assert!(error.contains("accepted: [METRIC] slower|faster|different > N%"), "{error}");
+        }
+        assert!(Gate::list("slower > 5%,").is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! A cell over several runs.
+
+use super::account::{Account, Subject};
+use super::{Cell, Compared, Question, Side, Which, compare};
+use crate::metric::Metric;
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::verdict::Verdict;
+use crate::stats::{ALPHA, Estimate};
+
+/// What a cell came to in one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Index of the run.
+    pub run: usize,
+    /// Whether the target's CPU was emulated.
+    pub emulated: bool,
+    /// Rounds that it rests on.
+    pub rounds: u32,
+    /// Geometric mean over the rounds.
+    pub mean: f64,
+    /// Its 95% interval over the rounds; absent for one alone.
+    pub band: Option<Interval>,
+    /// Against the first run that has the cell; absent for that one.
+    pub since_first: Option<Change>,
+    /// Against the run before that has the cell; absent for the first.
+    pub since_previous: Option<Change>,
+}
+
+/// A point against an earlier one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// How often the earlier figure it is.
+    pub ratio: f64,
+    /// The interval that the verdict rests on.
+    pub interval: Option<Interval>,
+    /// What it comes to.
+    pub verdict: Verdict,
+    /// Why no verdict is given, if it is withheld.
+    pub withheld: Option<String>,
+}
+
+impl Change {
+    fn of(cell: &Cell) -> Self {
+        let Cell { ratio, interval, verdict, withheld, .. } = cell.clone();
+        Self { ratio, interval, verdict, withheld }
+    }
+}
+
+/// One target and workload by one metric over all runs that have it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Track {
+    /// The target's name in the first of them.
+    pub target: String,
+    /// The workload's name in the first of them.
+    pub workload: String,
+    /// By what.
+    pub metric: Metric,
+    /// In the order of the runs.
+    pub points: Vec<Point>,
+}
+
+/// Several runs side by side.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    /// Every run against the one before, for what differs between them; absent where they have nothing in common.
+    pub neighbours: Vec<Option<Compared>>,
+    /// In the order of first appearance.
+    pub tracks: Vec<Track>,
+    /// The margin, as a share: ratios closer to 1 than it are the same.
+    pub margin: f64,
+}
+
+/// Follows every cell through runs in the order given. Cells are matched as [`compare`] does; each pair of runs is a family of
+/// its own.
+#[must_use]
+pub fn history(accounts: &[Account], margin: f64) -> History {
+    let question =
+        Question { baseline: Which::A, metrics: Metric::compared().collect(), margin, gates: vec![] };
+    let against = |i: usize, k: usize| -> Option<Compared> {
+        let side = |account| Side { account, target: None };
+        compare(&side(&accounts[i]), &side(&accounts[k]), &question).ok()
+    };
+    // compared[i][k - i - 1] is run k against run i.
+    let compared: Vec<Vec<Option<Compared>>> =
+        (0..accounts.len()).map(|i| (i + 1..accounts.len()).map(|k| against(i, k)).collect()).collect();
+    let between = |i: usize, k: usize| compared[i][k - i - 1].as_ref();
+    let mut followed: Vec<Followed> = Vec::new();
+    for (run, account) in accounts.iter().enumerate() {
+        for workload in &account.workloads {
+            for subject in &account.subjects {
+                let place = Place { run, target: subject.name.clone(), workload: workload.name.clone() };
+                let fits = |track: &&mut Followed| {
+                    let first = &track.places[0];
+                    first.run < run && between(first.run, run).is_some_and(|c| joins(c, first, &place))
+                };
+                match followed.iter_mut().find(fits) {
+                    Some(track) => track.places.push(place),
+                    None => followed.push(Followed { places: vec![place] }),
+                }
+            }
+        }
+    }
+    let tracks = followed
+        .iter()
+        .flat_map(|track| Metric::compared().filter_map(|metric| track.by(metric, accounts, &between)));
+    History {
+        margin,
+        tracks: tracks.collect(),
+        neighbours: (1..accounts.len()).map(|k| between(k - 1, k).cloned()).collect(),
+    }
+}
+
+/// A cell of one run.
+struct Place {
+    run: usize,
+    target: String,
+    workload: String,
+}
+
+/// One cell under the names that it has in each run.
+struct Followed {
+    places: Vec<Place>,
+}
+
+/// The indices of the pairs that two places are, if they are pairs.
+fn pair(compared: &Compared, a: &Place, b: &Place) -> Option<(usize, usize)> {
+    let target = compared.targets.iter().position(|t| t.a == a.target && t.b == b.target)?;
+    let workload = compared.workloads.iter().position(|w| w.a.name == a.workload && w.b == b.workload)?;
+    Some((target, workload))
+}
+
+fn joins(compared: &Compared, a: &Place, b: &Place) -> bool {
+    pair(compared, a, b).is_some()
+}
+
+impl Followed {
+    fn by<'a>(
+        &self,
+        metric: Metric,
+        accounts: &[Account],
+        between: &dyn Fn(usize, usize) -> Option<&'a Compared>,
+    ) -> Option<Track> {
+        let change = |a: &Place, b: &Place| {
+            let compared = between(a.run, b.run)?;
+            let (target, workload) = pair(compared, a, b)?;
+            compared.cell(target, workload, metric).map(Change::of)
+        };
+        let known = |place: &&Place| place.sample(metric, accounts).is_some();
+        let measured: Vec<&Place> = self.places.iter().filter(known).collect();
+        let first = *measured.first()?;
+        let points = measured.iter().enumerate().filter_map(|(i, place)| {
+            let sample = place.sample(metric, accounts)?;
+            Some(Point {
+                run: place.run,
+                emulated: accounts[place.run].subject(&place.target).is_some_and(Subject::is_emulated),
+                rounds: u32::try_from(sample.n()).unwrap_or(u32::MAX),
+                mean: sample.mean().exp(),
+                band: sample.interval(ALPHA).map(|i| i.map(f64::exp)),
+                since_first: (i > 0).then(|| change(first, place)).flatten(),
+                since_previous: i.checked_sub(1).and_then(|before| change(measured[before], place)),
+            })
+        });
+        Some(Track {
+            target: first.target.clone(),
+            workload: first.workload.clone(),
+            metric,
+            points: points.collect(),
+        })
+    }
+}
+
+impl Place {
+    /// The logarithms of its figures.
+    fn sample(&self, metric: Metric, accounts: &[Account]) -> Option<Differences> {
+        let figures = accounts[self.run].cell(&self.target, &self.workload);
+        Differences::new(figures.filter_map(|f| f.of(metric)).map(f64::ln).collect())
+    }
+}

@@ -1,0 +1,157 @@
+//! Whose CPU time an I/O takes on the host.
+
+use iotax_model::TargetSpec;
+use iotax_model::record::{CpuTime, HostCpu, Measurement};
+
+use crate::figures::{per_gib, per_io};
+use crate::network::is_server_here;
+use crate::stats::median;
+
+/// Who works for an I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The load generator on the host; in a guest it is part of the vCPUs' time.
+    Generator,
+    /// A network's server, where it is on this host too.
+    Peer,
+    /// The guest's virtual CPUs.
+    Vcpu,
+    /// QEMU's threads that serve the disk.
+    Iothread,
+    /// QEMU's main loop.
+    Main,
+    /// QEMU's worker threads.
+    Worker,
+    /// Kernel threads that serve the layers beneath the target.
+    KernelThreads,
+    /// Everything else on the host: other programs, interrupts, unnamed kernel threads.
+    Other,
+}
+
+impl Role {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 8] = [
+        Self::Generator,
+        Self::Peer,
+        Self::Vcpu,
+        Self::Iothread,
+        Self::Main,
+        Self::Worker,
+        Self::KernelThreads,
+        Self::Other,
+    ];
+
+    /// Its name in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::Peer => "far_end",
+            Self::Vcpu => "vcpu",
+            Self::Iothread => "iothread",
+            Self::Main => "main",
+            Self::Worker => "worker",
+            Self::KernelThreads => "kernel_threads",
+            Self::Other => "other",
+        }
+    }
+
+    /// Its name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Generator => "load generator",
+            Self::Peer => "server",
+            Self::Vcpu => "vCPUs",
+            Self::Iothread => "IOThreads",
+            Self::Main => "QEMU main",
+            Self::Worker => "QEMU workers",
+            Self::KernelThreads => "kernel threads",
+            Self::Other => "rest of the host",
+        }
+    }
+
+    /// Its nanoseconds in one measurement; absent if it was not observed.
+    fn ns(self, m: &Measurement, spec: &TargetSpec) -> Option<u64> {
+        let host = m.host.as_ref()?;
+        let thread = |role: &str| host.guest_threads.get(role).map(|time| time.total_ns());
+        match self {
+            Self::Generator => spec.guest.is_none().then(|| m.outcome.cpu.total_ns()),
+            Self::Peer => {
+                let far = m.outcome.carried.as_ref().filter(|_| is_server_here(spec))?.server_cpu;
+                far.map(CpuTime::total_ns)
+            }
+            Self::Vcpu | Self::Iothread | Self::Main | Self::Worker => thread(self.word()),
+            Self::KernelThreads => {
+                let threads = host.kernel_threads.values();
+                (!host.kernel_threads.is_empty()).then(|| threads.map(|time: &CpuTime| time.total_ns()).sum())
+            }
+            Self::Other => {
+                let named = Self::ALL.into_iter().filter(|role| *role != Self::Other);
+                let named: u64 = named.filter_map(|role| role.ns(m, spec)).sum();
+                // The host's account is in ticks, the threads' is not: a little less than nothing is not known.
+                host.cpu?.busy_ns().checked_sub(named)
+            }
+        }
+    }
+}
+
+/// The host's CPU time per I/O of one cell, by role.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CpuByRole {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// Medians over the rounds, in nanoseconds per I/O, of the roles that were observed.
+    pub roles: Vec<(Role, f64)>,
+    /// The same in nanoseconds per GiB; empty but for streams.
+    pub per_gib: Vec<(Role, f64)>,
+    /// Share of the guest's CPU time that the host took away, 0 to 1, median over the rounds; absent where the guest does not
+    /// say.
+    pub steal: Option<f64>,
+    /// Share of the guest's CPU time that it spent in guests of its own.
+    pub nested: Option<f64>,
+}
+
+impl CpuByRole {
+    /// Of one cell's measurements; absent if no role was observed, or the work was done on another machine.
+    pub fn of(workload: &str, spec: &TargetSpec, measurements: &[&Measurement]) -> Option<Self> {
+        if spec.remote().is_some() {
+            return None;
+        }
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+            median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
+        };
+        let by_role = |per: fn(&Measurement, u64) -> Option<f64>| -> Vec<(Role, f64)> {
+            let of_role = |role: Role| Some((role, over_rounds(&|m| per(m, role.ns(m, spec)?))?));
+            Role::ALL.into_iter().filter_map(of_role).collect()
+        };
+        let (roles, gibs) = (by_role(per_io), by_role(per_gib));
+        // Less than two are no division.
+        if roles.len().max(gibs.len()) < 2 {
+            return None;
+        }
+        let inside = |part: &dyn Fn(&HostCpu) -> u64| {
+            over_rounds(&|m| {
+                let cpu = m.outcome.inside.as_ref()?.cpu?;
+                let all = cpu.busy_ns() + cpu.iowait_ns.unwrap_or_default() + cpu.idle_ns + cpu.steal_ns;
+                (all > 0).then(|| part(&cpu) as f64 / all as f64)
+            })
+        };
+        Some(Self {
+            workload: workload.into(),
+            target: spec.name.clone(),
+            roles,
+            per_gib: gibs,
+            steal: inside(&|cpu| cpu.steal_ns),
+            nested: inside(&|cpu| cpu.guest_ns),
+        })
+    }
+
+    /// A role's median.
+    #[must_use]
+    pub fn of_role(&self, role: Role) -> Option<f64> {
+        self.roles.iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns)
+    }
+}

@@ -1,0 +1,150 @@
+//! A ladder is a graph: an edge leads from one target to another that has exactly one layer more, or one setting other.
+
+use iotax_model::TargetSpec;
+use iotax_model::target::LayerKind;
+
+use crate::stack_diff::{Part, QCOW2, parts};
+use crate::store::Run;
+
+/// More edges into one target say the same in other words.
+const MOST_INCOMING: usize = 2;
+
+/// Two targets that differ in one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// The target without it, or with the setting's first value in the plan.
+    pub from: String,
+    /// The target with it.
+    pub to: String,
+    /// What it is: `LVM`, `virtio-blk + guest`, `cache=writeback instead of none`.
+    pub name: String,
+}
+
+/// A difference between two targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    /// A layer more: how many layers are beneath it, and its kind.
+    Layer { height: usize, kind: String },
+    /// Another value of a setting of a layer.
+    Setting { kind: String, key: String },
+}
+
+/// An edge that may be chosen.
+struct Candidate {
+    from: usize,
+    to: usize,
+    change: Change,
+    /// Whether allocation in advance differs too, which belongs to the choice of a format.
+    loose: bool,
+    name: String,
+}
+
+/// The edges of a plan, in the order of the targets that they lead to; of those that lead to one target, the one of the topmost
+/// layer first.
+///
+/// A setting's values are told apart from the value that is first in the plan, not all from one another. A target that is
+/// reached by a setting of some layer is not reached by that layer again.
+#[must_use]
+pub fn edges(targets: &[TargetSpec]) -> Vec<Edge> {
+    let made_of: Vec<Vec<Part>> = targets.iter().map(parts).collect();
+    let mut chosen = Vec::new();
+    for to in 0..targets.len() {
+        let mut into: Vec<Candidate> = Vec::new();
+        for from in (0..targets.len()).filter(|from| *from != to) {
+            let Some(found) = difference(&made_of[from], &made_of[to]) else { continue };
+            let found = Candidate { from, to, ..found };
+            // Of two values the first in the plan is the one to leave.
+            if matches!(found.change, Change::Setting { .. }) && from > to {
+                continue;
+            }
+            match into.iter_mut().find(|known| known.change == found.change) {
+                Some(known) if known.loose && !found.loose => *known = found,
+                Some(_) => {}
+                None => into.push(found),
+            }
+        }
+        let set = |kind: &str| {
+            into.iter().any(|c| matches!(&c.change, Change::Setting { kind: of, .. } if of == kind))
+        };
+        let mut kept: Vec<&Candidate> =
+            into.iter().filter(|c| !matches!(&c.change, Change::Layer { kind, .. } if set(kind))).collect();
+        kept.sort_by_key(|candidate| match candidate.change {
+            Change::Layer { height, .. } => std::cmp::Reverse(height),
+            Change::Setting { .. } => std::cmp::Reverse(0),
+        });
+        chosen.extend(kept.into_iter().take(MOST_INCOMING).map(|candidate| Edge {
+            from: targets[candidate.from].name.clone(),
+            to: targets[candidate.to].name.clone(),
+            name: candidate.name.clone(),
+        }));
+    }
+    chosen
+}
+
+/// What the second has more or other than the first, if it is one thing. The places in the plan are the caller's to fill in.
+fn difference(from: &[Part], to: &[Part]) -> Option<Candidate> {
+    let find = |parts: &[Part], kind: &str| parts.iter().position(|part| part.kind == kind);
+    if from.iter().any(|part| find(to, &part.kind).is_none()) {
+        return None;
+    }
+    let more: Vec<usize> = (0..to.len()).filter(|i| find(from, &to[*i].kind).is_none()).collect();
+    let mut other: Vec<(&Part, &Part, &str)> = Vec::new();
+    for part in to {
+        let Some(was) = find(from, &part.kind).map(|i| &from[i]) else { continue };
+        let new = part.settings.keys().filter(|key| !was.settings.contains_key(*key));
+        let differs = |key: &&String| was.differs(part, key);
+        other.extend(was.settings.keys().chain(new).filter(differs).map(|key| (was, part, key.as_str())));
+    }
+    let candidate = |change, loose, name| Some(Candidate { from: 0, to: 0, change, loose, name });
+    match (more.as_slice(), other.as_slice()) {
+        (&[height], _) => {
+            let part = &to[height];
+            let format = part.kind == QCOW2;
+            // An image's own allocation takes the place of the raw file's.
+            if other.iter().any(|(_, _, key)| !(format && *key == "preallocation")) {
+                return None;
+            }
+            let before = other.first().and_then(|(was, _, key)| was.settings.get(*key)).map(String::as_str);
+            let after = part.settings.get("preallocation").map(String::as_str);
+            let loose = format && before != after && (before, after) != (Some("off"), Some("metadata"));
+            candidate(Change::Layer { height, kind: part.kind.clone() }, loose, part.name.clone())
+        }
+        ([], &[(was, part, key)]) => {
+            let value = |part: &Part| part.value(key).cloned();
+            let name = in_words(key, value(was), value(part));
+            candidate(Change::Setting { kind: part.kind.clone(), key: key.into() }, false, name)
+        }
+        _ => None,
+    }
+}
+
+/// `cache=writeback instead of none`; where the value says what it is, the key is left out.
+fn in_words(key: &str, before: Option<String>, after: Option<String>) -> String {
+    let given = |value: Option<String>| value.unwrap_or_else(|| "default".into());
+    let (before, after) = (given(before), given(after));
+    match key {
+        "count" => format!("{after} guests instead of {before}"),
+        "bus" | "machine" | "type" | "nic" | "via" => format!("{after} instead of {before}"),
+        "kind" => format!("{after} LVM instead of {before}"),
+        "filesystem" => format!("{after} in the guest instead of {before}"),
+        _ => format!("{key}={after} instead of {before}"),
+    }
+}
+
+/// The devices at the bottom of both ends of an edge, where they were read from the system and are not the same: then a
+/// layer is not all that differs.
+pub(super) fn other_devices(run: &Run, edge: &Edge) -> Option<(String, String)> {
+    let devices = |name: &str| {
+        let record = run.targets.iter().find(|record| record.name == name)?;
+        let mut names: Vec<&str> = record
+            .layers
+            .iter()
+            .filter(|layer| layer.kind == LayerKind::Device)
+            .map(|layer| layer.name.as_str())
+            .collect();
+        names.sort_unstable();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let (from, to) = (devices(&edge.from)?, devices(&edge.to)?);
+    (from != to).then_some((from, to))
+}

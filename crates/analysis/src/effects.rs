@@ -1,0 +1,251 @@
+//! What the machine did over a run: how rounds differed, and where it drifted to.
+//!
+//! For each workload the logarithm of the mean latency, of streams that of the time that a byte takes, is taken apart into a part of the target, a part of the round and a
+//! rest, by least squares (the additive model of two factors: Scheffé, The Analysis of Variance, 1959, chapter 4). The drift is
+//! the least-squares line through the rounds' parts over the run's order; its interval has the rounds as its sample,
+//! since measurements of one round share what happened then.
+
+use iotax_model::record::Measurement;
+use statrs::distribution::{ContinuousCDF, FisherSnedecor, StudentsT};
+
+use crate::metric::Metric;
+use crate::stats::ALPHA;
+use crate::stats::paired::Interval;
+use crate::store::Run;
+
+/// Sweeps after which the parts no longer move.
+const SWEEPS: usize = 200;
+
+/// What moved the mean latency of one workload, whatever the target. Shares are relative: 0.05 is 5% slower.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Effects {
+    /// The workload's name.
+    pub workload: String,
+    /// The mean latency, or the throughput of streams, which have none: then of the time that a byte takes.
+    pub metric: Metric,
+    /// Rounds that it rests on.
+    pub rounds: u32,
+    /// Standard deviation of the rounds' parts.
+    pub spread: f64,
+    /// The round that is furthest off.
+    pub furthest: u32,
+    /// By how much.
+    pub furthest_by: f64,
+    /// Standard deviation of what neither target nor round explains; absent for a single target, whose rounds explain all.
+    pub rest: Option<f64>,
+    /// How likely rounds are to differ as much by chance: the F test of their parts against the rest. Absent as that is.
+    pub rounds_p: Option<f64>,
+    /// Absent for fewer than three rounds.
+    pub drift: Option<Drift>,
+    /// The level at which either is tested: two tests for each of the run's workloads share the error (Bonferroni).
+    pub level: f64,
+}
+
+/// The way from a run's first measurement to its last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drift {
+    /// Change of the mean latency.
+    pub change: f64,
+    /// Student's t interval at 95%.
+    pub interval: Interval,
+    /// The two-sided p-value of no change.
+    pub p: f64,
+}
+
+/// One figure and where it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell<'a> {
+    pub(super) measurement: &'a Measurement,
+    /// Places in the lists of targets and rounds.
+    pub(super) target: usize,
+    pub(super) round: usize,
+    /// The logarithm of the mean latency; of streams, which have none, of the time that a byte takes.
+    log: f64,
+}
+
+/// A workload's figures by target and round.
+#[derive(Debug)]
+pub(super) struct Grid<'a> {
+    pub(super) cells: Vec<Cell<'a>>,
+    pub(super) targets: usize,
+    /// The rounds' numbers, rising.
+    pub(super) rounds: Vec<u32>,
+    metric: Metric,
+}
+
+impl<'a> Grid<'a> {
+    /// Of what was measured; without what had no I/O.
+    pub(crate) fn of(run: &'a Run, workload: &str) -> Self {
+        let leading = run.plan.workloads.iter().find(|known| known.name == workload).map(Metric::leading);
+        let metric = leading.unwrap_or(Metric::LATENCY_MEAN);
+        let log = |m: &Measurement| {
+            let log = metric.of(m)?.ln();
+            Some(if metric.more_is_better() { -log } else { log })
+        };
+        let figures: Vec<(&Measurement, f64)> = run
+            .measurements
+            .iter()
+            .filter(|m| m.workload == workload)
+            .filter_map(|m| Some((m, log(m)?)))
+            .collect();
+        let mut targets: Vec<&str> = figures.iter().map(|(m, _)| m.target.as_str()).collect();
+        let mut rounds: Vec<u32> = figures.iter().map(|(m, _)| m.round).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        rounds.sort_unstable();
+        rounds.dedup();
+        let place = |m: &Measurement| {
+            Some((targets.binary_search(&m.target.as_str()).ok()?, rounds.binary_search(&m.round).ok()?))
+        };
+        let cells = figures
+            .into_iter()
+            .filter_map(|(m, log)| {
+                place(m).map(|(target, round)| Cell { measurement: m, target, round, log })
+            })
+            .collect();
+        Self { cells, targets: targets.len(), rounds, metric }
+    }
+
+    /// Parts of targets and rounds and what is left, each part being the `middle` of what the other leaves of it, swept until
+    /// nothing moves: with the mean these are least squares, with the median it is Tukey's polish. A single target's
+    /// rounds have no parts of their own unless `rounds_too`.
+    pub(super) fn parts(&self, middle: impl Fn(&[f64]) -> Option<f64>, rounds_too: bool) -> Parts {
+        let mut parts =
+            Parts { targets: vec![0.0; self.targets], rounds: vec![0.0; self.rounds.len()], rest: vec![] };
+        for _ in 0..SWEEPS {
+            let mut moved = 0.0_f64;
+            for target in 0..self.targets {
+                let left: Vec<f64> = self
+                    .cells
+                    .iter()
+                    .filter(|c| c.target == target)
+                    .map(|c| c.log - parts.rounds[c.round])
+                    .collect();
+                let new = middle(&left).unwrap_or_default();
+                moved = moved.max((new - parts.targets[target]).abs());
+                parts.targets[target] = new;
+            }
+            if !rounds_too {
+                break;
+            }
+            for round in 0..self.rounds.len() {
+                let left: Vec<f64> = self
+                    .cells
+                    .iter()
+                    .filter(|c| c.round == round)
+                    .map(|c| c.log - parts.targets[c.target])
+                    .collect();
+                let new = middle(&left).unwrap_or_default();
+                moved = moved.max((new - parts.rounds[round]).abs());
+                parts.rounds[round] = new;
+            }
+            if moved < 1e-12 {
+                break;
+            }
+        }
+        // Only differences between rounds mean anything.
+        let level = middle(&parts.rounds).unwrap_or_default();
+        parts.rounds.iter_mut().for_each(|part| *part -= level);
+        parts.targets.iter_mut().for_each(|part| *part += level);
+        parts.rest =
+            self.cells.iter().map(|c| c.log - parts.targets[c.target] - parts.rounds[c.round]).collect();
+        parts
+    }
+
+    /// Whether every target can be compared with every other over some chain of rounds: else the rounds' parts are not known.
+    fn is_connected(&self) -> bool {
+        let mut reached = vec![false; self.targets];
+        let Some(first) = reached.first_mut() else { return false };
+        *first = true;
+        for _ in 0..self.targets {
+            let mut near = vec![false; self.rounds.len()];
+            self.cells.iter().filter(|c| reached[c.target]).for_each(|c| near[c.round] = true);
+            self.cells.iter().filter(|c| near[c.round]).for_each(|c| reached[c.target] = true);
+        }
+        reached.into_iter().all(|is| is)
+    }
+}
+
+/// What figures are made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) targets: Vec<f64>,
+    pub(super) rounds: Vec<f64>,
+    /// Of each cell.
+    pub(super) rest: Vec<f64>,
+}
+
+impl Effects {
+    /// Of one workload; absent for fewer than two rounds, or where no round joins the targets.
+    pub fn of(run: &Run, workload: &str) -> Option<Self> {
+        let grid = Grid::of(run, workload);
+        if grid.rounds.len() < 2 || !grid.is_connected() {
+            return None;
+        }
+        let parts = grid.parts(mean, true);
+        let (b, t, n) = (grid.rounds.len(), grid.targets, grid.cells.len());
+        let squares = |values: &[f64]| values.iter().map(|v| v * v).sum::<f64>();
+        let (furthest, by) =
+            parts.rounds.iter().enumerate().max_by(|(_, x), (_, y)| x.abs().total_cmp(&y.abs()))?;
+        let free = n.saturating_sub(t + b - 1);
+        let rest = (t > 1 && free > 0).then(|| squares(&parts.rest) / free as f64);
+        let between: f64 =
+            grid.cells.iter().map(|cell| parts.rounds[cell.round].powi(2)).sum::<f64>() / (b - 1) as f64;
+        Some(Self {
+            workload: workload.into(),
+            metric: grid.metric,
+            rounds: u32::try_from(b).ok()?,
+            spread: (squares(&parts.rounds) / (b - 1) as f64).sqrt(),
+            furthest: grid.rounds[furthest],
+            furthest_by: by.exp_m1(),
+            rest: rest.map(f64::sqrt),
+            rounds_p: rest.filter(|rest| *rest > 0.0).and_then(|rest| {
+                Some(FisherSnedecor::new((b - 1) as f64, free as f64).ok()?.sf(between / rest))
+            }),
+            drift: drift(&grid, &parts.rounds),
+            level: ALPHA / (2 * run.plan.workloads.len()) as f64,
+        })
+    }
+
+    /// Whether rounds moved by more than a share, and not by chance.
+    #[must_use]
+    pub fn rounds_moved(&self, margin: f64) -> bool {
+        self.furthest_by.abs() > margin && self.rounds_p.is_some_and(|p| p < self.level)
+    }
+
+    /// The drift, if it is more than a share and not chance.
+    #[must_use]
+    pub fn drifted(&self, margin: f64) -> Option<Drift> {
+        self.drift.filter(|drift| drift.change.abs() > margin && drift.p < self.level)
+    }
+}
+
+/// The line through the rounds' parts, each at the middle of its measurements in the run's order.
+fn drift(grid: &Grid<'_>, parts: &[f64]) -> Option<Drift> {
+    let order = |cell: &Cell| f64::from(cell.measurement.order);
+    let places: Vec<f64> = (0..parts.len())
+        .map(|round| mean(&grid.cells.iter().filter(|c| c.round == round).map(order).collect::<Vec<_>>()))
+        .collect::<Option<_>>()?;
+    let (first, last) =
+        grid.cells.iter().map(order).fold((f64::MAX, f64::MIN), |(l, h), o| (l.min(o), h.max(o)));
+    let free = parts.len().checked_sub(2).filter(|free| *free > 0)? as f64;
+    let (x, y) = (mean(&places)?, mean(parts)?);
+    let along: f64 = places.iter().map(|place| (place - x).powi(2)).sum();
+    let slope = places.iter().zip(parts).map(|(place, part)| (place - x) * (part - y)).sum::<f64>() / along;
+    let off: f64 =
+        places.iter().zip(parts).map(|(place, part)| (part - y - slope * (place - x)).powi(2)).sum();
+    let error = (off / free / along).sqrt() * (last - first);
+    let student = StudentsT::new(0.0, 1.0, free).ok()?;
+    let (change, half) = (slope * (last - first), student.inverse_cdf(1.0 - ALPHA / 2.0) * error);
+    let p = if error > 0.0 {
+        2.0 * student.sf((change / error).abs())
+    } else {
+        f64::from(u8::from(change == 0.0))
+    };
+    let interval = Interval { low: (change - half).exp_m1(), high: (change + half).exp_m1() };
+    (along > 0.0 && change.is_finite()).then(|| Drift { change: change.exp_m1(), interval, p })
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

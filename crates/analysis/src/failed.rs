@@ -1,0 +1,97 @@
+//! I/Os that failed, and the cells whose measurements failed with them.
+
+use iotax_model::record::Measurement;
+use iotax_model::{Warning, WarningKind};
+
+use crate::cells::place_of;
+use crate::finding::Finding;
+use crate::store::Run;
+
+/// A measurement of which a larger share failed measured how errors are made.
+const MOST: f64 = 0.01;
+/// The direction of flushes in records of errors.
+pub(super) const SYNC: &str = "sync";
+
+/// How many I/Os failed, of how many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Failed {
+    /// I/Os that failed; flushes are no I/Os.
+    pub ios: u64,
+    /// All I/Os, the failed ones included.
+    pub of: u64,
+}
+
+impl Failed {
+    /// In one measurement.
+    #[must_use]
+    pub fn of(m: &Measurement) -> Self {
+        let errors = m.outcome.errors.iter().filter(|error| error.direction != SYNC);
+        let ios: u64 = errors.map(|error| error.count).sum();
+        Self { ios, of: ios + m.outcome.tallies.ios() }
+    }
+
+    /// From 0 to 1.
+    #[must_use]
+    pub fn share(self) -> f64 {
+        if self.of == 0 { 0.0 } else { self.ios as f64 / self.of as f64 }
+    }
+
+    /// Whether so many failed that the figures of the others say nothing of the storage.
+    #[must_use]
+    pub fn is_too_many(self) -> bool {
+        self.share() > MOST
+    }
+}
+
+/// A cell with measurements that failed: I/Os did, it was ended early, or nothing was completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// How many of its measurements failed.
+    pub measurements: u32,
+    /// I/Os of all its measurements.
+    pub ios: Failed,
+    /// What the first of them met.
+    pub reason: String,
+}
+
+/// The cells in which measurements failed, in the order of the findings.
+pub(super) fn failures(run: &Run, findings: &[Finding]) -> Vec<Failure> {
+    let mut failures: Vec<Failure> = Vec::new();
+    let mut known = Vec::new();
+    for warning in findings.iter().filter(|finding| is_failure(finding)).map(|finding| &finding.warning) {
+        let Some(place @ (target, workload, _)) = place_of(warning) else { continue };
+        // One measurement may have failed in several ways.
+        if known.contains(&place) {
+            continue;
+        }
+        known.push(place);
+        match failures.iter_mut().find(|f| f.target == target && f.workload == workload) {
+            Some(failure) => failure.measurements += 1,
+            None => failures.push(failure(run, target, workload, warning)),
+        }
+    }
+    failures
+}
+
+fn is_failure(finding: &Finding) -> bool {
+    finding.unusable && finding.warning.kind == WarningKind::Incomplete
+}
+
+fn failure(run: &Run, target: &str, workload: &str, warning: &Warning) -> Failure {
+    let mut ios = Failed::default();
+    for m in run.measurements.iter().filter(|m| m.target == target && m.workload == workload) {
+        let one = Failed::of(m);
+        ios = Failed { ios: ios.ios + one.ios, of: ios.of + one.of };
+    }
+    Failure {
+        workload: workload.into(),
+        target: target.into(),
+        measurements: 1,
+        ios,
+        reason: warning.evidence.clone(),
+    }
+}

@@ -1,0 +1,271 @@
+//! Several at once: what each guest got, how evenly, and what a neighbour did meanwhile.
+
+use iotax_model::plan::Neighbour;
+use iotax_model::record::{Measurement, Share, Tallies};
+use iotax_model::{Histogram, TargetSpec};
+
+use crate::figures::{done, is_stream};
+use crate::metric::Metric;
+use crate::percentile::percentile;
+use crate::stats::Estimate;
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::{ALPHA, median};
+
+/// Who shares a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Guests that do the same, or servers that it is done with.
+    Guests,
+    /// Jobs beside one another, which do not: how evenly they were served says nothing.
+    Jobs,
+}
+
+/// A target's guests or jobs under one workload, over all rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crowd {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// What its members are.
+    pub of: Of,
+    /// In the order in which they were recorded.
+    pub members: Vec<Member>,
+    /// How evenly guests were served, by I/Os per second, or bytes of streams.
+    pub fairness: Option<Fairness>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Member {
+    /// `1`, `2`, ... or the name of a job or server.
+    pub name: String,
+    /// Median over the rounds of I/Os per second.
+    pub iops: Option<f64>,
+    /// Median over the rounds of bytes per second.
+    pub bytes_per_s: Option<f64>,
+    /// Service times of all rounds and directions together.
+    pub latency: Histogram,
+}
+
+impl Member {
+    /// A percentile of the pooled service times in nanoseconds; absent if fewer than ten values lie beyond it.
+    #[must_use]
+    pub fn percentile(&self, q: f64) -> Option<f64> {
+        percentile(&self.latency, q)
+    }
+}
+
+/// Jain's index over the rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fairness {
+    /// Its mean, from 1/n (one got everything) to 1 (all got the same).
+    pub mean: f64,
+    /// Student's t at 95%, cut where the index ends; absent for fewer than two rounds.
+    pub interval: Option<Interval>,
+}
+
+impl Fairness {
+    /// Of the rounds' indexes, none of which can be below `least`; absent without any.
+    pub(super) fn over(indexes: Vec<f64>, least: f64) -> Option<Self> {
+        let found = Differences::new(indexes)?;
+        let interval = found.interval(ALPHA).map(|i| i.map(|end| end.clamp(least, 1.0)));
+        Some(Self { mean: found.mean(), interval })
+    }
+}
+
+/// What a neighbour did while a target was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Noise {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// The neighbour's name.
+    pub name: String,
+    /// Median over the rounds of I/Os per second.
+    pub iops: Option<f64>,
+    /// Median over the rounds of bytes per second.
+    pub bytes_per_s: Option<f64>,
+    /// What both carried; absent but for streams beside streams.
+    pub together: Option<Together>,
+}
+
+/// A target's streams and its neighbour's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Together {
+    /// Median over the rounds of the bytes per second of both.
+    pub bytes_per_s: f64,
+    /// Median over the rounds of the neighbour's share of them, 0 to 1.
+    pub share: f64,
+    /// How evenly the two were served, by bytes per second.
+    pub fairness: Option<Fairness>,
+}
+
+/// Jain's fairness index (R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness and Discrimination for Resource
+/// Allocation in Shared Computer Systems, DEC-TR-301, 1984): the square of the sum over n times the sum of squares.
+/// Absent if nobody got anything.
+#[must_use]
+pub fn jain(got: &[f64]) -> Option<f64> {
+    let sum: f64 = got.iter().sum();
+    let squares: f64 = got.iter().map(|x| x * x).sum();
+    // Rounding may carry it a hair above its end.
+    (squares > 0.0).then(|| (sum * sum / (got.len() as f64 * squares)).min(1.0))
+}
+
+/// Jain's index of one measurement's guests, by I/Os per second, or bytes of streams; absent unless there are several.
+#[must_use]
+pub fn fairness(measurement: &Measurement) -> Option<f64> {
+    if measurement.shares.len() < 2 {
+        return None;
+    }
+    jain(
+        &measurement
+            .shares
+            .iter()
+            .map(|share| rate(share, done(measurement, &share.tallies)))
+            .collect::<Option<Vec<_>>>()?,
+    )
+}
+
+/// A count per second of a share's window; absent without a window.
+pub(crate) fn rate(share: &Share, count: u64) -> Option<f64> {
+    (share.duration_ns > 0).then(|| count as f64 / (share.duration_ns as f64 / 1e9))
+}
+
+/// Median rates and pooled times of one share over the rounds.
+fn member<'a>(name: &str, shares: &(impl Iterator<Item = &'a Share> + Clone)) -> Member {
+    let over_rounds = |count: &dyn Fn(&Tallies) -> u64| {
+        median(&shares.clone().filter_map(|share| rate(share, count(&share.tallies))).collect::<Vec<_>>())
+    };
+    let mut all = Tallies::default();
+    shares.clone().for_each(|share| all.merge(&share.tallies));
+    Member {
+        name: name.into(),
+        iops: over_rounds(&Tallies::ios),
+        bytes_per_s: over_rounds(&Tallies::bytes),
+        latency: all.latency(),
+    }
+}
+
+impl Crowd {
+    /// Of one cell's measurements; absent if none was of several.
+    pub(super) fn new(of: Of, workload: &str, target: &str, measurements: &[&Measurement]) -> Option<Self> {
+        let shares = measurements.iter().flat_map(|m| match of {
+            Of::Guests => &m.shares,
+            Of::Jobs => &m.outcome.jobs,
+        });
+        let mut names: Vec<&str> = Vec::new();
+        for share in shares.clone() {
+            if !names.contains(&share.name.as_str()) {
+                names.push(&share.name);
+            }
+        }
+        if names.is_empty() {
+            return None;
+        }
+        let least = 1.0 / names.len() as f64;
+        let evenly = measurements.iter().filter(|_| of == Of::Guests).filter_map(|m| fairness(m));
+        let fairness = Fairness::over(evenly.collect(), least);
+        let members =
+            names.iter().map(|name| member(name, &shares.clone().filter(|share| share.name == *name)));
+        Some(Self {
+            workload: workload.into(),
+            target: target.into(),
+            of,
+            members: members.collect(),
+            fairness,
+        })
+    }
+}
+
+impl Crowd {
+    /// A member's kind in a word: guests have numbers, and servers their addresses.
+    #[must_use]
+    pub fn member_word(&self) -> &'static str {
+        let numbered = self.members.iter().all(|member| member.name.parse::<u32>().is_ok());
+        match self.of {
+            Of::Jobs => "job",
+            Of::Guests if numbered => "guest",
+            Of::Guests => "server",
+        }
+    }
+}
+
+impl Noise {
+    /// Of one cell's measurements; absent if no neighbour was recorded.
+    pub fn of(
+        workload: &str,
+        target: &str,
+        neighbours: &[Neighbour],
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
+        let shares = measurements.iter().filter_map(|m| m.neighbour.as_ref());
+        let Member { name, iops, bytes_per_s, .. } = member(&shares.clone().next()?.name, &shares);
+        let own = neighbours.iter().find(|neighbour| neighbour.target.name == name);
+        let streams = own.and_then(|own| own.workload.kind().traffic()).is_some_and(|net| !net.test.is_rtt());
+        let together = if streams { Together::of(measurements) } else { None };
+        Some(Self { workload: workload.into(), target: target.into(), name, iops, bytes_per_s, together })
+    }
+}
+
+impl Together {
+    /// Of measurements of streams beside streams; absent without any.
+    fn of(measurements: &[&Measurement]) -> Option<Self> {
+        let both = |m: &&Measurement| {
+            let share = m.neighbour.as_ref().filter(|_| is_stream(m))?;
+            let got = [Metric::BYTES_PER_S.value(m)?, rate(share, share.tallies.bytes())?];
+            (got[0] + got[1] > 0.0).then_some(got)
+        };
+        let both: Vec<[f64; 2]> = measurements.iter().filter_map(both).collect();
+        let over_rounds = |of: fn(&[f64; 2]) -> f64| median(&both.iter().map(of).collect::<Vec<_>>());
+        Some(Self {
+            bytes_per_s: over_rounds(|[ours, theirs]| ours + theirs)?,
+            share: over_rounds(|[ours, theirs]| theirs / (ours + theirs))?,
+            fairness: Fairness::over(both.iter().filter_map(|got| jain(got)).collect(), 0.5),
+        })
+    }
+}
+
+/// The targets of a plan that differ in their number of guests alone: for each such group of at least two the numbers, rising,
+/// with the targets' names.
+#[must_use]
+pub fn by_count(targets: &[TargetSpec]) -> Vec<Vec<(u32, &str)>> {
+    let apart_from_count = |target: &TargetSpec| {
+        let guest = target.guest.clone().map(|guest| iotax_model::target::GuestSpec { count: 1, ..guest });
+        TargetSpec { name: String::new(), guest, ..target.clone() }
+    };
+    let mut groups: Vec<(TargetSpec, Vec<(u32, &str)>)> = Vec::new();
+    for target in targets {
+        let Some(guest) = &target.guest else { continue };
+        let (same, entry) = (apart_from_count(target), (guest.count, target.name.as_str()));
+        match groups.iter_mut().find(|(known, _)| *known == same) {
+            Some((_, group)) if group.iter().all(|(count, _)| *count != guest.count) => group.push(entry),
+            Some(_) => {}
+            None => groups.push((same, vec![entry])),
+        }
+    }
+    let mut found: Vec<_> =
+        groups.into_iter().map(|(_, group)| group).filter(|group| group.len() > 1).collect();
+    found.iter_mut().for_each(|group| group.sort_unstable());
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::jain;
+
+    #[test]
+    fn the_index_is_as_the_paper_has_it() {
+        for (got, index) in [
+            (&[5.0, 5.0, 5.0, 5.0][..], 1.0),
+            (&[8.0, 0.0, 0.0, 0.0], 0.25),
+            // 20% of the users get all, evenly: the index is 0.2.
+            (&[3.0, 0.0, 0.0, 0.0, 0.0], 0.2),
+            (&[1.0, 2.0, 3.0], 36.0 / 42.0),
+        ] {
+            assert!((jain(got).expect("something") - index).abs() < 1e-12, "{got:?}");
+        }
+        assert_eq!((jain(&[]), jain(&[0.0, 0.0])), (None, None));
+    }
+}

@@ -1,0 +1,126 @@
+//! What figures are made of: the counts, times and CPU time of a measurement.
+
+use std::collections::BTreeMap;
+
+use iotax_model::record::{DiskActivity, HostActivity, Measurement, Tallies};
+use iotax_model::target::LayerKind;
+
+use crate::percentile::percentile;
+use crate::store::Run;
+
+/// I/Os per second over the window by the agent's clock, both directions; absent without a window.
+pub(crate) fn iops(measurement: &Measurement) -> Option<f64> {
+    rate(measurement, measurement.outcome.tallies.ios())
+}
+
+/// Bytes per second over the window by the agent's clock, both directions; absent without a window.
+pub(crate) fn bytes_per_s(measurement: &Measurement) -> Option<f64> {
+    rate(measurement, measurement.outcome.tallies.bytes())
+}
+
+/// Absent for an import: its counts may be unknown, which is not nothing.
+fn rate(measurement: &Measurement, count: u64) -> Option<f64> {
+    measurement.stated.is_none().then(|| per_second(measurement, count))?
+}
+
+/// Mean service time in nanoseconds, all directions together; absent without I/O.
+pub(crate) fn latency_mean(measurement: &Measurement) -> Option<f64> {
+    measurement.outcome.tallies.latency().mean()
+}
+
+/// A quantile of the service time in nanoseconds; absent with too few I/Os.
+pub(crate) fn latency_quantile(measurement: &Measurement, q: f64) -> Option<f64> {
+    percentile(&measurement.outcome.tallies.latency(), q)
+}
+
+/// I/Os that failed; absent for an import, whose source may not tell.
+pub(crate) fn errors(measurement: &Measurement) -> Option<f64> {
+    let failed = || measurement.outcome.errors.iter().map(|error| error.count).sum::<u64>();
+    measurement.stated.is_none().then(|| failed() as f64)
+}
+
+/// When the window began, in milliseconds since 1970-01-01 UTC; absent where the source of an import does not tell.
+pub fn began(measurement: &Measurement) -> Option<u64> {
+    Some(measurement.started_at_ms).filter(|ms| *ms > 0 || measurement.stated.is_none())
+}
+
+/// The length of the window in nanoseconds, absent as [`began`] is.
+pub fn lasted(measurement: &Measurement) -> Option<u64> {
+    Some(measurement.outcome.duration_ns).filter(|ns| *ns > 0 || measurement.stated.is_none())
+}
+
+/// A count per second of the measured window.
+pub(crate) fn per_second(measurement: &Measurement, count: u64) -> Option<f64> {
+    let ns = measurement.outcome.duration_ns;
+    (ns > 0).then(|| count as f64 / (ns as f64 / 1e9))
+}
+
+/// Nanoseconds in which the CPUs of the target's machine were busy, with whatever, per I/O; absent if they were not observed, or not for a
+/// tick of the kernel's account: nothing works for no time at all.
+pub(crate) fn cpu_per_io(measurement: &Measurement) -> Option<f64> {
+    let busy_ns = measurement.machine()?.cpu?.busy_ns();
+    per_io(measurement, busy_ns).filter(|_| busy_ns > 0)
+}
+
+/// The same per GiB that streams carried; absent of anything else.
+pub(crate) fn cpu_per_gib(measurement: &Measurement) -> Option<f64> {
+    let busy_ns = measurement.machine()?.cpu?.busy_ns();
+    per_gib(measurement, busy_ns).filter(|_| busy_ns > 0)
+}
+
+/// CPU nanoseconds of the load generator's process per I/O; absent without I/O.
+pub(crate) fn engine_cpu_per_io(measurement: &Measurement) -> Option<f64> {
+    // What another tool used was not observed.
+    measurement.stated.is_none().then(|| per_io(measurement, measurement.outcome.cpu.total_ns()))?
+}
+
+pub(super) fn per_io(measurement: &Measurement, ns: u64) -> Option<f64> {
+    let ios = measurement.outcome.tallies.ios();
+    (ios > 0).then(|| ns as f64 / ios as f64)
+}
+
+/// Of streams; absent without bytes.
+pub(super) fn per_gib(measurement: &Measurement, ns: u64) -> Option<f64> {
+    let bytes = measurement.outcome.tallies.bytes();
+    (is_stream(measurement) && bytes > 0).then(|| ns as f64 / (bytes as f64 / GIB))
+}
+
+/// Bytes in a GiB.
+const GIB: f64 = (1_u64 << 30) as f64;
+
+/// Whether it carried streams over a network: then bytes are what it did, and packets what they happened to come in.
+pub fn is_stream(measurement: &Measurement) -> bool {
+    let carried = measurement.outcome.carried.as_ref();
+    carried.is_some_and(|carried| carried.probes.is_none() && !carried.flows.is_empty())
+}
+
+/// What a measurement's rate counts: I/Os, bytes of streams.
+pub fn done(measurement: &Measurement, tallies: &Tallies) -> u64 {
+    if is_stream(measurement) { tallies.bytes() } else { tallies.ios() }
+}
+
+/// What the devices at the bottom of a target's stack did, by name.
+///
+/// Where the stack names no device that was observed, every observed layer counts, some I/O then more than once: that
+/// can hide that a cache answered, never make it up.
+pub fn bottom_disks<'a>(
+    run: &'a Run,
+    target: &'a str,
+    activity: &'a HostActivity,
+) -> impl Iterator<Item = (&'a str, &'a DiskActivity)> {
+    bottom_of(run, target, &activity.disks)
+}
+
+/// The same of some devices' activity.
+pub fn bottom_of<'a>(
+    run: &'a Run,
+    target: &'a str,
+    disks: &'a BTreeMap<String, DiskActivity>,
+) -> impl Iterator<Item = (&'a str, &'a DiskActivity)> {
+    let is_bottom = move |name: &str| {
+        let records = run.targets.iter().filter(|record| record.name == target);
+        records.flat_map(|r| &r.layers).any(|layer| layer.kind == LayerKind::Device && layer.name == name)
+    };
+    let known = disks.keys().any(|name| is_bottom(name));
+    disks.iter().filter(move |(name, _)| !known || is_bottom(name)).map(|(name, disk)| (name.as_str(), disk))
+}

@@ -1,0 +1,84 @@
+//! How far a measurement can be trusted.
+
+use std::collections::HashMap;
+
+use iotax_model::record::Measurement;
+use iotax_model::{Warning, WarningKind};
+
+use crate::cells::Place;
+use crate::cells::place_of;
+use crate::finding::Finding;
+use crate::store::Run;
+
+/// What the checks say of one measurement, taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Grade {
+    /// Another tool measured it, and nothing was there to be checked.
+    Unchecked,
+    /// Nothing was found.
+    Clean,
+    /// Something is to be known before its figures are read.
+    Remarks,
+    /// Its figures say something else than what was asked: no verdict may rest on it.
+    Unusable,
+}
+
+impl Grade {
+    /// All of them, the best first.
+    pub const ALL: [Self; 4] = [Self::Unchecked, Self::Clean, Self::Remarks, Self::Unusable];
+
+    /// The word for it in reports and documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unchecked => "unchecked",
+            Self::Clean => "clean",
+            Self::Remarks => "remarks",
+            Self::Unusable => "unusable",
+        }
+    }
+}
+
+/// The grade of each measurement, in their order: of what was found in it, and of what `others` say of its target, its workload
+/// or the run.
+pub(super) fn grades(run: &Run, findings: &[Finding], others: &[Warning]) -> Vec<Grade> {
+    if run.source.is_some() {
+        return vec![Grade::Unchecked; run.measurements.len()];
+    }
+    let mut said: HashMap<_, Grade> = HashMap::new();
+    // What is missing elsewhere takes nothing from what is here.
+    let counts = |w: &Warning| w.kind != WarningKind::Incomplete || w.round.is_some();
+    let found = findings
+        .iter()
+        .map(|finding| (&finding.warning, if finding.unusable { Grade::Unusable } else { Grade::Remarks }));
+    let others = others.iter().map(|warning| (warning, Grade::Remarks));
+    for (w, grade) in found.chain(others).filter(|(w, _)| counts(w)) {
+        let about = (w.target.as_deref(), w.workload.as_deref(), w.round);
+        let known = said.entry(about).or_insert(grade);
+        *known = grade.max(*known);
+    }
+    // A remark concerns what it names, and all of what it leaves open.
+    let grade = |m: &Measurement| {
+        let mut worst = Grade::Clean;
+        for target in [None, Some(m.target.as_str())] {
+            for workload in [None, Some(m.workload.as_str())] {
+                for round in [None, Some(m.round)] {
+                    worst = worst.max(said.get(&(target, workload, round)).copied().unwrap_or(Grade::Clean));
+                }
+            }
+        }
+        worst
+    };
+    run.measurements.iter().map(grade).collect()
+}
+
+/// Why no verdict may rest on a measurement, by its place; without those on which one may.
+pub(super) fn withheld(findings: &[Finding]) -> HashMap<Place<'_>, String> {
+    let mut reasons = HashMap::new();
+    for Finding { warning, .. } in findings.iter().filter(|finding| finding.unusable) {
+        let Some(place @ (target, _, round)) = place_of(warning) else { continue };
+        let Warning { kind, evidence, .. } = warning;
+        reasons.entry(place).or_insert_with(|| format!("{target}, round {round}: {kind}: {evidence}"));
+    }
+    reasons
+}

@@ -1,0 +1,277 @@
+//! One latency seen from several places: the program, the guest's disk, QEMU's block layer, the host's device.
+//!
+//! Each place sees an I/O from its arrival there until its completion there, so a lower place's time lies within that of the
+//! place above, and their difference is what lies between the two. That holds where both saw the same I/Os: a cache that
+//! answers, a merge or a split makes the mean of one place say nothing of the other's.
+
+use iotax_model::TargetSpec;
+use iotax_model::record::{BlockTally, DiskActivity, HostActivity, Measurement, TargetRecord};
+use iotax_model::target::LayerKind;
+use iotax_model::units::human;
+
+use crate::stats::median;
+
+/// Two places saw the same I/Os if their numbers differ by no more than this share.
+const SAME_IOS: f64 = 0.1;
+
+/// Where a latency is seen, from the bottom up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum View {
+    /// The host's device at the bottom, by its own account.
+    Device,
+    /// QEMU's block layer.
+    Qemu,
+    /// The disk of the guest's kernel.
+    GuestDisk,
+    /// The program that asked.
+    Program,
+}
+
+impl View {
+    /// All of them, from the bottom up.
+    pub const ALL: [Self; 4] = [Self::Device, Self::Qemu, Self::GuestDisk, Self::Program];
+
+    /// Its name in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Qemu => "qemu",
+            Self::GuestDisk => "guest_disk",
+            Self::Program => "program",
+        }
+    }
+
+    /// Who sees it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Device => "host device",
+            Self::Qemu => "QEMU",
+            Self::GuestDisk => "guest disk",
+            Self::Program => "program",
+        }
+    }
+
+    /// What lies between this place and the next one below it.
+    fn adds(self, spec: &TargetSpec) -> String {
+        match (self, &spec.guest) {
+            (Self::Device, _) => "host device".into(),
+            (Self::Qemu, _) => "QEMU + host kernel and filesystem".into(),
+            (Self::GuestDisk, guest) => {
+                let bus = guest.as_ref().map_or("disk", |guest| guest.bus.word());
+                format!("{} + virtual interrupt", bus.split('-').next().unwrap_or(bus))
+            }
+            (Self::Program, Some(guest)) if guest.filesystem.is_some() => {
+                "guest kernel, filesystem and program".into()
+            }
+            (Self::Program, Some(_)) => "guest kernel and program".into(),
+            (Self::Program, None) => "host kernel, filesystem and program".into(),
+        }
+    }
+
+    /// I/Os and mean time in nanoseconds of one measurement; absent if nobody looked there, or there was no I/O.
+    fn seen(self, m: &Measurement, record: Option<&TargetRecord>) -> Option<(f64, f64)> {
+        match self {
+            Self::Program => {
+                let latency = m.outcome.tallies.latency();
+                Some((latency.count() as f64, latency.mean()?))
+            }
+            Self::GuestDisk => over_disks(m.outcome.inside.as_ref()?.disks.values()),
+            Self::Qemu => {
+                let stats = m.qemu.as_ref()?;
+                let ios = (stats.read.ios + stats.write.ios) as f64;
+                (ios > 0.0).then(|| (ios, (stats.read.total_ns + stats.write.total_ns) as f64 / ios))
+            }
+            Self::Device => over_disks(bottom(m.host.as_ref()?, record)?.into_iter()),
+        }
+    }
+}
+
+/// The devices at the bottom, as far as it is known which they are.
+fn bottom<'a>(host: &'a HostActivity, record: Option<&TargetRecord>) -> Option<Vec<&'a DiskActivity>> {
+    let is_device = |name: &str| {
+        let layers = record.into_iter().flat_map(|record| &record.layers);
+        layers.clone().any(|layer| layer.kind == LayerKind::Device && layer.name == name)
+    };
+    let named: Vec<_> = host.disks.iter().filter(|(name, _)| is_device(name)).map(|(_, disk)| disk).collect();
+    match (named.is_empty(), host.disks.len()) {
+        (false, _) => Some(named),
+        (true, 1) => Some(host.disks.values().collect()),
+        (true, _) => None,
+    }
+}
+
+/// I/Os of all disks and the mean of their waits.
+fn over_disks<'a>(disks: impl Iterator<Item = &'a DiskActivity>) -> Option<(f64, f64)> {
+    let (mut ios, mut waited) = (0.0, 0.0);
+    for disk in disks {
+        let count = (disk.reads + disk.writes) as f64;
+        if count > 0.0 {
+            ios += count;
+            waited += count * disk.mean_wait_ns?;
+        }
+    }
+    (ios > 0.0).then(|| (ios, waited / ios))
+}
+
+/// The latency of one cell, taken apart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inside {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// Mean latency by place, from the bottom up: medians over the rounds, in nanoseconds.
+    pub views: Vec<(View, f64)>,
+    /// What each stretch between two places takes, from the bottom up, in nanoseconds; they add up to the program's latency.
+    pub stretches: Vec<(String, f64)>,
+    /// Why a place's figure is not among the stretches' ends, in words.
+    pub not_separable: Vec<String>,
+    /// Median as QEMU's bins have it, interpolated, in nanoseconds.
+    pub qemu_p50_ns: Option<f64>,
+    /// 99th percentile likewise; absent where it lies beyond the last bin's bound.
+    pub qemu_p99_ns: Option<f64>,
+}
+
+impl Inside {
+    /// Of one cell's measurements; absent if no other place than the program's was seen, or the work was done on another
+    /// machine.
+    pub fn of(
+        workload: &str,
+        spec: &TargetSpec,
+        record: Option<&TargetRecord>,
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
+        if spec.remote().is_some() {
+            return None;
+        }
+        let measurements: Vec<&Measurement> =
+            measurements.iter().copied().filter(|m| m.outcome.tallies.ios() > 0).collect();
+        // A place that was not seen in every round would be compared over other rounds.
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+            let all: Option<Vec<f64>> = measurements.iter().map(|m| figure(m)).collect();
+            median(&all?)
+        };
+        let mut views = Vec::new();
+        let mut not_separable = Vec::new();
+        let mut ends: Vec<(View, f64)> = Vec::new();
+        for view in View::ALL.into_iter().rev() {
+            let Some(mean) = over_rounds(&|m| Some(view.seen(m, record)?.1)) else { continue };
+            views.push((view, mean));
+            let per_io = over_rounds(&|m| Some(view.seen(m, record)?.0 / View::Program.seen(m, record)?.0))?;
+            let above = ends.last();
+            if (per_io - 1.0).abs() > SAME_IOS {
+                let seen = format!("{} saw {per_io:.2} I/Os for each of the program's", view.name());
+                not_separable.push(format!("{seen}, of {} in the mean", human::time(mean)));
+            } else if let Some((above, least)) = above.filter(|(_, least)| mean > *least) {
+                let more = format!(
+                    "{} saw {}, more than the {}",
+                    view.name(),
+                    human::time(mean),
+                    human::time(*least)
+                );
+                not_separable.push(format!("{more} that {} saw above it", above.name()));
+            } else {
+                ends.push((view, mean));
+            }
+        }
+        if views.len() < 2 {
+            return None;
+        }
+        views.reverse();
+        ends.reverse();
+        let (qemu_p50_ns, qemu_p99_ns) = qemu_percentiles(&measurements);
+        Some(Self {
+            workload: workload.into(),
+            target: spec.name.clone(),
+            views,
+            stretches: stretches(spec, &ends),
+            not_separable,
+            qemu_p50_ns,
+            qemu_p99_ns,
+        })
+    }
+
+    /// Whether it was seen from a place between the device and the program.
+    #[must_use]
+    pub fn within(&self) -> bool {
+        self.views.iter().any(|(view, _)| matches!(view, View::Qemu | View::GuestDisk))
+    }
+
+    /// The mean latency seen from one place.
+    #[must_use]
+    pub fn seen_by(&self, view: View) -> Option<f64> {
+        self.views.iter().find(|(known, _)| *known == view).map(|(_, ns)| *ns)
+    }
+}
+
+/// What lies between the ends, named for everything that does.
+fn stretches(spec: &TargetSpec, ends: &[(View, f64)]) -> Vec<(String, f64)> {
+    let on_the_way: Vec<View> = match spec.guest {
+        Some(_) => View::ALL.to_vec(),
+        None => vec![View::Device, View::Program],
+    };
+    let (mut beneath, mut names, mut found) = (0.0, Vec::new(), Vec::new());
+    for view in on_the_way {
+        names.push(view.adds(spec));
+        if let Some((_, ns)) = ends.iter().find(|(end, _)| *end == view) {
+            found.push((names.join(", "), ns - beneath));
+            beneath = *ns;
+            names.clear();
+        }
+    }
+    found
+}
+
+/// Median and 99th percentile over all rounds, reads and writes together; absent unless all have the same bins.
+fn qemu_percentiles(measurements: &[&Measurement]) -> (Option<f64>, Option<f64>) {
+    let mut all: Vec<(Option<u64>, u64)> = Vec::new();
+    for stats in measurements.iter().filter_map(|m| m.qemu.as_ref()) {
+        for BlockTally { latency, .. } in [&stats.read, &stats.write] {
+            if all.is_empty() {
+                all.clone_from(latency);
+            } else if !latency.is_empty() {
+                if !all.iter().map(|bin| bin.0).eq(latency.iter().map(|bin| bin.0)) {
+                    return (None, None);
+                }
+                all.iter_mut().zip(latency).for_each(|(sum, bin)| sum.1 += bin.1);
+            }
+        }
+    }
+    (quantile(&all, 0.5), quantile(&all, 0.99))
+}
+
+/// A quantile of counts in bins, each with its upper bound, by interpolation within the bin; absent without counts and in a bin
+/// without a bound.
+#[must_use]
+pub fn quantile(bins: &[(Option<u64>, u64)], q: f64) -> Option<f64> {
+    let rank = q * bins.iter().map(|bin| bin.1).sum::<u64>() as f64;
+    let (mut below, mut from) = (0.0, 0.0);
+    for (bound, count) in bins.iter().filter(|_| rank > 0.0) {
+        let count = *count as f64;
+        if below + count >= rank {
+            let to = (*bound)? as f64;
+            return Some(from + (to - from) * (rank - below) / count);
+        }
+        below += count;
+        from = bound.map_or(from, |bound| bound as f64);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantile;
+
+    #[test]
+    fn a_quantile_is_interpolated_within_its_bin() {
+        let bins = [(Some(100), 50), (Some(200), 40), (None, 10)];
+        assert_eq!(quantile(&bins, 0.5), Some(100.0));
+        assert_eq!(quantile(&bins, 0.25), Some(50.0));
+        assert_eq!(quantile(&bins, 0.7), Some(150.0));
+        assert_eq!(quantile(&bins, 0.9), Some(200.0));
+        assert_eq!(quantile(&bins, 0.99), None, "beyond the last bound");
+        assert_eq!((quantile(&[], 0.5), quantile(&[(Some(5), 0)], 0.5)), (None, None));
+    }
+}

@@ -1,0 +1,57 @@
+//! Turns records into answers: data, never prose.
+//!
+//! [`store`] keeps what was measured and loads it as a [`Run`]; [`judge`] compares its targets by the rules of [`stats`] and checks how far
+//! the figures can be trusted; [`mod@compare`] holds two runs against one another; [`suite`] sets the workloads of a suite side by
+//! side. The store opens its one database file; nothing else here touches the machine.
+
+pub mod amplification;
+pub mod cells;
+mod checks;
+pub mod compare;
+pub mod comparison;
+pub mod cpu_breakdown;
+pub mod edges;
+pub mod effects;
+pub mod failed;
+pub mod fairness;
+pub mod figures;
+mod finding;
+pub mod grade;
+pub mod judgement;
+pub mod latency_breakdown;
+pub mod looks;
+pub mod metric;
+pub mod network;
+mod outliers;
+mod packets;
+pub mod percentile;
+mod samples;
+mod stack_diff;
+pub mod standing;
+pub mod stats;
+pub mod store;
+pub mod suite;
+pub mod summary;
+pub mod time;
+pub mod timing;
+mod warm_up;
+
+pub use amplification::Flow;
+pub use comparison::{Comparison, Tax};
+pub use cpu_breakdown::CpuByRole;
+pub use edges::{Edge, edges};
+pub use effects::{Drift, Effects};
+pub use failed::{Failed, Failure};
+pub use fairness::{Crowd, Noise, Of};
+
+pub use grade::Grade;
+pub use judgement::{Judgement, judge, judge_by};
+pub use latency_breakdown::Inside;
+pub use looks::Course;
+pub use metric::Metric;
+pub use network::Network;
+pub use percentile::Percentile;
+pub use standing::{Standing, Stopped};
+pub use store::{Run, Store};
+pub use summary::Summary;
+pub use timing::Timing;

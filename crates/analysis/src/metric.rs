@@ -1,0 +1,568 @@
+//! The figures of a measurement, each defined once: what it is called, its unit, which way is better, how it is read off a
+//! measurement and where targets are compared by it. Tables, charts and documents iterate over this list; a new figure is
+//! one [`Definition`] and its place in [`Metric::ALL`].
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use iotax_model::Workload;
+use iotax_model::net::NetTest;
+use iotax_model::record::Measurement;
+use iotax_model::units::human;
+use iotax_model::words::WordError;
+use iotax_model::workload::Kind;
+
+use crate::figures::{
+    bytes_per_s, cpu_per_gib, cpu_per_io, engine_cpu_per_io, errors, iops, latency_mean, latency_quantile,
+};
+use crate::packets::Packets;
+use crate::stats::quantization::of_two_percentiles;
+
+/// A figure, by its definition. Two are the same if their ids are.
+#[derive(Clone, Copy)]
+pub struct Metric(&'static Definition);
+
+/// All that is to be known of a figure.
+pub struct Definition {
+    /// Its name in documents and on the command line.
+    pub id: &'static str,
+    /// What its numbers count.
+    pub unit: Unit,
+    /// Which way is better.
+    pub better: Better,
+    /// Its name in sentences and tables.
+    pub name: Names,
+    /// Its name at the head of a narrow column.
+    pub column: Names,
+    /// One line for documents that explain themselves, without a full stop.
+    pub help: &'static str,
+    /// The value for one measurement; absent if it is not known.
+    pub of: fn(&Measurement) -> Option<f64>,
+    /// How several rounds are told as one number.
+    pub over_rounds: OverRounds,
+    /// Whether targets are compared by it on a workload; absent if they never are.
+    pub compares: Option<fn(&Workload) -> bool>,
+}
+
+/// The name of a figure for each kind of work.
+#[derive(Debug, Clone, Copy)]
+pub struct Names {
+    /// For I/O on disks and files.
+    pub io: &'static str,
+    /// For streams over a network.
+    pub streams: &'static str,
+    /// For round trips over a network.
+    pub trips: &'static str,
+}
+
+impl Names {
+    /// One name for all kinds.
+    #[must_use]
+    pub const fn all(name: &'static str) -> Self {
+        Self { io: name, streams: name, trips: name }
+    }
+
+    const fn net(io: &'static str, net: &'static str) -> Self {
+        Self { io, streams: net, trips: net }
+    }
+
+    /// The name for a workload.
+    #[must_use]
+    pub fn on(&self, workload: &Workload) -> &'static str {
+        match workload.kind() {
+            Kind::Block | Kind::Files(_) => self.io,
+            Kind::Streams(_) => self.streams,
+            Kind::RoundTrips(_) => self.trips,
+        }
+    }
+}
+
+/// What a figure's numbers count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Events per second.
+    PerSecond,
+    /// Bytes per second; of networks bits are shown.
+    BytesPerSecond,
+    /// Events.
+    Count,
+}
+
+impl Unit {
+    /// The end of a column's name that says the unit, where the figure's id does not.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "_ns",
+            Self::PerSecond | Self::BytesPerSecond | Self::Count => "",
+        }
+    }
+
+    /// The word for it in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Nanoseconds => "ns",
+            Self::PerSecond => "1/s",
+            Self::BytesPerSecond => "B/s",
+            Self::Count => "count",
+        }
+    }
+
+    /// A value with its unit, for people.
+    #[must_use]
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Nanoseconds => human::time(value),
+            Self::PerSecond | Self::Count => human::count(value),
+            Self::BytesPerSecond => human::rate(value),
+        }
+    }
+}
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// More of it.
+    More,
+    /// Less of it.
+    Less,
+}
+
+impl Better {
+    /// The word for it in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::More => "more",
+            Self::Less => "less",
+        }
+    }
+}
+
+/// How several rounds are told as one number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum OverRounds {
+    /// The median of the rounds' values.
+    Median,
+    /// Their sum.
+    Sum,
+    /// The mean of all I/Os together.
+    PooledMean,
+    /// A quantile of all I/Os together, 0 to 1.
+    PooledQuantile(f64),
+}
+
+impl Metric {
+    /// I/Os per second, both directions.
+    pub const IOPS: Self = Self(&Definition {
+        id: "iops",
+        unit: Unit::PerSecond,
+        better: Better::More,
+        name: Names { io: "IOPS", streams: "packets/s", trips: "round trips/s" },
+        column: Names { io: "IOPS", streams: "packets/s", trips: "round trips/s" },
+        help: "I/Os, packets or round trips completed per second",
+        of: iops,
+        over_rounds: OverRounds::Median,
+        compares: Some(|workload| match workload.kind() {
+            Kind::Block | Kind::Files(_) => true,
+            // Datagrams whose length is the path's say nothing beyond bytes per second.
+            Kind::Streams(net) => net.test == NetTest::Udp && net.length.is_some(),
+            // In a closed loop the other face of the mean.
+            Kind::RoundTrips(_) => false,
+        }),
+    });
+    /// Bytes per second, both directions.
+    pub const BYTES_PER_S: Self = Self(&Definition {
+        id: "bytes_per_s",
+        unit: Unit::BytesPerSecond,
+        better: Better::More,
+        name: Names::net("bytes/s", "bit/s"),
+        column: Names::net("bytes/s", "throughput"),
+        help: "bytes moved per second",
+        of: bytes_per_s,
+        over_rounds: OverRounds::Median,
+        compares: Some(|workload| !matches!(workload.kind(), Kind::RoundTrips(_))),
+    });
+    /// Mean service time, both directions together.
+    pub const LATENCY_MEAN: Self = Self(&Definition {
+        id: "latency_mean",
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        name: Names::net("mean latency", "mean round trip"),
+        column: Names::net("mean latency", "mean round trip"),
+        help: "mean service time of an I/O, or mean round trip",
+        of: latency_mean,
+        over_rounds: OverRounds::PooledMean,
+        compares: Some(has_latency),
+    });
+    /// Median service time.
+    pub const LATENCY_P50: Self =
+        Self(&percentile("latency_p50", "p50", "median service time", 0.5, |m| latency_quantile(m, 0.5)));
+    /// 90th percentile of the service time.
+    pub const LATENCY_P90: Self =
+        Self(&percentile("latency_p90", "p90", "90th percentile of the service time", 0.9, |m| {
+            latency_quantile(m, 0.9)
+        }));
+    /// 99th percentile of the service time.
+    pub const LATENCY_P99: Self =
+        Self(&percentile("latency_p99", "p99", "99th percentile of the service time", 0.99, |m| {
+            latency_quantile(m, 0.99)
+        }));
+    /// 99.9th percentile of the service time.
+    pub const LATENCY_P99_9: Self =
+        Self(&percentile("latency_p99_9", "p99.9", "99.9th percentile of the service time", 0.999, |m| {
+            latency_quantile(m, 0.999)
+        }));
+    /// CPU time that the whole host was busy for, per I/O.
+    pub const CPU_PER_IO: Self = Self(&Definition {
+        id: "cpu_per_io",
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        name: Names { io: "host CPU/IO", streams: "host CPU/packet", trips: "host CPU/round trip" },
+        column: Names { io: "CPU/IO", streams: "CPU/packet", trips: "CPU/trip" },
+        help: "CPU time that the whole host was busy for, per I/O, packet or round trip",
+        of: cpu_per_io,
+        over_rounds: OverRounds::Median,
+        compares: Some(|workload| match workload.kind() {
+            Kind::Block | Kind::Files(_) => true,
+            Kind::Streams(net) => net.test != NetTest::Udp || net.length.is_some(),
+            // The CPU time of round trips under load is the load's.
+            Kind::RoundTrips(net) => !net.loaded,
+        }),
+    });
+    /// The same per GiB that a network's streams carried; of nothing else.
+    pub const CPU_PER_GIB: Self = Self(&Definition {
+        id: "cpu_per_gib",
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        name: Names::all("host CPU/GiB"),
+        column: Names::all("CPU/GiB"),
+        help: "CPU time that the whole host was busy for, per GiB of a network's streams",
+        of: cpu_per_gib,
+        over_rounds: OverRounds::Median,
+        compares: Some(|workload| matches!(workload.kind(), Kind::Streams(_))),
+    });
+    /// CPU time of the load generator's process per I/O.
+    pub const ENGINE_CPU_PER_IO: Self = Self(&Definition {
+        id: "engine_cpu_per_io",
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        name: Names::all("engine CPU/IO"),
+        column: Names::all("engine CPU"),
+        help: "CPU time of the load generator itself, per I/O",
+        of: engine_cpu_per_io,
+        over_rounds: OverRounds::Median,
+        compares: None,
+    });
+    /// Datagrams, or messages of round trips, that never arrived.
+    pub const LOST: Self = Self(&packets("lost", "datagrams or messages that never arrived", |m| {
+        Packets::of(m).lost.map(count)
+    }));
+    /// Datagrams that a later one overtook.
+    pub const OUT_OF_ORDER: Self =
+        Self(&packets("out_of_order", "datagrams or messages that a later one overtook", |m| {
+            Packets::of(m).out_of_order.map(count)
+        }));
+    /// Datagrams that arrived again.
+    pub const DUPLICATES: Self =
+        Self(&packets("duplicates", "datagrams or messages that arrived again", |m| {
+            Packets::of(m).duplicates.map(count)
+        }));
+    /// Segments that TCP sent again.
+    pub const RETRANSMITS: Self = Self(&packets("retransmits", "segments that TCP sent again", |m| {
+        Packets::of(m).retransmits.map(count)
+    }));
+    /// Datagrams' jitter by RFC 3550, mean of the streams.
+    pub const JITTER: Self = Self(&Definition {
+        id: "jitter",
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        name: Names::all("jitter"),
+        column: Names::all("jitter"),
+        help: "jitter of datagrams by RFC 3550, mean of the streams",
+        of: |m| Packets::of(m).jitter_ns,
+        over_rounds: OverRounds::Median,
+        compares: None,
+    });
+    /// I/Os that failed.
+    pub const ERRORS: Self = Self(&Definition {
+        id: "errors",
+        unit: Unit::Count,
+        better: Better::Less,
+        name: Names::all("errors"),
+        column: Names::all("errors"),
+        help: "I/Os that failed",
+        of: errors,
+        over_rounds: OverRounds::Sum,
+        compares: None,
+    });
+
+    /// All of them, in the order of tables.
+    pub const ALL: &[Self] = &[
+        Self::IOPS,
+        Self::BYTES_PER_S,
+        Self::LATENCY_MEAN,
+        Self::LATENCY_P50,
+        Self::LATENCY_P90,
+        Self::LATENCY_P99,
+        Self::LATENCY_P99_9,
+        Self::CPU_PER_IO,
+        Self::CPU_PER_GIB,
+        Self::ENGINE_CPU_PER_IO,
+        Self::LOST,
+        Self::OUT_OF_ORDER,
+        Self::DUPLICATES,
+        Self::RETRANSMITS,
+        Self::JITTER,
+        Self::ERRORS,
+    ];
+}
+
+/// A percentile of the service time.
+const fn percentile(
+    id: &'static str,
+    name: &'static str,
+    help: &'static str,
+    q: f64,
+    of: fn(&Measurement) -> Option<f64>,
+) -> Definition {
+    Definition {
+        id,
+        unit: Unit::Nanoseconds,
+        better: Better::Less,
+        name: Names::all(name),
+        column: Names::all(name),
+        help,
+        of,
+        over_rounds: OverRounds::PooledQuantile(q),
+        compares: Some(has_latency),
+    }
+}
+
+/// A count of a network's packets.
+const fn packets(id: &'static str, help: &'static str, of: fn(&Measurement) -> Option<f64>) -> Definition {
+    Definition {
+        id,
+        unit: Unit::Count,
+        better: Better::Less,
+        name: Names::all(id),
+        column: Names::all(id),
+        help,
+        of,
+        over_rounds: OverRounds::Sum,
+        compares: None,
+    }
+}
+
+/// Streams have no latency.
+fn has_latency(workload: &Workload) -> bool {
+    !matches!(workload.kind(), Kind::Streams(_))
+}
+
+const fn count(count: u64) -> f64 {
+    count as f64
+}
+
+impl Metric {
+    /// A figure of this definition.
+    #[must_use]
+    pub const fn new(definition: &'static Definition) -> Self {
+        Self(definition)
+    }
+
+    /// Its definition.
+    #[must_use]
+    pub const fn definition(self) -> &'static Definition {
+        self.0
+    }
+
+    /// Its name in documents and on the command line.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        self.0.id
+    }
+
+    /// Those that targets are compared by on some workload.
+    pub fn compared() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|metric| metric.is_compared())
+    }
+
+    /// Whether targets are compared by it on any workload.
+    #[must_use]
+    pub const fn is_compared(self) -> bool {
+        self.0.compares.is_some()
+    }
+
+    /// Its name in sentences and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.0.name.io
+    }
+
+    /// Its name where a workload is known: what crosses a network is no I/O.
+    #[must_use]
+    pub fn name_on(self, workload: &Workload) -> &'static str {
+        self.0.name.on(workload)
+    }
+
+    /// Its name at the head of a narrow column.
+    #[must_use]
+    pub fn column(self, workload: &Workload) -> &'static str {
+        self.0.column.on(workload)
+    }
+
+    /// Its id with its unit: the name of a column in tables for programs.
+    #[must_use]
+    pub fn id_with_unit(self) -> String {
+        format!("{}{}", self.0.id, self.0.unit.suffix())
+    }
+
+    /// Whether a larger figure is the better one.
+    #[must_use]
+    pub const fn more_is_better(self) -> bool {
+        matches!(self.0.better, Better::More)
+    }
+
+    /// Whether it is a time in nanoseconds.
+    #[must_use]
+    pub const fn is_time(self) -> bool {
+        matches!(self.0.unit, Unit::Nanoseconds)
+    }
+
+    /// Its figure in words and its unit.
+    #[must_use]
+    pub fn figure(self, value: f64) -> String {
+        self.0.unit.show(value)
+    }
+
+    /// Its figure in words where a workload is known: networks are told in bits.
+    #[must_use]
+    pub fn figure_on(self, workload: &Workload, value: f64) -> String {
+        match self.0.unit {
+            Unit::BytesPerSecond if workload.kind().is_network() => human::bits(value),
+            unit => unit.show(value),
+        }
+    }
+
+    /// Whether targets are compared by it on a workload.
+    #[must_use]
+    pub fn compares(self, workload: &Workload) -> bool {
+        self.0.compares.is_some_and(|compares| compares(workload))
+    }
+
+    /// The one that stands for the others where one verdict is to be given.
+    #[must_use]
+    pub fn leading(workload: &Workload) -> Self {
+        if Self::LATENCY_MEAN.compares(workload) { Self::LATENCY_MEAN } else { Self::BYTES_PER_S }
+    }
+
+    /// The figure that a table of one number per cell shows: what a target does by itself, or how long it takes where a schedule sets
+    /// the rate.
+    #[must_use]
+    pub fn headline(workload: &Workload) -> Self {
+        match workload.kind() {
+            Kind::Streams(_) => Self::BYTES_PER_S,
+            Kind::RoundTrips(_) => Self::LATENCY_MEAN,
+            Kind::Block | Kind::Files(_) if workload.is_open_loop() => Self::LATENCY_MEAN,
+            Kind::Block | Kind::Files(_) => Self::IOPS,
+        }
+    }
+
+    /// Whether it is the busy time of the host's CPUs.
+    #[must_use]
+    pub fn is_cpu(self) -> bool {
+        self == Self::CPU_PER_IO || self == Self::CPU_PER_GIB
+    }
+
+    /// What stands in its place on streams, which have no latency: for the mean what they carry, for the 99th percentile what that
+    /// costs.
+    #[must_use]
+    pub fn or_of_streams(self, workload: &Workload) -> Self {
+        if self == Self::LATENCY_MEAN {
+            Self::leading(workload)
+        } else if self == Self::LATENCY_P99 && !self.compares(workload) {
+            Self::CPU_PER_GIB
+        } else {
+            self
+        }
+    }
+
+    /// What a workload costs in CPU time: per GiB of streams, else per I/O.
+    #[must_use]
+    pub fn cpu(workload: &Workload) -> Self {
+        if Self::CPU_PER_GIB.compares(workload) { Self::CPU_PER_GIB } else { Self::CPU_PER_IO }
+    }
+
+    /// Whether it is a percentile, which is known only of enough I/Os.
+    #[must_use]
+    pub const fn is_percentile(self) -> bool {
+        self.quantile().is_some()
+    }
+
+    /// The quantile that it is, if it is one.
+    #[must_use]
+    pub const fn quantile(self) -> Option<f64> {
+        if let OverRounds::PooledQuantile(q) = self.0.over_rounds { Some(q) } else { None }
+    }
+
+    /// How far the logarithm of a ratio of two of its figures can be off, noise apart: percentiles are read off histograms.
+    #[must_use]
+    pub fn coarseness(self) -> f64 {
+        if self.is_percentile() { of_two_percentiles() } else { 0.0 }
+    }
+
+    /// Its value for one measurement; absent if it is not known. What the source of an import states goes first.
+    #[must_use]
+    pub fn value(self, measurement: &Measurement) -> Option<f64> {
+        let value = match stated(measurement, self) {
+            None => (self.0.of)(measurement),
+            stated => stated,
+        };
+        value.filter(|value| value.is_finite())
+    }
+
+    /// Its value for one measurement as comparing needs it; absent if it is not known or not positive.
+    #[must_use]
+    pub fn of(self, measurement: &Measurement) -> Option<f64> {
+        self.value(measurement).filter(|value| *value > 0.0)
+    }
+}
+
+/// The figure of an imported measurement that its source states.
+pub(crate) fn stated(measurement: &Measurement, metric: Metric) -> Option<f64> {
+    measurement.stated.as_ref()?.metrics.get(metric.word()).copied()
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Metric {}
+
+impl Hash for Metric {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl fmt::Debug for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.id)
+    }
+}
+
+impl FromStr for Metric {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        let words: Vec<&str> = Self::compared().map(Self::word).collect();
+        let found = Self::compared().find(|metric| metric.word() == text);
+        found.ok_or_else(|| WordError::new("metric", text, &words))
+    }
+}

@@ -1,0 +1,329 @@
+//! What became of a network's packets, beside how many arrived: losses, what was sent again, how evenly streams were served, what the
+//! interfaces on the way counted, and the times in which nothing came.
+
+use iotax_model::Workload;
+use iotax_model::record::{Flow, Gap, HostCpu, Interface, Measurement, NicActivity, Probes, TargetRecord};
+use iotax_model::target::TargetSpec;
+
+use crate::fairness::{Fairness, jain};
+use crate::figures::{is_stream, per_gib, per_io};
+use crate::packets::over_flows;
+use crate::stats::median;
+
+/// Linux' least time until TCP sends again (TCP_RTO_MIN): a longer silence is not one packet that was lost.
+pub const GAP_NS: u64 = 200_000_000;
+
+/// What one cell's packets came to, over all rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    /// The workload's name.
+    pub workload: String,
+    /// The target's name.
+    pub target: String,
+    /// Streams by direction, upload first; of round trips under load the load's.
+    pub ways: Vec<Way>,
+    /// Of round trips.
+    pub probes: Option<Probes>,
+    /// Standard deviation of round trips, which ping(8) calls mdev: median over the rounds.
+    pub mdev_ns: Option<f64>,
+    /// Busy CPU nanoseconds of the guest per GiB of streams, as it counts them itself: median over the rounds.
+    pub guest_cpu_per_gib: Option<f64>,
+    /// The same per packet or round trip.
+    pub guest_cpu_per_io: Option<f64>,
+    /// CPU nanoseconds of the server's process per GiB of streams.
+    pub server_cpu_per_gib: Option<f64>,
+    /// Times longer than [`GAP_NS`] without a byte, each with its round, the longest first.
+    pub gaps: Vec<(u32, Gap)>,
+    /// The interfaces on the way that were watched, from the client to the server.
+    pub hops: Vec<Hop>,
+}
+
+/// All streams of one direction. A count is absent if it is not known of one of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Way {
+    /// Whether the client sends.
+    pub upload: bool,
+    /// How many in each round.
+    pub streams: usize,
+    /// Median over the rounds of bytes per second that arrived; of a load what its streams say.
+    pub bytes_per_s: Option<f64>,
+    /// Packets that were sent.
+    pub sent: Option<u64>,
+    /// Those that arrived.
+    pub received: Option<u64>,
+    /// Datagrams that never came.
+    pub lost: Option<u64>,
+    /// Datagrams that came after a later one.
+    pub out_of_order: Option<u64>,
+    /// Datagrams that came once more.
+    pub duplicates: Option<u64>,
+    /// Segments that TCP sent again.
+    pub retransmits: Option<u64>,
+    /// Datagrams' jitter: median over the rounds of the streams' mean.
+    pub jitter_ns: Option<f64>,
+    /// TCP's own round trips: the least, the median over the rounds of the mean, the greatest.
+    pub rtt_ns: Option<[f64; 3]>,
+    /// How evenly its streams were served, by bytes; absent for one alone.
+    pub fairness: Option<Fairness>,
+}
+
+impl Way {
+    /// The word for its direction.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        word(self.upload)
+    }
+
+    /// The share of datagrams that were lost, 0 to 1; absent if nothing is known of them.
+    #[must_use]
+    pub fn loss(&self) -> Option<f64> {
+        share(self.lost?, self.lost? + self.received?)
+    }
+
+    /// The share of segments that were sent again.
+    #[must_use]
+    pub fn retransmit_share(&self) -> Option<f64> {
+        share(self.retransmits?, self.sent?)
+    }
+}
+
+/// What an interface did while a target was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hop {
+    /// Its name where it is.
+    pub name: String,
+    /// `near`, `host` or `far`; absent if it is not on record.
+    pub place: Option<String>,
+    /// Its driver, as far as it tells.
+    pub driver: Option<String>,
+    /// Of all rounds together.
+    pub activity: NicActivity,
+}
+
+/// `upload` or `download`.
+#[must_use]
+pub const fn word(upload: bool) -> &'static str {
+    if upload { "upload" } else { "download" }
+}
+
+/// A part of a whole; absent of nothing.
+pub fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Whether the server's process runs on this host.
+pub(crate) fn is_server_here(spec: &TargetSpec) -> bool {
+    spec.network.as_ref().is_some_and(|network| !network.via.is_given())
+}
+
+/// The flows of one direction of one measurement.
+pub(crate) fn flows(m: &Measurement, upload: bool) -> impl Iterator<Item = &Flow> + Clone {
+    m.outcome.carried.iter().flat_map(|carried| &carried.flows).filter(move |flow| flow.upload == upload)
+}
+
+impl Network {
+    /// Of one cell's measurements; absent for work that is none of a network's, and where nobody told.
+    pub fn of(
+        workload: &Workload,
+        target: &str,
+        record: Option<&TargetRecord>,
+        measurements: &[&Measurement],
+    ) -> Option<Self> {
+        workload.kind().traffic()?;
+        let carried = || measurements.iter().filter_map(|m| Some((*m, m.outcome.carried.as_ref()?)));
+        carried().next()?;
+        let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+            median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
+        };
+        let probes = carried().filter_map(|(_, carried)| carried.probes).reduce(|all, probes| Probes {
+            sent: all.sent + probes.sent,
+            received: all.received + probes.received,
+            duplicates: all.duplicates + probes.duplicates,
+            out_of_order: all.out_of_order + probes.out_of_order,
+        });
+        let mut gaps: Vec<(u32, Gap)> = carried()
+            .flat_map(|(m, carried)| carried.gaps.iter().map(|gap| (m.round, *gap)))
+            .filter(|(_, gap)| gap.duration_ns > GAP_NS)
+            .collect();
+        gaps.sort_by_key(|(_, gap)| std::cmp::Reverse(gap.duration_ns));
+        let inside = |m: &Measurement| m.outcome.inside.as_ref()?.cpu.as_ref().map(HostCpu::busy_ns);
+        Some(Self {
+            workload: workload.name.clone(),
+            target: target.into(),
+            ways: [true, false].into_iter().filter_map(|upload| way(upload, measurements)).collect(),
+            probes,
+            mdev_ns: over_rounds(&|m| m.outcome.carried.as_ref()?.mdev_ns.map(|ns| ns as f64)),
+            guest_cpu_per_gib: over_rounds(&|m| per_gib(m, inside(m)?)),
+            guest_cpu_per_io: over_rounds(&|m| per_io(m, inside(m)?)),
+            server_cpu_per_gib: over_rounds(&|m| {
+                per_gib(m, m.outcome.carried.as_ref()?.server_cpu?.total_ns())
+            }),
+            gaps,
+            hops: hops(record, measurements),
+        })
+    }
+}
+
+/// All of one direction; absent if there are no streams in it.
+fn way(upload: bool, measurements: &[&Measurement]) -> Option<Way> {
+    let all = || measurements.iter().flat_map(|m| flows(m, upload));
+    let streams =
+        measurements.iter().map(|m| flows(m, upload).count()).max().filter(|streams| *streams > 0)?;
+    let over_rounds = |figure: &dyn Fn(&Measurement) -> Option<f64>| {
+        median(&measurements.iter().filter_map(|m| figure(m)).collect::<Vec<_>>())
+    };
+    let mean = |m: &Measurement, of: fn(&Flow) -> Option<u64>| {
+        Some(over_flows(flows(m, upload), of)? as f64 / flows(m, upload).count() as f64)
+    };
+    let least = all().filter_map(|flow| flow.rtt_ns.map(|rtt| rtt[0])).min();
+    let most = all().filter_map(|flow| flow.rtt_ns.map(|rtt| rtt[2])).max();
+    let middle = over_rounds(&|m| mean(m, |flow| flow.rtt_ns.map(|rtt| rtt[1])));
+    let evenly = measurements.iter().filter_map(|m| evenness(m, upload));
+    Some(Way {
+        upload,
+        streams,
+        bytes_per_s: over_rounds(&|m| {
+            // Streams are counted over the client's window already, a load beside round trips is not.
+            let tally = if upload { &m.outcome.tallies.write } else { &m.outcome.tallies.read };
+            let bytes = match tally {
+                Some(tally) if is_stream(m) => tally.bytes,
+                _ => over_flows(flows(m, upload), |flow| flow.received_bytes)?,
+            };
+            (m.outcome.duration_ns > 0).then(|| bytes as f64 / (m.outcome.duration_ns as f64 / 1e9))
+        }),
+        sent: over_flows(all(), |flow| flow.sent_packets),
+        received: over_flows(all(), |flow| flow.received_packets),
+        lost: over_flows(all(), |flow| flow.lost),
+        out_of_order: over_flows(all(), |flow| flow.out_of_order),
+        duplicates: over_flows(all(), |flow| flow.duplicates),
+        retransmits: over_flows(all(), |flow| flow.retransmits),
+        jitter_ns: over_rounds(&|m| mean(m, |flow| flow.jitter_ns)),
+        rtt_ns: least
+            .zip(middle)
+            .zip(most)
+            .map(|((least, middle), most)| [least as f64, middle, most as f64]),
+        fairness: Fairness::over(evenly.collect(), 1.0 / streams as f64),
+    })
+}
+
+/// Jain's index of one measurement's streams of one direction, by bytes that arrived; absent unless there are several.
+#[must_use]
+pub fn evenness(m: &Measurement, upload: bool) -> Option<f64> {
+    let got: Option<Vec<f64>> = flows(m, upload).map(|flow| Some(flow.received_bytes? as f64)).collect();
+    jain(&got.filter(|got| got.len() > 1)?)
+}
+
+/// The interfaces that were watched, in the order of the way.
+fn hops(record: Option<&TargetRecord>, measurements: &[&Measurement]) -> Vec<Hop> {
+    let known = record.map(|record| record.interfaces.as_slice()).unwrap_or_default();
+    let mut hops: Vec<Hop> = Vec::new();
+    for seen in measurements.iter().flat_map(|m| seen(m, known)) {
+        let same = |hop: &&mut Hop| hop.name == seen.name && hop.place.as_deref() == seen.place;
+        match hops.iter_mut().find(same) {
+            Some(hop) => hop.activity = sum(hop.activity, *seen.activity),
+            None => hops.push(Hop {
+                name: seen.name.into(),
+                place: seen.place.map(str::to_owned),
+                driver: seen.driver.map(str::to_owned),
+                activity: *seen.activity,
+            }),
+        }
+    }
+    let order = |hop: &Hop| PLACES.iter().position(|place| hop.place.as_deref() == Some(*place)).unwrap_or(1);
+    hops.sort_by_key(order);
+    hops
+}
+
+/// Where interfaces are, from the client to the server.
+const PLACES: [&str; 3] = ["client", "host", "server"];
+
+/// An interface that was watched in one measurement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// Absent if it is not known.
+    pub(crate) place: Option<&'a str>,
+    pub(crate) name: &'a str,
+    pub(crate) driver: Option<&'a str>,
+    pub(crate) activity: &'a NicActivity,
+}
+
+/// What each watched interface did in one measurement. The agent of a guest looks at the client from within; all others are seen from the
+/// host, under `PLACE/NAME`, or under their name alone where that is enough. Where it is known which interfaces are on the way, others
+/// are left out.
+pub(crate) fn seen<'a>(m: &'a Measurement, known: &'a [Interface]) -> Vec<Seen<'a>> {
+    let inside = m.outcome.inside.iter().flat_map(|inside| &inside.nics).map(|nic| (true, nic));
+    let host = m.host.iter().flat_map(|host| &host.nics).map(|nic| (false, nic));
+    let in_guest = inside.clone().next().is_some();
+    let one = |(within, (key, activity)): (bool, (&'a String, &'a NicActivity))| {
+        let (told, name) = match key.split_once('/') {
+            Some((place, name)) if PLACES.contains(&place) => (Some(place), name),
+            _ => (None, key.as_str()),
+        };
+        let fits = |interface: &&Interface| {
+            let place = interface.place.as_str();
+            let near = place == PLACES[0];
+            let here = told.map_or(if within { near } else { !(near && in_guest) }, |told| told == place);
+            here && interface.name == name
+        };
+        let mut fitting = known.iter().filter(fits);
+        // Of two that have one name nobody knows which it is.
+        let found = fitting.next().filter(|_| fitting.next().is_none());
+        let place = told.or(found.map(|found| found.place.as_str()));
+        Seen { place, name, driver: found.and_then(|found| found.driver.as_deref()), activity }
+    };
+    inside.chain(host).map(one).filter(|seen| known.is_empty() || seen.place.is_some()).collect()
+}
+
+fn sum(one: NicActivity, other: NicActivity) -> NicActivity {
+    NicActivity {
+        rx_bytes: one.rx_bytes + other.rx_bytes,
+        rx_packets: one.rx_packets + other.rx_packets,
+        rx_drops: one.rx_drops + other.rx_drops,
+        tx_bytes: one.tx_bytes + other.tx_bytes,
+        tx_packets: one.tx_packets + other.tx_packets,
+        tx_drops: one.tx_drops + other.tx_drops,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::record::{Carried, Outcome};
+
+    fn measurement(flows: Vec<Flow>) -> Measurement {
+        let carried = Some(Carried { flows, ..Carried::default() });
+        Measurement {
+            round: 1,
+            outcome: Outcome { duration_ns: 2_000_000_000, carried, ..Outcome::default() },
+            ..Measurement::default()
+        }
+    }
+
+    #[test]
+    fn what_one_stream_does_not_know_is_not_known_of_all() {
+        let flow = |lost| Flow {
+            upload: true,
+            received_bytes: Some(1000),
+            received_packets: Some(90),
+            lost,
+            ..Flow::default()
+        };
+        let both = measurement(vec![flow(Some(10)), flow(Some(0))]);
+        let found = way(true, &[&both]).expect("streams");
+        assert_eq!((found.streams, found.lost, found.bytes_per_s), (2, Some(10), Some(1000.0)));
+        assert!(found.loss().is_some_and(|loss| (loss - 10.0 / 190.0).abs() < 1e-12));
+        assert_eq!((found.retransmits, found.retransmit_share()), (None, None), "not 0");
+        let partly = measurement(vec![flow(Some(10)), flow(None)]);
+        assert_eq!(way(true, &[&partly]).and_then(|way| way.lost), None);
+        assert_eq!(way(false, &[&both]), None, "nothing came down");
+    }
+
+    #[test]
+    fn streams_are_held_against_one_another_by_bytes() {
+        let flow = |bytes| Flow { upload: false, received_bytes: Some(bytes), ..Flow::default() };
+        assert_eq!(evenness(&measurement(vec![flow(5), flow(5)]), false), Some(1.0));
+        assert_eq!(evenness(&measurement(vec![flow(8), flow(0)]), false), Some(0.5));
+        assert_eq!(evenness(&measurement(vec![flow(8)]), false), None, "one alone");
+        assert_eq!(evenness(&measurement(vec![flow(8), Flow::default()]), true), None);
+    }
+}

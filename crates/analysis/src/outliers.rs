@@ -1,0 +1,100 @@
+//! Measurements that are unlike the others of their target and round.
+//!
+//! They are flagged and never left out: what made one so may happen again, and an interval without it would be too narrow.
+
+use iotax_model::record::Measurement;
+use iotax_model::units::human;
+use iotax_model::{Warning, WarningKind};
+
+use crate::effects::{Cell, Grid};
+use crate::failed::Failed;
+use crate::figures::is_stream;
+use crate::metric::Metric;
+use crate::stats::median;
+use crate::store::Run;
+
+/// With fewer rounds what is unusual cannot be told.
+const FEWEST_ROUNDS: usize = 4;
+/// From so many robust standard deviations on.
+const FAR: f64 = 5.0;
+/// And from so many margins on: less would change no verdict.
+const MARGINS: f64 = 3.0;
+/// The median absolute deviation of normal noise times this is its standard deviation.
+const NORMAL: f64 = 1.4826;
+
+/// The outliers of all workloads, by what is left of the logarithms of mean latencies when targets and rounds have been taken
+/// out by medians (Tukey, Exploratory Data Analysis, 1977, chapter 11).
+pub(super) fn outliers(run: &Run) -> Vec<Warning> {
+    run.plan.workloads.iter().flat_map(|workload| of_workload(run, &workload.name)).collect()
+}
+
+fn of_workload(run: &Run, workload: &str) -> Vec<Warning> {
+    let grid = Grid::of(run, workload);
+    if grid.rounds.len() < FEWEST_ROUNDS {
+        return vec![];
+    }
+    // With two targets a median is a mean, and half of what is wrong with one would be blamed on the other.
+    let by_rounds = grid.targets > 2;
+    let parts = grid.parts(median, by_rounds);
+    let rest = if grid.targets == 2 { without_shared(&grid, &parts.rest) } else { parts.rest.clone() };
+    // A fit by medians goes through points: so many of the rest are 0 by construction and say nothing of what is usual
+    // (Maronna, Martin and Yohai, Robust Statistics, 2006, section 4.4). Of two targets it has the rounds' parts in it.
+    let fitted = if by_rounds { grid.targets + grid.rounds.len() - 1 } else { grid.targets };
+    let mut sizes: Vec<f64> = parts.rest.iter().map(|rest| rest.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let usual = NORMAL * median(sizes.get(fitted..).unwrap_or_default()).unwrap_or_default();
+    let far = (FAR * usual).max(MARGINS * run.plan.margin.share().ln_1p());
+    grid.cells
+        .iter()
+        .zip(&rest)
+        .filter(|(cell, rest)| rest.abs() > far && !Failed::of(cell.measurement).is_too_many())
+        .map(|(cell, rest)| {
+            let m = cell.measurement;
+            let figures = in_words(m, *rest);
+            Warning {
+                kind: WarningKind::Outlier,
+                target: Some(m.target.clone()),
+                workload: Some(m.workload.clone()),
+                round: Some(m.round),
+                evidence: format!(
+                    "the {} where {} let expect {} ({:+.0}%); the measurements beside it usually stray by {:.1}%",
+                    figures.0,
+                    if grid.targets > 1 { "its target and round" } else { "its target's other rounds" },
+                    figures.1,
+                    figures.2 * 100.0,
+                    usual.exp_m1() * 100.0,
+                ),
+                remedy: "it counts as any other does; see what else the machine did then, and measure more rounds, so that \
+                         one weighs less"
+                    .into(),
+            }
+        })
+        .collect()
+}
+
+/// What was measured, what was expected, and by how much it is off; `rest` is the logarithm of that in time.
+fn in_words(m: &Measurement, rest: f64) -> (String, String, f64) {
+    if is_stream(m) {
+        let rate = Metric::BYTES_PER_S.value(m).unwrap_or_default();
+        let was = format!("throughput was {}", human::bits(rate));
+        return (was, human::bits(rate * rest.exp()), (-rest).exp_m1());
+    }
+    let mean = m.outcome.tallies.latency().mean().unwrap_or_default();
+    (format!("mean latency was {}", human::time(mean)), human::time(mean / rest.exp()), rest.exp_m1())
+}
+
+/// Where both targets of a round stray to one side, the lesser part of it is the round's.
+fn without_shared(grid: &Grid<'_>, rest: &[f64]) -> Vec<f64> {
+    let pairs = || grid.cells.iter().zip(rest);
+    pairs()
+        .map(|(cell, mine)| {
+            let beside = |other: &Cell| other.round == cell.round && other.target != cell.target;
+            match pairs().find(|(other, _)| beside(other)) {
+                Some((_, theirs)) if mine.signum() == theirs.signum() => {
+                    mine - mine.abs().min(theirs.abs()).copysign(*mine)
+                }
+                _ => *mine,
+            }
+        })
+        .collect()
+}

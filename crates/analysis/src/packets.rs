@@ -1,0 +1,54 @@
+//! What became of the packets of one measurement.
+
+use iotax_model::record::{Flow, Measurement};
+
+/// A figure of all flows together; absent if it is not known of one, or if there are none.
+pub(crate) fn over_flows<'a>(
+    flows: impl IntoIterator<Item = &'a Flow>,
+    figure: impl Fn(&Flow) -> Option<u64>,
+) -> Option<u64> {
+    flows
+        .into_iter()
+        .map(figure)
+        .try_fold(None, |sum: Option<u64>, value| Some(Some(sum.unwrap_or(0) + value?)))?
+}
+
+/// What became of the packets of one measurement, both directions together; of round trips of the messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Packets {
+    /// Packets that never arrived.
+    pub(crate) lost: Option<u64>,
+    /// Packets that a later one overtook.
+    pub(crate) out_of_order: Option<u64>,
+    /// Packets that arrived again.
+    pub(crate) duplicates: Option<u64>,
+    /// Segments that TCP sent again.
+    pub(crate) retransmits: Option<u64>,
+    /// Mean of the streams.
+    pub(crate) jitter_ns: Option<f64>,
+}
+
+impl Packets {
+    /// Nothing is known of what crossed no network.
+    pub(crate) fn of(m: &Measurement) -> Self {
+        let Some(carried) = &m.outcome.carried else { return Self::default() };
+        let sum = |figure: fn(&Flow) -> Option<u64>| over_flows(&carried.flows, figure);
+        let retransmits = sum(|flow| flow.retransmits);
+        if let Some(probes) = carried.probes {
+            return Self {
+                lost: probes.sent.checked_sub(probes.received),
+                out_of_order: Some(probes.out_of_order),
+                duplicates: Some(probes.duplicates),
+                retransmits,
+                jitter_ns: None,
+            };
+        }
+        Self {
+            lost: sum(|flow| flow.lost),
+            out_of_order: sum(|flow| flow.out_of_order),
+            duplicates: sum(|flow| flow.duplicates),
+            retransmits,
+            jitter_ns: sum(|flow| flow.jitter_ns).map(|ns| ns as f64 / carried.flows.len() as f64),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Percentiles of latency, with what is known of them and what is not.
+
+use iotax_model::Histogram;
+use iotax_model::histogram::RELATIVE_ERROR;
+use iotax_model::record::Measurement;
+
+use crate::stats::paired::{Differences, Interval};
+use crate::stats::rank::ranks;
+use crate::stats::{ALPHA, Estimate};
+
+/// The quantile `q` in nanoseconds; absent if fewer than ten values lie beyond it.
+#[must_use]
+pub fn percentile(latency: &Histogram, q: f64) -> Option<f64> {
+    (latency.count() >= needed(q)).then(|| latency.quantile(q)).flatten()
+}
+
+/// A percentile with fewer values beyond it is mostly chance and is not given.
+const BEYOND: f64 = 10.0;
+
+/// Those that documents give, rising.
+pub const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
+
+/// A percentile of a cell's service times, or that there were too few I/Os for it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Percentile {
+    /// The share of I/Os at or below it, 0 to 1.
+    pub q: f64,
+    /// The I/Os of all rounds.
+    pub ios: u64,
+    /// Absent if there are fewer than [`needed`].
+    pub value: Option<Value>,
+}
+
+/// What is known of a percentile, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Value {
+    /// That of all I/Os of all rounds together.
+    pub ns: f64,
+    /// The 95% interval by order statistics, were all I/Os independent. They are not, so it is the least that is uncertain:
+    /// what a longer measurement would still narrow.
+    pub of_ios: Interval,
+    /// Student's t interval at 95% of the logarithms of the rounds' own percentiles: what another run may well show.
+    /// Absent for fewer than two rounds, or where one has too few I/Os.
+    pub over_rounds: Option<Interval>,
+}
+
+impl Percentile {
+    /// Of one cell's measurements, whose service times together are `latency`.
+    pub fn of(q: f64, latency: &Histogram, measurements: &[&Measurement]) -> Self {
+        let value = percentile(latency, q).and_then(|ns| {
+            Some(Value { ns, of_ios: of_ios(latency, q)?, over_rounds: over_rounds(q, measurements) })
+        });
+        Self { q, ios: latency.count(), value }
+    }
+}
+
+/// How many I/Os a percentile needs: ten beyond it.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "far below 2^53 for any percentile with a name"
+)]
+pub fn needed(q: f64) -> u64 {
+    // A hair below ten is ten: 1 - 0.9999 is not exact.
+    ((BEYOND - 1e-6) / (1.0 - q)).ceil() as u64
+}
+
+/// Its name: `p99.9`.
+#[must_use]
+pub fn name(q: f64) -> String {
+    let digits = format!("{:.4}", q * 100.0);
+    format!("p{}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Ranks to values, each end as far out as the histogram's error allows.
+fn of_ios(latency: &Histogram, q: f64) -> Option<Interval> {
+    let (low, high) = ranks(latency.count(), q, ALPHA)?;
+    let (min, max) = (latency.min()? as f64, latency.max()? as f64);
+    // In the middle between two ranks rounding cannot hit the wrong one.
+    let at = |rank: u64| latency.quantile((rank as f64 - 0.5) / latency.count() as f64);
+    Some(Interval {
+        low: (at(low)? * (1.0 - RELATIVE_ERROR)).max(min),
+        high: (at(high)? * (1.0 + RELATIVE_ERROR)).min(max),
+    })
+}
+
+fn over_rounds(q: f64, measurements: &[&Measurement]) -> Option<Interval> {
+    let of_round = |m: &&Measurement| percentile(&m.outcome.tallies.latency(), q).map(f64::ln);
+    let logs = measurements.iter().map(of_round).collect::<Option<Vec<_>>>()?;
+    Some(Differences::new(logs)?.interval(ALPHA)?.map(f64::exp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::record::{Outcome, Tallies, Tally};
+
+    fn measurement(latency: Histogram) -> Measurement {
+        let read = Tally { ios: latency.count(), bytes: 0, latency, response: None };
+        Measurement {
+            target: "a".into(),
+            workload: "w".into(),
+            round: 1,
+            order: 1,
+            outcome: Outcome {
+                tallies: Tallies { read: Some(read), ..Tallies::default() },
+                ..Outcome::default()
+            },
+            ..Measurement::default()
+        }
+    }
+
+    /// 1 us, 2 us, ... `n` us.
+    fn rising(n: u64) -> Histogram {
+        let mut latency = Histogram::new();
+        (1..=n).for_each(|us| latency.add(us * 1000));
+        latency
+    }
+
+    #[test]
+    fn names_and_needs() {
+        let told: Vec<_> = QUANTILES.iter().map(|q| (name(*q), needed(*q))).collect();
+        let wanted = [("p50", 20), ("p90", 100), ("p99", 1000), ("p99.9", 10_000), ("p99.99", 100_000)];
+        assert_eq!(told, wanted.map(|(name, n)| (name.to_owned(), n)));
+        // What is said to be needed is what is asked for.
+        for q in QUANTILES {
+            let of = |n| {
+                let mut latency = Histogram::new();
+                latency.add_many(1000, n);
+                Percentile::of(q, &latency, &[]).value.is_some()
+            };
+            assert!(of(needed(q)) && !of(needed(q) - 1), "{q}");
+        }
+    }
+
+    #[test]
+    fn ranks_become_values() {
+        let median = Percentile::of(0.5, &rising(100), &[]).value.expect("enough");
+        // From the 40th to the 61st, within the histogram's error.
+        assert!(median.of_ios.low <= 40_000.0 && median.of_ios.low > 39_600.0, "{median:?}");
+        assert!(median.of_ios.high >= 61_000.0 && median.of_ios.high < 61_600.0, "{median:?}");
+        assert_eq!(median.over_rounds, None);
+    }
+
+    #[test]
+    fn rounds_say_more_than_ios() {
+        let rounds: Vec<Measurement> = [100, 130, 80, 110]
+            .into_iter()
+            .map(|percent| {
+                let mut latency = Histogram::new();
+                rising(1000).bars().for_each(|(ns, _, n)| latency.add_many(ns * percent / 100, n));
+                measurement(latency)
+            })
+            .collect();
+        let mut all = Histogram::new();
+        rounds.iter().for_each(|m| all.merge(&m.outcome.tallies.latency()));
+        let rounds: Vec<&Measurement> = rounds.iter().collect();
+        let value = Percentile::of(0.5, &all, &rounds).value.expect("enough");
+        let over = value.over_rounds.expect("four rounds");
+        assert!(over.high - over.low > 2.0 * (value.of_ios.high - value.of_ios.low), "{value:?}");
+        // One round with too few I/Os leaves the p99 of all without an interval over rounds.
+        let few = measurement(rising(50));
+        let rounds = [rounds[0], rounds[1], &few];
+        let value = Percentile::of(0.99, &all, &rounds).value.expect("enough together");
+        assert_eq!(value.over_rounds, None);
+    }
+}

@@ -1,0 +1,253 @@
+//! What is compared with what, and the figures that it is compared by.
+
+use std::collections::{BTreeMap, HashMap};
+
+use iotax_model::net::NetTest;
+use iotax_model::record::Measurement;
+use iotax_model::{Cell, Plan};
+
+use crate::comparison::Comparison;
+use crate::comparison::Tax;
+use crate::edges::Edge;
+use crate::metric::Metric;
+use crate::network::is_server_here;
+use crate::stats::paired::Differences;
+use crate::stats::quantization::Coarse;
+use crate::stats::verdict::{Decision, Verdict};
+use crate::stats::{ALPHA, Estimate};
+
+/// A target and what it is compared with, as indices into the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) target: usize,
+    pub(super) baseline: usize,
+    /// Whether it is a step of the ladder that does not leave the baseline. Those that do are pairs with the baseline.
+    pub(super) is_step: bool,
+}
+
+/// TCP's segments of two targets whose lengths differ by more than this share are not the same work.
+const LENGTHS: f64 = 0.05;
+
+impl Pair {
+    /// Whether its targets are compared by a metric on a workload. All that a network's measurement takes on this host is counted
+    /// together: two ways of which one alone has its server here, or another neighbour, are not told apart by it.
+    pub(super) fn compares(self, plan: &Plan, workload: usize, metric: Metric) -> bool {
+        let workload = &plan.workloads[workload];
+        let beside = |target: usize| {
+            let spec = &plan.targets[target];
+            (is_server_here(spec), &spec.neighbour)
+        };
+        let is_alike = !workload.kind().is_network() || beside(self.target) == beside(self.baseline);
+        metric.compares(workload) && (is_alike || !metric.is_cpu())
+    }
+}
+
+/// Every target with the baseline, then the steps between others.
+pub(super) fn pairs(plan: &Plan, edges: &[Edge]) -> Vec<Pair> {
+    let place = |name: &str| plan.targets.iter().position(|target| target.name == name);
+    let Some(baseline) = place(&plan.baseline) else { return Vec::new() };
+    let others = (0..plan.targets.len()).filter(|target| *target != baseline);
+    let mut pairs: Vec<Pair> = others.map(|target| Pair { target, baseline, is_step: false }).collect();
+    let steps = edges.iter().filter(|edge| edge.from != plan.baseline);
+    pairs.extend(steps.filter_map(|edge| {
+        Some(Pair { target: place(&edge.to)?, baseline: place(&edge.from)?, is_step: true })
+    }));
+    pairs
+}
+
+/// What was measured, by cell and round, one figure for each metric that is looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Figures {
+    metrics: Vec<Metric>,
+    by_cell: HashMap<Cell, BTreeMap<u32, Figure>>,
+}
+
+/// What the last look that took part in a comparison said of it.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    /// Rounds at that look.
+    pub(super) rounds: u32,
+    pub(super) decision: Decision,
+}
+
+impl Said {
+    pub(super) fn is_decided(&self) -> bool {
+        self.decision.verdict != Verdict::Undecided
+    }
+}
+
+/// One measurement.
+#[derive(Debug, Clone)]
+struct Figure {
+    /// By metric.
+    values: Vec<Option<f64>>,
+    /// TCP's largest segment in bytes, if it is known.
+    mss: Option<u32>,
+    /// Why no verdict may rest on it.
+    unusable: Option<String>,
+}
+
+impl Figures {
+    pub(super) fn new(metrics: Vec<Metric>) -> Self {
+        Self { metrics, by_cell: HashMap::new() }
+    }
+
+    /// Takes a measurement's figures, and why no verdict may rest on them if that is so. One of a cell that the plan does not have
+    /// is passed over.
+    pub(super) fn add(&mut self, plan: &Plan, measurement: &Measurement, unusable: Option<String>) {
+        let target = plan.targets.iter().position(|target| target.name == measurement.target);
+        let workload = plan.workloads.iter().position(|workload| workload.name == measurement.workload);
+        if let (Some(target), Some(workload)) = (target, workload) {
+            let values = self.metrics.iter().map(|metric| metric.of(measurement)).collect();
+            let rounds = self.by_cell.entry(Cell { target, workload }).or_default();
+            let mss = measurement.outcome.carried.as_ref().and_then(|carried| carried.mss);
+            rounds.insert(measurement.round, Figure { values, mss, unusable });
+        }
+    }
+
+    /// Whether a cell was measured in a round.
+    pub(super) fn has(&self, cell: Cell, round: u32) -> bool {
+        self.by_cell.get(&cell).is_some_and(|rounds| rounds.contains_key(&round))
+    }
+
+    /// What the pairs come to on every workload by every metric, in this order; without what has no figures in common.
+    pub(super) fn cases(&self, plan: &Plan, pairs: &[Pair]) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for workload in 0..plan.workloads.len() {
+            for pair in pairs {
+                let compared = |place: &usize| pair.compares(plan, workload, self.metrics[*place]);
+                for place in (0..self.metrics.len()).filter(compared) {
+                    let by_segment = self.metrics[place] == Metric::CPU_PER_IO
+                        && plan.workloads[workload].net.as_ref().is_some_and(|net| net.test == NetTest::Tcp);
+                    if !by_segment || self.segments_alike(workload, *pair) {
+                        cases.extend(self.case(workload, *pair, place));
+                    }
+                }
+            }
+        }
+        cases
+    }
+
+    /// Whether TCP's segments are known to be as long on both sides, in every common round.
+    fn segments_alike(&self, workload: usize, pair: Pair) -> bool {
+        let of = |target| self.by_cell.get(&Cell { target, workload });
+        let Some((ours, theirs)) = of(pair.target).zip(of(pair.baseline)) else { return false };
+        let alike = |our: &Figure, their: &Figure| {
+            let (one, other) = (f64::from(our.mss?), f64::from(their.mss?));
+            Some((one - other).abs() <= LENGTHS * one.max(other))
+        };
+        let mut common = ours.iter().filter_map(|(round, our)| Some((our, theirs.get(round)?)));
+        common.all(|(our, their)| alike(our, their) == Some(true))
+    }
+
+    /// From the rounds in which both figures are known; absent without any. A percentile that is not known in every common round is
+    /// not compared at all: the rounds with too few I/Os for it are the slow ones, and leaving them out would flatter.
+    fn case(&self, workload: usize, pair: Pair, place: usize) -> Option<Case> {
+        let of = |target| self.by_cell.get(&Cell { target, workload });
+        let (ours, theirs) = (of(pair.target)?, of(pair.baseline)?);
+        let metric = self.metrics[place];
+        let (mut figures, mut withheld) = (Vec::new(), None);
+        for (round, our) in ours {
+            let Some(their) = theirs.get(round) else { continue };
+            let unusable = our.unusable.as_ref().or(their.unusable.as_ref());
+            withheld = withheld.or_else(|| Some((*round, unusable?.clone())));
+            match (our.values[place], their.values[place]) {
+                (Some(value), Some(base)) => figures.push((*round, value, base)),
+                _ if metric.is_percentile() => return None,
+                _ => {}
+            }
+        }
+        (!figures.is_empty()).then_some(Case { workload, pair, metric, figures, withheld })
+    }
+}
+
+/// One comparison before its family is decided.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) workload: usize,
+    pub(super) pair: Pair,
+    pub(super) metric: Metric,
+    /// Round, target's figure and baseline's figure, by rising round.
+    pub(super) figures: Vec<(u32, f64, f64)>,
+    /// The first of these rounds in which a measurement cannot be used, and why.
+    pub(super) withheld: Option<(u32, String)>,
+}
+
+impl Case {
+    /// Holm's family: a metric of the totals or of the steps.
+    pub(super) fn family(&self) -> (Metric, bool) {
+        (self.metric, self.pair.is_step)
+    }
+
+    /// The two cells that it compares.
+    pub(super) fn cells(&self) -> [Cell; 2] {
+        [self.pair.target, self.pair.baseline].map(|target| Cell { target, workload: self.workload })
+    }
+
+    /// Why no verdict may rest on the rounds up to one; absent if it may.
+    pub(super) fn withheld(&self, until: u32) -> Option<&String> {
+        self.withheld.as_ref().filter(|(round, _)| *round <= until).map(|(_, why)| why)
+    }
+
+    /// Whether both were measured in one of these rounds.
+    pub(super) fn has_any(&self, after: u32, until: u32) -> bool {
+        self.figures.iter().any(|(round, ..)| (after + 1..=until).contains(round))
+    }
+
+    /// The figures of the rounds up to one.
+    fn until(&self, round: u32) -> &[(u32, f64, f64)] {
+        &self.figures[..self.figures.partition_point(|(at, ..)| *at <= round)]
+    }
+
+    /// Log ratios of the rounds up to one; absent if there are none.
+    pub(super) fn logs(&self, until: u32) -> Option<Coarse<Differences>> {
+        let pairs: Vec<_> = self.until(until).iter().map(|(_, ours, theirs)| (*ours, *theirs)).collect();
+        Some(Coarse::new(Differences::of_log_ratios(&pairs)?, self.metric.coarseness()))
+    }
+
+    /// As it is told in a run that adds rounds. Before the first look, or with a measurement that cannot be used, there is nothing
+    /// to rest a verdict on.
+    pub(super) fn after(&self, plan: &Plan, said: Option<Said>) -> Option<Comparison> {
+        match said {
+            Some(said) if said.is_decided() || self.withheld(u32::MAX).is_none() => {
+                let decided_at = said.is_decided().then_some(said.rounds);
+                let comparison = self.comparison(plan, said.rounds, &said.decision)?;
+                Some(Comparison { decided_at, ..comparison })
+            }
+            _ => self.comparison(plan, u32::MAX, &Decision::none()),
+        }
+    }
+
+    /// As it is told, from the rounds up to one; absent without any.
+    pub(super) fn comparison(&self, plan: &Plan, until: u32, decision: &Decision) -> Option<Comparison> {
+        let logs = self.logs(until)?;
+        let figures = self.until(until);
+        let ratio = logs.mean().exp();
+        // An early look may ask for all but certainty: then confidence or the interval's end is no number that can be told.
+        let confidence = decision.alpha.map(|alpha| 1.0 - alpha).filter(|confidence| *confidence < 1.0);
+        let interval = decision.interval.map(|i| i.map(f64::exp));
+        let interval = interval.filter(|i| confidence.is_some() && i.high.is_finite());
+        let tax = self.metric.is_time().then(|| {
+            let baseline = figures.iter().map(|(.., b)| b.ln()).sum::<f64>() / figures.len() as f64;
+            Tax::of(baseline.exp(), ratio, interval)
+        });
+        let name = |target: usize| plan.targets[target].name.clone();
+        Some(Comparison {
+            workload: plan.workloads[self.workload].name.clone(),
+            metric: self.metric,
+            target: name(self.pair.target),
+            baseline: name(self.pair.baseline),
+            ratio,
+            interval,
+            confidence: confidence.filter(|_| interval.is_some()),
+            interval_95: logs.interval(ALPHA).map(|i| i.map(f64::exp)),
+            sign_flip_p: logs.fine().sign_flip_p(),
+            verdict: decision.verdict,
+            rounds: u32::try_from(logs.rounds()).unwrap_or(u32::MAX),
+            needed_rounds: decision.needed_rounds,
+            decided_at: None,
+            withheld: self.withheld(until).cloned(),
+            tax,
+        })
+    }
+}

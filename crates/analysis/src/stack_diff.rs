@@ -1,0 +1,154 @@
+//! What a target is made of, as its plan says, from the bottom up.
+
+use std::collections::BTreeMap;
+
+use iotax_model::TargetSpec;
+use iotax_model::target::{FileSpec, Format, NetPath, NetworkSpec, Nic, Snapshot};
+use serde::Serialize;
+use serde_json::Value;
+
+/// The kind of an image's format; a raw image is no layer.
+pub(super) const QCOW2: &str = "qcow2";
+
+/// One layer of a target with what can be set on it.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// What tells it from other layers, whatever its settings.
+    pub(super) kind: String,
+    /// What people call it.
+    pub(super) name: String,
+    /// The plan's keys for it; what the plan leaves open is absent.
+    pub(super) settings: BTreeMap<String, String>,
+    /// What holds for keys that the plan may leave open, where other keys decide it.
+    open: BTreeMap<&'static str, String>,
+}
+
+impl Part {
+    /// What holds for a key, as far as the plan alone decides it.
+    pub(super) fn value(&self, key: &str) -> Option<&String> {
+        self.settings.get(key).or_else(|| self.open.get(key))
+    }
+
+    /// Whether a key is set otherwise than in another part of this kind. What follows from another key is not.
+    pub(super) fn differs(&self, other: &Self, key: &str) -> bool {
+        self.settings.get(key) != other.settings.get(key) && self.value(key) != other.value(key)
+    }
+
+    /// A layer without settings, whose name tells it from others.
+    fn plain(name: impl Into<String>) -> Self {
+        let name = name.into();
+        Self { kind: name.clone(), name, settings: BTreeMap::new(), open: BTreeMap::new() }
+    }
+
+    /// A layer whose settings are the keys of `spec` but for those that are layers of their own.
+    fn new(kind: &str, name: impl Into<String>, spec: &impl Serialize, without: &[&str]) -> Self {
+        Self { kind: kind.into(), settings: settings(spec, without), ..Self::plain(name) }
+    }
+}
+
+/// Taken from the plan's own form, so that a new key is a setting without being named here.
+fn settings(spec: &impl Serialize, without: &[&str]) -> BTreeMap<String, String> {
+    let Ok(Value::Object(keys)) = serde_json::to_value(spec) else { return BTreeMap::new() };
+    keys.into_iter()
+        .filter(|(key, value)| !value.is_null() && !without.contains(&key.as_str()))
+        .map(|(key, value)| match value {
+            Value::String(text) => (key, text),
+            other => (key, other.to_string()),
+        })
+        .collect()
+}
+
+/// Of a network what differs beside the two ends: loopback has no link between them, and only some ways begin in a guest. Whichever
+/// link a guest's card has counts as a pair of veth does, so that a guest is held against the pair, and one link of a guest
+/// against another.
+fn paths(target: &TargetSpec, network: &NetworkSpec) -> Vec<Part> {
+    let mut ends = Part::plain(match &network.peer {
+        Some(peer) => format!("network to {peer}"),
+        None => "network".to_owned(),
+    });
+    ends.settings.extend(network.mtu.map(|mtu| ("mtu".to_owned(), mtu.to_string())));
+    let mut parts = vec![ends];
+    if network.via != NetPath::Loopback && !network.via.is_given() {
+        let mut link = Part::plain("veth pair");
+        link.kind = "link".into();
+        parts.push(link);
+    }
+    if let Some(guest) = &target.guest {
+        // What a guest's disk is set to says nothing of its card.
+        let disk = ["bus", "cache", "aio", "iothread", "queues", "discard", "filesystem"];
+        let mut part = Part::new("guest", format!("{} + guest", network.nic), guest, &disk);
+        part.settings.extend(settings(network, &["peer", "mtu"]));
+        part.open.insert("machine", guest.machine_type().to_string());
+        let several = network.via == NetPath::Bridge && network.nic == Nic::VirtioNet;
+        part.open.insert("queues", if several { guest.vcpus } else { 1 }.to_string());
+        parts.push(part);
+    }
+    parts.extend(target.neighbour.iter().map(|name| Part::plain(format!("noise of {name}"))));
+    parts
+}
+
+/// The parts of a target. Places differ in kind: what stands on another disk is not the same target plus something.
+pub(super) fn parts(target: &TargetSpec) -> Vec<Part> {
+    if let Some(network) = &target.network {
+        return paths(target, network);
+    }
+    let mut parts = vec![Part::plain(place(target))];
+    if let Some(lvm) = &target.lvm {
+        parts.push(Part::new("lvm", "LVM", lvm, &["vg", "snapshot"]));
+        if lvm.snapshot {
+            parts.push(Part::plain("LVM snapshot"));
+        }
+    }
+    if let Some(filesystem) = &target.filesystem {
+        parts.push(Part::new("filesystem", filesystem.kind.word(), filesystem, &[]));
+    }
+    match (&target.file, parts.last_mut()) {
+        // A raw file is there with the place or the filesystem that it lies on.
+        (Some(file), Some(below)) if file.format == Format::Raw => {
+            below.settings.extend(settings(file, &["dir", "format"]));
+        }
+        (Some(file), _) => parts.extend(image(file)),
+        (None, _) => {}
+    }
+    if let Some(over) = &target.loop_device {
+        parts.push(Part::new("loop", "loop device", over, &[]));
+    }
+    if let Some(guest) = &target.guest {
+        let part = Part::new("guest", format!("{} + guest", guest.bus), guest, &["filesystem"]);
+        let open =
+            [("machine", guest.machine_type().to_string()), ("iothread", guest.iothreads().to_string())];
+        parts.push(Part { open: BTreeMap::from(open), ..part });
+        if let Some(filesystem) = guest.filesystem {
+            let mut part = Part::plain(format!("{filesystem} in the guest"));
+            part.kind = "guest filesystem".into();
+            part.settings.insert("filesystem".into(), filesystem.to_string());
+            parts.push(part);
+        }
+    }
+    parts.extend(target.neighbour.iter().map(|name| Part::plain(format!("noise of {name}"))));
+    parts
+}
+
+fn place(target: &TargetSpec) -> String {
+    let group = target.lvm.as_ref().and_then(|lvm| lvm.vg.as_ref());
+    let dir = target.file.as_ref().and_then(|file| file.dir.as_ref());
+    match (&target.path, &target.device, group, dir) {
+        (Some(path), ..) => format!("path {}", path.display()),
+        (_, Some(device), ..) => format!("device {}", device.display()),
+        (_, _, Some(group), _) => format!("group {group}"),
+        (.., dir) => format!("directory {}", dir.map(|dir| dir.display().to_string()).unwrap_or_default()),
+    }
+}
+
+fn image(file: &FileSpec) -> impl Iterator<Item = Part> {
+    const SNAPSHOT: [&str; 2] = ["snapshot", "backing_depth"];
+    let format = Part::new(QCOW2, file.format.word(), file, &[["dir", "format"], SNAPSHOT].concat());
+    let snapshot = file.snapshot.map(|kind| {
+        let mut part = Part::plain(format!("{kind} snapshot"));
+        if kind == Snapshot::External {
+            part.settings.insert("backing_depth".into(), file.backing_depth.unwrap_or(1).to_string());
+        }
+        part
+    });
+    [format].into_iter().chain(snapshot)
+}

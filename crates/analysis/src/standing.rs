@@ -1,0 +1,62 @@
+//! How far a run is that adds rounds until its comparisons are decided.
+
+use iotax_model::Cell;
+
+/// Why no more rounds are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Every comparison is decided.
+    Decided,
+    /// The last look was taken.
+    MaxRounds,
+    /// The rounds up to the next look would have taken longer than the plan allows.
+    MaxTime,
+    /// What is open cannot be decided by more rounds: it could not be measured, or what was measured cannot be used.
+    Failed,
+}
+
+impl Stopped {
+    /// The word for it in documents.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Decided => "decided",
+            Self::MaxRounds => "max_rounds",
+            Self::MaxTime => "max_time",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// How far the looks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Numbers of rounds at which one looks, fixed by the plan.
+    pub looks: Vec<u32>,
+    /// How many of them were taken.
+    pub taken: usize,
+    /// How many comparisons must be decided.
+    pub comparisons: usize,
+    /// How many of them are not.
+    pub open: usize,
+    /// The cells of the rounds up to the next look, in the plan's order; empty if no more are added.
+    pub cells: Vec<Cell>,
+    /// Measurements from the first round to the end of what is under way.
+    pub planned: usize,
+    /// Why no more rounds are added; absent while there are more to come.
+    pub stopped: Option<Stopped>,
+}
+
+impl Standing {
+    /// Rounds at the last look that was taken; 0 before the first.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        self.taken.checked_sub(1).map_or(0, |look| self.looks[look])
+    }
+
+    /// Rounds at the next look; absent if there is none.
+    #[must_use]
+    pub fn next(&self) -> Option<u32> {
+        if self.stopped.is_some() { None } else { self.looks.get(self.taken).copied() }
+    }
+}

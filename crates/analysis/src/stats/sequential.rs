@@ -1,0 +1,329 @@
+//! Looking more than once: what a test must ask for at each look, so that all looks together err no more often than
+//! one would.
+//!
+//! A run that adds rounds until its comparisons are decided tests the same hypothesis several times. [`Looks`] spreads
+//! the error over the looks by a spending function (Lan and DeMets, Discrete sequential boundaries for clinical trials,
+//! Biometrika 70, 1983), each side half of it, in the currency of rounds out of all that there may be. Which function is
+//! a choice between large effects found early and small ones found at all; [`Spending::CHOSEN`] was chosen by simulation
+//! (docs/statistics.md). Boundaries come from recursive numerical integration (Armitage, McPherson and Rowe, Journal of
+//! the Royal Statistical Society A 132, 1969; Jennison and Turnbull, Group Sequential Methods, 1999, chapter 19).
+//!
+//! The boundaries are those of a normal statistic with known variance. For Student's t they serve as significance
+//! levels: a look rejects if its p-value is below the boundary's (Jennison and Turnbull, section 3.8). With few rounds that
+//! alone errs too often, because estimated variances make the looks less alike; so where there is more than one look only
+//! [`SPENT`] of the error is spent. docs/statistics.md has what is left of it, simulated.
+
+use statrs::distribution::{Continuous, ContinuousCDF, Normal};
+
+/// Beyond so many standard deviations a density holds less than 1e-18 and is not followed.
+const FAR: u32 = 9;
+/// The share of the error that several looks spend, so that Student's t with three rounds and more keeps the level.
+pub const SPENT: f64 = 0.86;
+/// Halvings after which a boundary is exact to the last digits that matter.
+const HALVINGS: u32 = 60;
+
+/// How much of the error may be spent by which share of the rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Spending {
+    /// Hardly any of it early: `2 - 2 Phi(z / sqrt(t))` on each side, which resembles O'Brien and Fleming's boundary (Lan and DeMets, 1983).
+    OBrienFleming,
+    /// About as much at each look: `ln(1 + (e - 1) t)`, which resembles Pocock's boundary (Lan and DeMets, 1983).
+    Pocock,
+    /// In between: `(1 - exp(-gamma t)) / (1 - exp(-gamma))`, the earlier the larger gamma; about O'Brien and Fleming's at -4, about
+    /// Pocock's at 1 (Hwang, Shih and DeCani, Statistics in Medicine 9, 1990). Gamma must not be 0.
+    HwangShihDeCani(f64),
+}
+
+impl Spending {
+    /// The one that runs are judged by: large effects end early, and small ones take hardly longer.
+    pub const CHOSEN: Self = Self::HwangShihDeCani(-1.0);
+
+    /// What both sides together have spent of `alpha` when the share `t` of the information is there.
+    fn spent(self, t: f64, alpha: f64) -> f64 {
+        if t >= 1.0 {
+            return alpha;
+        }
+        match self {
+            Self::OBrienFleming => 2.0 * two_sided(normal().inverse_cdf(alpha / 4.0) / t.sqrt()),
+            Self::Pocock => alpha * (std::f64::consts::E - 1.0).mul_add(t, 1.0).ln(),
+            Self::HwangShihDeCani(gamma) => alpha * (-gamma * t).exp_m1() / (-gamma).exp_m1(),
+        }
+    }
+}
+
+/// A group-sequential design: the numbers of rounds at which one looks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Looks {
+    spending: Spending,
+    rounds: Vec<u32>,
+    /// Points and weights of the Gauss-Legendre rule on 0 to 1, fine enough for the closest looks.
+    rule: Vec<(f64, f64)>,
+}
+
+impl Looks {
+    /// Looks after each of these numbers of rounds, the last of which is the most that there can be. Absent if there
+    /// are none, or if they do not rise from at least 1.
+    #[must_use]
+    pub fn new(rounds: &[u32]) -> Option<Self> {
+        Self::with(rounds, Spending::CHOSEN)
+    }
+
+    /// The same with another spending function.
+    #[must_use]
+    pub fn with(rounds: &[u32], spending: Spending) -> Option<Self> {
+        let rising = rounds.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising || *rounds.first()? == 0 {
+            return None;
+        }
+        // The widest range that is integrated over, in standard deviations of the step that leads out of it; the rule
+        // is to have a few points for each of them.
+        let widest =
+            rounds.windows(2).map(|pair| FAR.pow(2).saturating_mul(pair[0]) / (pair[1] - pair[0])).max();
+        let points = 24 + widest.unwrap_or_default().isqrt() as usize;
+        Some(Self { spending, rounds: rounds.to_vec(), rule: gauss_legendre(points) })
+    }
+
+    /// The numbers of rounds.
+    #[must_use]
+    pub fn rounds(&self) -> &[u32] {
+        &self.rounds
+    }
+
+    /// The two-sided significance level to test at when this look (from 0) is taken, so that the chance of a false
+    /// rejection at any of the looks is `alpha`. A look beyond the last counts as the last. Zero where so early a look
+    /// can reject nothing.
+    #[must_use]
+    pub fn nominal(&self, look: usize, alpha: f64) -> f64 {
+        if self.rounds.len() == 1 { alpha.max(0.0) } else { self.of_normal(look, SPENT * alpha) }
+    }
+
+    /// The same were the variance known, with all of `alpha` spent.
+    fn of_normal(&self, look: usize, alpha: f64) -> f64 {
+        let look = look.min(self.rounds.len() - 1);
+        if alpha <= 0.0 {
+            return 0.0;
+        }
+        let mut walk = Walk::default();
+        let mut level = 0.0;
+        for index in 0..=look {
+            let t = self.fraction(index);
+            let spent = self.spending.spent(t, alpha);
+            let boundary = walk.boundary(t, spent - walk.spent);
+            level = two_sided(boundary / t.sqrt());
+            if index < look {
+                walk = walk.step(t, boundary, spent, &self.rule);
+            }
+        }
+        level
+    }
+
+    fn fraction(&self, look: usize) -> f64 {
+        f64::from(self.rounds[look]) / f64::from(self.rounds[self.rounds.len() - 1])
+    }
+}
+
+/// A Brownian motion that has stayed within all boundaries up to a time. Both halves are mirror images: only the
+/// upper one is kept.
+#[derive(Default)]
+struct Walk {
+    time: f64,
+    /// The error spent up to then.
+    spent: f64,
+    /// Places and their probability (density times weight of the rule). Empty at time 0, where all is at 0.
+    mass: Vec<(f64, f64)>,
+}
+
+impl Walk {
+    /// The boundary at time `t` beyond which, on both sides together, a share of `spend` of all walks lies for the
+    /// first time.
+    fn boundary(&self, t: f64, spend: f64) -> f64 {
+        let (mut low, mut high) = (0.0, 60.0 * t.sqrt());
+        for _ in 0..HALVINGS {
+            let middle = f64::midpoint(low, high);
+            if self.beyond(t, middle) > spend { low = middle } else { high = middle }
+        }
+        high
+    }
+
+    /// The share of all walks that stayed within before and are outside of `boundary` at time `t`.
+    fn beyond(&self, t: f64, boundary: f64) -> f64 {
+        let scale = (t - self.time).sqrt();
+        let outside = |place: f64| {
+            let (above, below) = ((boundary - place) / scale, (boundary + place) / scale);
+            normal().sf(above) + normal().sf(below)
+        };
+        if self.mass.is_empty() {
+            return outside(0.0);
+        }
+        self.mass.iter().map(|(place, mass)| 2.0 * mass * outside(*place)).sum()
+    }
+
+    /// The walks that are within `boundary` at time `t`.
+    fn step(&self, t: f64, boundary: f64, spent: f64, rule: &[(f64, f64)]) -> Self {
+        let scale = (t - self.time).sqrt();
+        let kernel = |distance: f64| {
+            let z = distance / scale;
+            if z.abs() > f64::from(FAR) { 0.0 } else { normal().pdf(z) / scale }
+        };
+        let density = |to: f64| {
+            if self.mass.is_empty() {
+                return kernel(to);
+            }
+            self.mass.iter().map(|(from, mass)| mass * (kernel(to - from) + kernel(to + from))).sum()
+        };
+        let end = boundary.min(f64::from(FAR) * t.sqrt());
+        let mass = rule.iter().map(|(x, weight)| (x * end, weight * end * density(x * end))).collect();
+        Self { time: t, spent, mass }
+    }
+}
+
+fn normal() -> Normal {
+    Normal::standard()
+}
+
+/// How likely a normal statistic is at least this far from 0.
+fn two_sided(z: f64) -> f64 {
+    2.0 * normal().sf(z.abs())
+}
+
+/// Points and weights of the Gauss-Legendre rule of `n` points on 0 to 1: roots of the Legendre polynomial by Newton's
+/// method (Abramowitz and Stegun, Handbook of Mathematical Functions, 25.4.30).
+fn gauss_legendre(n: usize) -> Vec<(f64, f64)> {
+    let value_and_slope = |x: f64| {
+        let (mut before, mut value) = (1.0, x);
+        for k in 2..=n {
+            let k = k as f64;
+            (before, value) = (value, ((2.0 * k - 1.0) * x * value - (k - 1.0) * before) / k);
+        }
+        (value, n as f64 * (x * value - before) / (x * x - 1.0))
+    };
+    (1..=n)
+        .map(|i| {
+            let mut x = (std::f64::consts::PI * (i as f64 - 0.25) / (n as f64 + 0.5)).cos();
+            for _ in 0..8 {
+                let (value, slope) = value_and_slope(x);
+                x -= value / slope;
+            }
+            let slope = value_and_slope(x).1;
+            (f64::midpoint(x, 1.0), 1.0 / ((1.0 - x * x) * slope * slope))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn z(looks: &Looks, alpha: f64) -> Vec<f64> {
+        (0..looks.rounds().len()).map(|k| -normal().inverse_cdf(looks.of_normal(k, alpha) / 2.0)).collect()
+    }
+
+    fn assert_near(found: &[f64], table: &[f64], within: f64) {
+        assert_eq!(found.len(), table.len());
+        let close = found.iter().zip(table).all(|(a, b)| (a - b).abs() < within);
+        assert!(close, "{found:?} is not {table:?}");
+    }
+
+    #[test]
+    fn boundaries_are_those_of_published_tables() {
+        let spread = |k: u32, spending| Looks::with(&(1..=k).collect::<Vec<_>>(), spending).expect("rising");
+        let equal = |k| spread(k, Spending::OBrienFleming);
+        assert_near(&z(&equal(5), 0.05), &[4.877, 3.357, 2.680, 2.290, 2.031], 6e-4);
+        assert_near(&z(&equal(4), 0.05), &[4.333, 2.963, 2.359, 2.014], 6e-4);
+        assert_near(&z(&equal(3), 0.05), &[3.710, 2.511, 1.993], 6e-4);
+        assert_near(&z(&equal(2), 0.05), &[2.963, 1.969], 6e-4);
+        // The default design of R's gsDesign: three looks, gamma -4.
+        assert_near(&z(&spread(3, Spending::HwangShihDeCani(-4.0)), 0.05), &[3.0107, 2.5465, 1.9992], 6e-4);
+        assert_near(&z(&spread(2, Spending::Pocock), 0.05), &[2.157, 2.201], 2e-3);
+    }
+
+    #[test]
+    fn one_look_is_the_test_itself() {
+        let once = Looks::new(&[7]).expect("one");
+        for alpha in [0.05, 0.05 / 40.0, 1e-9] {
+            assert!((once.nominal(0, alpha) / alpha - 1.0).abs() < 1e-12);
+            assert!((once.of_normal(0, alpha) / alpha - 1.0).abs() < 1e-9);
+        }
+        assert_eq!(once.nominal(3, 0.05).to_bits(), once.nominal(0, 0.05).to_bits());
+        assert!(once.nominal(0, 0.0) <= 0.0);
+    }
+
+    #[test]
+    fn looks_rise() {
+        for bad in [&[][..], &[0], &[0, 3], &[3, 3], &[5, 4]] {
+            assert_eq!(Looks::new(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_rule_integrates_polynomials_exactly() {
+        for n in [2, 5, 24, 61] {
+            let rule = gauss_legendre(n);
+            for power in 0..i32::try_from(2 * n).expect("small").min(40) {
+                let sum: f64 = rule.iter().map(|(x, w)| w * x.powi(power)).sum();
+                assert!((sum - 1.0 / f64::from(power + 1)).abs() < 1e-13, "{n} {power}: {sum}");
+            }
+        }
+    }
+
+    /// The same with a rule of many more points: what is left of the integration's error.
+    #[test]
+    fn the_rule_is_fine_enough() {
+        let designs: [&[u32]; 5] = [
+            &[3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20],
+            &[1, 500, 501, 1000],
+            &[2, 999, 1000],
+            &[3, 6],
+            &[30, 31, 32, 33],
+        ];
+        for rounds in designs {
+            let looks = Looks::new(rounds).expect("rising");
+            let finer = Looks { rule: gauss_legendre(4 * looks.rule.len()), ..looks.clone() };
+            for alpha in [0.05, 0.05 / 40.0, 1e-6] {
+                for look in 0..rounds.len() {
+                    let (one, other) = (looks.nominal(look, alpha), finer.nominal(look, alpha));
+                    assert!(
+                        (one - other).abs() <= 1e-6 * other + 1e-16,
+                        "{rounds:?} {alpha} {look}: {one} {other}"
+                    );
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Holm's procedure needs this: a hypothesis that is rejected at one alpha is rejected at any larger one.
+        #[test]
+        fn levels_rise_with_alpha_and_stay_below_it(
+            first in 1_u32..5, steps in prop::collection::vec(1_u32..6, 0..8), alpha in 1e-6_f64..0.2, less in 0.1_f64..0.99,
+        ) {
+            let mut rounds = vec![first];
+            for step in steps {
+                rounds.push(rounds[rounds.len() - 1] + step);
+            }
+            let looks = Looks::new(&rounds).expect("rising");
+            let levels: Vec<f64> = (0..rounds.len()).map(|look| looks.nominal(look, alpha)).collect();
+            prop_assert!(levels.iter().all(|level| *level <= alpha * (1.0 + 1e-9)), "{levels:?}");
+            for (look, level) in levels.iter().enumerate() {
+                prop_assert!(looks.nominal(look, alpha * less) <= *level, "{look}");
+            }
+        }
+    }
+
+    /// docs/sequential.md names these.
+    #[test]
+    fn the_levels_that_the_page_names() {
+        let looks = Looks::new(&[5, 7, 10, 13, 15]).expect("they rise");
+        let level = |look, family: f64| looks.nominal(look, 0.05 / family);
+        for (found, named) in [
+            (level(0, 1.0), 9.9e-3),
+            (level(0, 15.0), 6.6e-4),
+            (level(1, 15.0), 4.9e-4),
+            (level(4, 15.0), 1.2e-3),
+        ] {
+            assert!((found / named - 1.0).abs() < 0.03, "{found:.3e} {named:.1e}");
+        }
+    }
+}

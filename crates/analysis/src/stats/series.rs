@@ -1,0 +1,167 @@
+//! What the intervals of one measurement say of it: a warm-up at its beginning, and how many independent values they are worth.
+//!
+//! Nothing is cut because of it. It is evidence, and a measurement stays whole.
+
+use iotax_model::record::{Sample, Tallies};
+
+use super::steady;
+
+/// Intervals that are averaged before the cut is sought: the 5 of MSER-5.
+const BATCH: usize = 5;
+/// With fewer batches a cut says nothing.
+const FEWEST_BATCHES: usize = 4;
+/// With fewer intervals no correlation is given.
+const FEWEST: usize = 10;
+
+/// One measurement's I/O rates, interval by interval.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Whole intervals, a stub at the end left out.
+    pub intervals: usize,
+    /// Correlation of each interval's rate with the next one's, -1 to 1.
+    pub autocorrelation: f64,
+    /// So many independent values would estimate the mean rate as well: n over the integrated autocorrelation time, summed
+    /// over the initial positive sequence (Geyer, Practical Markov chain Monte Carlo, Statistical Science 7, 1992,
+    /// section 3.3). Never more than there are.
+    pub effective: f64,
+    /// What looks like warm-up; absent if nothing does, or for fewer than 20 intervals.
+    pub warm_up: Option<WarmUp>,
+}
+
+/// A beginning that is unlike the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WarmUp {
+    /// How long.
+    pub ns: u64,
+    /// Its mean rate over that of what follows.
+    pub ratio: f64,
+    /// The cut came out at the last place that is looked at: the measurement did not settle at all.
+    pub unsettled: bool,
+}
+
+/// The series of a measurement; absent for fewer than ten whole intervals, or where every one has the same rate, of which
+/// nothing can be said.
+#[must_use]
+pub fn series(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Series> {
+    let whole = steady::whole(samples);
+    let rates: Vec<f64> =
+        whole.iter().map(|s| count(&s.tallies) as f64 / (s.duration_ns as f64 / 1e9)).collect();
+    let (autocorrelation, effective) = correlation(&rates)?;
+    let warm_up = cut(&rates).map(|(intervals, ratio)| WarmUp {
+        ns: whole[..intervals].iter().map(|s| s.duration_ns).sum(),
+        ratio,
+        unsettled: intervals / BATCH == rates.len() / BATCH / 2,
+    });
+    Some(Series { intervals: rates.len(), autocorrelation, effective, warm_up })
+}
+
+/// Correlation with the next value, and the effective number of values.
+fn correlation(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len();
+    if n < FEWEST {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n as f64;
+    let covariance =
+        |lag: usize| values.iter().zip(&values[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
+    let variance = covariance(0);
+    if variance <= f64::EPSILON * mean * mean * n as f64 {
+        return None;
+    }
+    let rho = |lag: usize| if lag < n { covariance(lag) / variance } else { 0.0 };
+    // Sums of adjacent pairs are positive in theory: the first that is not is noise.
+    let pairs = (0..n.div_ceil(2)).map(|m| rho(2 * m) + rho(2 * m + 1)).take_while(|pair| *pair > 0.0);
+    let time = 2.0 * pairs.sum::<f64>() - 1.0;
+    Some((rho(1), n as f64 / time.max(1.0)))
+}
+
+/// Where the batch means' standard error of the rest is least, looking at the first half: the marginal standard error rule on
+/// means of five (White, An effective truncation heuristic for bias reduction in simulation output, Simulation 69,
+/// 1997; White, Cobb and Spratt, Winter Simulation Conference 2000). The intervals before the cut, and their mean
+/// over that of the rest.
+fn cut(rates: &[f64]) -> Option<(usize, f64)> {
+    let batches: Vec<f64> = rates.chunks_exact(BATCH).map(mean).collect();
+    let k = batches.len();
+    if k < FEWEST_BATCHES {
+        return None;
+    }
+    let error = |from: usize| {
+        let rest = &batches[from..];
+        let middle = mean(rest);
+        rest.iter().map(|z| (z - middle).powi(2)).sum::<f64>() / (rest.len() as f64).powi(2)
+    };
+    let errors: Vec<f64> = (0..=k / 2).map(error).collect();
+    let least = errors.iter().enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(from, _)| from)?;
+    let rest = mean(&batches[least..]);
+    (least > 0 && rest > 0.0).then(|| (least * BATCH, mean(&batches[..least]) / rest))
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::record::{Tallies, Tally};
+
+    fn samples(rates: &[u64]) -> Vec<Sample> {
+        let tally = |ios| Tally { ios, ..Tally::default() };
+        let sample = |ios| Sample {
+            at_ns: 0,
+            duration_ns: 1_000_000_000,
+            tallies: Tallies { read: Some(tally(ios)), ..Tallies::default() },
+            oldest_ns: None,
+            ways: Vec::new(),
+        };
+        rates.iter().map(|ios| sample(*ios)).collect()
+    }
+
+    /// 1000 and a fixed sequence without order around it.
+    fn noise(i: u64) -> u64 {
+        1000 + (i * 7919 + 13).pow(2) % 41 - 20
+    }
+
+    #[test]
+    fn a_fast_beginning_is_found() {
+        let rates: Vec<u64> = (0..40).map(|i| if i < 8 { 2 * noise(i) } else { noise(i) }).collect();
+        let found = series(&samples(&rates), Tallies::ios).expect("40 intervals");
+        let warm_up = found.warm_up.expect("there is one");
+        // The cut is at a whole batch.
+        assert_eq!((warm_up.ns, warm_up.unsettled), (10_000_000_000, false), "{found:?}");
+        assert!((1.7..2.0).contains(&warm_up.ratio), "{found:?}");
+    }
+
+    #[test]
+    fn what_never_settles_is_said_to_be_so() {
+        let rates: Vec<u64> = (0..40).map(|i| 4000 - 80 * i).collect();
+        let found = series(&samples(&rates), Tallies::ios).expect("40 intervals");
+        assert!(found.warm_up.is_some_and(|w| w.unsettled && w.ratio > 1.5), "{found:?}");
+        assert!(found.autocorrelation > 0.8 && found.effective < 10.0, "{found:?}");
+    }
+
+    #[test]
+    fn independent_values_count_as_many_as_they_are() {
+        let rates: Vec<u64> = (0..60).map(noise).collect();
+        let found = series(&samples(&rates), Tallies::ios).expect("60 intervals");
+        assert!(found.autocorrelation.abs() < 0.3 && found.effective > 30.0, "{found:?}");
+        // What goes up and down in turn averages out faster than chance: still no more than there are.
+        let turns: Vec<u64> = (0..20).map(|i| if i % 2 == 0 { 900 } else { 1100 }).collect();
+        let found = series(&samples(&turns), Tallies::ios).expect("20 intervals");
+        assert!((found.effective - 20.0).abs() < 1e-9 && found.autocorrelation < -0.9, "{found:?}");
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        assert_eq!(series(&[], Tallies::ios), None);
+        assert_eq!(
+            series(&samples(&[1000, 1100, 900, 1000, 1000, 1000, 1000, 1000, 1000]), Tallies::ios),
+            None
+        );
+        assert_eq!(series(&samples(&[1000; 30]), Tallies::ios), None, "all the same");
+        let found =
+            series(&samples(&[3000, 900, 1000, 1100, 1000, 900, 1000, 1000, 1100, 1000]), Tallies::ios)
+                .expect("ten");
+        assert_eq!(found.warm_up, None);
+    }
+}

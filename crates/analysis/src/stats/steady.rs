@@ -1,0 +1,123 @@
+//! Whether a measurement settled.
+
+use iotax_model::record::{Sample, Tallies};
+
+use super::median;
+
+/// The specification's window: so many rounds.
+const ROUNDS: usize = 5;
+/// The spread that a steady window keeps within, as a share of the mean.
+const RANGE: f64 = 0.20;
+/// What the fitted line may rise or fall over the window, as a share of the mean.
+const DRIFT: f64 = 0.10;
+
+/// How the I/O rate of a measurement moved, round by round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Steadiness {
+    /// Largest less smallest rate, as a share of the mean.
+    pub range: f64,
+    /// Rise (or fall, if negative) of the least-squares line from the first round to the last, as a share of the mean.
+    pub drift: f64,
+}
+
+impl Steadiness {
+    /// The SNIA Solid State Storage Performance Test Specification's window: range at most 20% of the mean and slope
+    /// times window at most 10%. The specification applies it to five rounds of a minute; here the rounds are the
+    /// fifths of one measurement.
+    #[must_use]
+    pub fn is_steady(self) -> bool {
+        self.range <= RANGE && self.drift.abs() <= DRIFT
+    }
+}
+
+/// The rate of what `count` counts over the fifths of one measurement, each as many intervals long as the others; absent for fewer than
+/// five whole intervals or where there was nothing. What does not divide by five is left out at the beginning.
+#[must_use]
+pub fn steadiness(samples: &[Sample], count: impl Fn(&Tallies) -> u64) -> Option<Steadiness> {
+    let whole = whole(samples);
+    let each = whole.len() / ROUNDS;
+    if each == 0 {
+        return None;
+    }
+    let rates: Vec<f64> = whole[whole.len() - each * ROUNDS..]
+        .chunks(each)
+        .map(|round| {
+            let done: u64 = round.iter().map(|s| count(&s.tallies)).sum();
+            let ns: u64 = round.iter().map(|s| s.duration_ns).sum();
+            done as f64 / (ns as f64 / 1e9)
+        })
+        .collect();
+    of_rates(&rates)
+}
+
+/// The intervals that are at least half as long as most: the last one is often a stub, whose rate is mostly chance.
+pub(super) fn whole(samples: &[Sample]) -> Vec<&Sample> {
+    let lengths: Vec<f64> = samples.iter().map(|s| s.duration_ns as f64).collect();
+    let half = median(&lengths).unwrap_or_default() / 2.0;
+    samples.iter().filter(|s| s.duration_ns as f64 >= half && s.duration_ns > 0).collect()
+}
+
+fn of_rates(rates: &[f64]) -> Option<Steadiness> {
+    let n = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / n;
+    if mean <= 0.0 {
+        return None;
+    }
+    let (low, high) = rates.iter().fold((f64::MAX, f64::MIN), |(l, h), r| (l.min(*r), h.max(*r)));
+    let middle = (n - 1.0) / 2.0;
+    let across: f64 = rates.iter().enumerate().map(|(i, r)| (i as f64 - middle) * (r - mean)).sum();
+    let along: f64 = (0..rates.len()).map(|i| (i as f64 - middle).powi(2)).sum();
+    Some(Steadiness { range: (high - low) / mean, drift: across / along * (n - 1.0) / mean })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::record::{Tallies, Tally};
+
+    fn sample(duration_ns: u64, ios: u64) -> Sample {
+        Sample {
+            at_ns: 0,
+            duration_ns,
+            tallies: Tallies { read: Some(Tally { ios, ..Tally::default() }), ..Tallies::default() },
+            oldest_ns: None,
+            ways: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_window_is_snias() {
+        let flat = of_rates(&[100.0, 101.0, 99.0, 100.0, 100.0]).expect("five");
+        assert!(flat.is_steady(), "{flat:?}");
+        let spread = of_rates(&[100.0, 125.0, 100.0, 100.0, 100.0]).expect("five");
+        assert!(!spread.is_steady() && spread.range > RANGE, "{spread:?}");
+        // A range of 16% is fine, a steady fall of 16% is not.
+        let falling = of_rates(&[108.0, 104.0, 100.0, 96.0, 92.0]).expect("five");
+        assert!(falling.range <= RANGE && (falling.drift + 0.16).abs() < 1e-9, "{falling:?}");
+        assert!(!falling.is_steady());
+    }
+
+    #[test]
+    fn too_little_says_nothing() {
+        assert_eq!(of_rates(&[0.0; 5]), None);
+        assert_eq!(steadiness(&[], Tallies::ios), None);
+        assert_eq!(steadiness(&vec![sample(1_000_000_000, 500); 4], Tallies::ios), None);
+    }
+
+    #[test]
+    fn noise_within_a_round_is_not_drift_between_rounds() {
+        // Intervals alternate by a third, rounds of two do not.
+        let mut samples: Vec<Sample> =
+            (0..11).map(|i| sample(100_000_000, if i % 2 == 0 { 500 } else { 700 })).collect();
+        assert!(steadiness(&samples, Tallies::ios).is_some_and(Steadiness::is_steady));
+        samples[10] = sample(100_000_000, 2000);
+        assert!(!steadiness(&samples, Tallies::ios).is_some_and(Steadiness::is_steady));
+    }
+
+    #[test]
+    fn a_stub_at_the_end_is_left_out() {
+        let mut samples = vec![sample(1_000_000_000, 500); 6];
+        samples.push(sample(1_000_000, 3));
+        assert_eq!(steadiness(&samples, Tallies::ios), Some(Steadiness { range: 0.0, drift: 0.0 }));
+    }
+}

@@ -1,0 +1,503 @@
+//! The store: every run, kept in one SQLite file.
+//!
+//! With a rollback journal and `synchronous = EXTRA`: a call that returned is on the disk, whoever kills the process or the power
+//! afterwards, and a report can be read while a run is being written. What is read is what was written, bit for bit, or an error.
+
+mod claim;
+mod file;
+mod sealed;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use iotax_model::record::{Environment, ImportSource, Measurement, RunPhase, TargetRecord};
+use iotax_model::{Plan, Warning, WarningKind};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use serde::{Deserialize, Serialize};
+
+pub use self::claim::Claim;
+use self::file::located;
+use self::sealed::{Head, Measured, Sealed};
+
+/// Why the store could not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file cannot be read or created.
+    #[error("cannot open the store {}: {source}; name another file with --db", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is something else. It was not changed.
+    #[error("{} is not an iotax store and was left untouched; name another file with --db", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was written by another version of iotax. It was not changed.
+    #[error(
+        "the store {} has version {found}, this iotax reads version {known}, so it was left untouched; use the iotax \
+         that wrote it or name another file with --db", path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version known here.
+        known: u32,
+    },
+    /// The file or its directory cannot be written.
+    #[error("the store {} cannot be written: {source}; name another file with --db", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A process ended while it wrote, and what it left cannot be put right where nothing can be written.
+    #[error(
+        "the store {} is in the middle of a write that its file of the same name with -journal takes back, and it cannot be \
+         written; copy both files to a place that can be written and name the copy with --db", path.display()
+    )]
+    HalfWritten {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Bits of the file have changed since they were written.
+    #[error(
+        "{}the store {} is damaged ({table}): {reason}; put back an earlier copy of the file, or go on with \
+         another one: --db FILE{}",
+        run.map_or(String::new(), |run| format!("run {run} cannot be shown: ")),
+        path.display(),
+        run.map_or("", |_| ". `iotax list` has the other runs")
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The run, if it is about one.
+        run: Option<i64>,
+        /// A table of it, or its structure.
+        table: &'static str,
+        /// What was found.
+        reason: String,
+    },
+    /// Another process works on the run.
+    #[error("run {run} is still going on in another process")]
+    Claimed {
+        /// The run.
+        run: i64,
+    },
+    /// There is no such run.
+    #[error("there is no run {run}: {}; see `iotax list`", known_runs(*.last))]
+    UnknownRun {
+        /// What was asked for.
+        run: i64,
+        /// The newest run of the store, 0 if it has none.
+        last: i64,
+    },
+    /// SQLite refused.
+    #[error("the store {}: {source}", path.display())]
+    Sql {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// A value given cannot be stored.
+    #[error("the store {}: {what}: {reason}", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Which value.
+        what: &'static str,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Whether a measurement is what an earlier attempt failed at.
+fn is_made_up_for(warning: &Warning, by: &Measurement) -> bool {
+    warning.kind == WarningKind::Incomplete
+        && warning.target.as_ref() == Some(&by.target)
+        && warning.workload.as_ref() == Some(&by.workload)
+        && warning.round == Some(by.round)
+}
+
+fn known_runs(last: i64) -> String {
+    match last {
+        0 => "the store is empty".into(),
+        1 => "the store holds only run 1".into(),
+        last => format!("the store holds runs 1 to {last}"),
+    }
+}
+
+/// What goes wrong inside, before the file's path is added to it.
+enum Fault {
+    Sql(rusqlite::Error),
+    /// Which table, and what of it is not as it was written.
+    Damaged(&'static str, String),
+    Value(&'static str, String),
+    /// There is no such run.
+    Unknown,
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl Fault {
+    fn value(what: &'static str, reason: &dyn fmt::Display) -> Self {
+        Self::Value(what, reason.to_string())
+    }
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// A process works on it.
+    Running,
+    /// Every round of its plan is there.
+    Complete,
+    /// Stopped by the user, or its process was killed; it can be resumed.
+    Interrupted,
+    /// Stopped by an error; it can be resumed.
+    Failed,
+}
+
+impl RunState {
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A run that begins.
+#[derive(Debug, Clone, Copy)]
+pub struct NewRun<'a> {
+    /// What it does.
+    pub plan: &'a Plan,
+    /// What order and payload follow from.
+    pub seed: u64,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: u64,
+}
+
+/// A run as it is stored, finished or not.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// Its number in its store, from 1.
+    pub id: i64,
+    /// How far it is.
+    pub state: RunState,
+    /// What order and payload followed from.
+    pub seed: u64,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: u64,
+    /// What it does.
+    pub plan: Plan,
+    /// The machine. All absent until it is set.
+    pub environment: Environment,
+    /// The targets that were built, in the plan's order.
+    pub targets: Vec<TargetRecord>,
+    /// What was measured, in the order of measuring.
+    pub measurements: Vec<Measurement>,
+    /// What was warned of while measuring, in that order.
+    pub warnings: Vec<Warning>,
+    /// Where its wall time went.
+    pub phases: Vec<RunPhase>,
+    /// Where it comes from if another tool measured it; absent for a run of iotax.
+    pub source: Option<ImportSource>,
+}
+
+impl Run {
+    /// Everything but what was measured.
+    pub(crate) fn without_measurements(&self) -> Self {
+        Self {
+            id: self.id,
+            state: self.state,
+            seed: self.seed,
+            started_at_ms: self.started_at_ms,
+            plan: self.plan.clone(),
+            environment: self.environment.clone(),
+            targets: self.targets.clone(),
+            measurements: Vec::new(),
+            warnings: self.warnings.clone(),
+            phases: self.phases.clone(),
+            source: self.source.clone(),
+        }
+    }
+}
+
+/// A line of `iotax list`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSummary {
+    /// Its number in its store.
+    pub id: i64,
+    /// The plan's title.
+    pub name: String,
+    /// How far it is.
+    pub state: RunState,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: u64,
+    /// The targets' names, in the plan's order.
+    pub targets: Vec<String>,
+    /// Measurements stored.
+    pub measured: u64,
+    /// Measurements that the plan asks for; of one that adds rounds until all is decided, at most, or as many as there are once it
+    /// is complete.
+    pub planned: u64,
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// A run's number, and what is known of it or why nothing is.
+pub type Listed = (i64, Result<RunSummary, StoreError>);
+
+impl Store {
+    /// Opens the store to write it, or makes one where there is no file or an empty one. The directory must exist.
+    ///
+    /// A file that is not an iotax store, is of another version or is damaged, is refused and left as it is.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { path: path.to_owned(), connection: file::to_write(path)? })
+    }
+
+    /// Opens a store that is there to read it, also where nothing can be written. Of a damaged one what is sound can be read.
+    pub fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        Ok(Self { path: path.to_owned(), connection: file::to_read(path)? })
+    }
+
+    /// Starts a run and gives its id.
+    pub fn create_run(&mut self, run: &NewRun<'_>) -> Result<i64, StoreError> {
+        let head = Head {
+            plan: run.plan.clone(),
+            seed: run.seed,
+            started_at_ms: run.started_at_ms,
+            state: RunState::Running,
+            environment: Environment::default(),
+            targets: Vec::new(),
+            warnings: Vec::new(),
+            phases: Vec::new(),
+            source: None,
+            measured: Measured::default(),
+        };
+        let created = self.transaction().and_then(|transaction| {
+            let id = sealed::add_head(&transaction, &head)?;
+            transaction.commit()?;
+            Ok(id)
+        });
+        created.map_err(|fault| located(&self.path, None, fault))
+    }
+
+    /// Has the run belong to this process until the claim is dropped: two that work on it would measure each other.
+    pub fn claim(&self, run: i64) -> Result<Claim, StoreError> {
+        claim::claim(&self.path, run).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => StoreError::Claimed { run },
+            _ => StoreError::Open { path: self.path.clone(), source },
+        })
+    }
+
+    /// Keeps the machine that the run is made on.
+    pub fn set_environment(&mut self, run: i64, environment: &Environment) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            head.environment = environment.clone();
+            Ok(())
+        })
+    }
+
+    /// Keeps that another tool measured the run, and which.
+    pub fn set_source(&mut self, run: i64, source: &ImportSource) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            head.source = Some(source.clone());
+            Ok(())
+        })
+    }
+
+    /// Adds stretches of wall time to those that the run has.
+    pub fn add_phases(&mut self, run: i64, phases: &[RunPhase]) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            for phase in phases {
+                match head.phases.iter_mut().find(|known| known.name == phase.name) {
+                    Some(known) => known.duration_ns += phase.duration_ns,
+                    None => head.phases.push(phase.clone()),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps a target as it was built; one of the same name, from before a resume, is replaced.
+    pub fn put_target(&mut self, run: i64, target: &TargetRecord) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            match head.targets.iter_mut().find(|known| known.name == target.name) {
+                Some(known) => known.clone_from(target),
+                None => head.targets.push(target.clone()),
+            }
+            let planned = &head.plan.targets;
+            head.targets.sort_by_key(|record| planned.iter().position(|spec| spec.name == record.name));
+            Ok(())
+        })
+    }
+
+    /// Keeps a measurement; see [`Self::put_measurements`].
+    pub fn put_measurement(&mut self, run: i64, measurement: &Measurement) -> Result<(), StoreError> {
+        self.put_measurements(run, std::iter::once(measurement))
+    }
+
+    /// Keeps measurements, all of them whole or none at all; they are on the disk when this returns. A second one of the same cell
+    /// and round is an error. The warning that an earlier attempt at one failed goes.
+    pub fn put_measurements(
+        &mut self,
+        run: i64,
+        measurements: impl IntoIterator<Item: Borrow<Measurement>>,
+    ) -> Result<(), StoreError> {
+        self.change(run, |transaction, head| {
+            for m in measurements {
+                let m = m.borrow();
+                head.warnings.retain(|warning| !is_made_up_for(warning, m));
+                sealed::add_measurement(transaction, run, head, m)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Keeps a warning; the same one twice is kept once.
+    pub fn put_warning(&mut self, run: i64, warning: &Warning) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            if !head.warnings.contains(warning) {
+                head.warnings.push(warning.clone());
+            }
+            Ok(())
+        })
+    }
+
+    /// Says how far the run is.
+    pub fn set_state(&mut self, run: i64, state: RunState) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            head.state = state;
+            Ok(())
+        })
+    }
+
+    /// Changes the number of rounds that the run's plan asks for.
+    pub fn set_repeat(&mut self, run: i64, repeat: u32) -> Result<(), StoreError> {
+        self.change(run, |_, head| {
+            head.plan.repeat = repeat;
+            head.plan.check().map_err(|error| Fault::value("plan", &error))
+        })
+    }
+
+    /// The whole run.
+    pub fn load(&self, run: i64) -> Result<Run, StoreError> {
+        let sealed = Sealed::read(&self.connection, run);
+        let read = sealed.and_then(|sealed| sealed.ok_or(Fault::Unknown)?.open());
+        let (head, measurements) = read.map_err(|fault| self.of_run(run, fault))?;
+        Ok(Run {
+            id: run,
+            state: self.state(run, &head),
+            seed: head.seed,
+            started_at_ms: head.started_at_ms,
+            plan: head.plan,
+            environment: head.environment,
+            targets: head.targets,
+            measurements,
+            warnings: head.warnings,
+            phases: head.phases,
+            source: head.source,
+        })
+    }
+
+    /// All runs, the oldest first; of one that cannot be read its number and why.
+    pub fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let summary = |run| {
+            let head = sealed::head(&self.connection, run).and_then(|head| head.ok_or(Fault::Unknown));
+            head.map(|head| self.summary(run, &head)).map_err(|fault| self.of_run(run, fault))
+        };
+        Ok((1..=self.last()?).map(|run| (run, summary(run))).collect())
+    }
+
+    /// The newest run, if there is any.
+    pub fn latest(&self) -> Result<Option<i64>, StoreError> {
+        Ok(Some(self.last()?).filter(|last| *last > 0))
+    }
+
+    fn summary(&self, run: i64, head: &Head) -> RunSummary {
+        let (plan, state, measured) = (&head.plan, self.state(run, head), head.measured.count);
+        // What is complete and adds rounds until all is decided has all that it was to have, and so has what was imported.
+        let is_open = plan.until_decided.is_some() || head.source.is_some();
+        let all = u64::from(plan.most_rounds()) * plan.cells() as u64;
+        RunSummary {
+            id: run,
+            name: plan.name.clone(),
+            state,
+            started_at_ms: head.started_at_ms,
+            targets: plan.targets.iter().map(|target| target.name.clone()).collect(),
+            measured,
+            planned: if is_open && state == RunState::Complete { measured } else { all },
+        }
+    }
+
+    /// A run is running while a process has claimed it. One that was killed, before a reboot even, did not say that it stopped.
+    fn state(&self, run: i64, head: &Head) -> RunState {
+        match head.state {
+            RunState::Running if !claim::is_claimed(&self.path, run) => RunState::Interrupted,
+            state => state,
+        }
+    }
+
+    fn last(&self) -> Result<i64, StoreError> {
+        let bytes = std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
+        sealed::last(&self.connection, bytes).map_err(|fault| located(&self.path, None, fault))
+    }
+
+    fn transaction(&mut self) -> Result<Transaction<'_>, Fault> {
+        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+
+    /// Changes a run, wholly or not at all.
+    fn change(
+        &mut self,
+        run: i64,
+        change: impl FnOnce(&Transaction<'_>, &mut Head) -> Result<(), Fault>,
+    ) -> Result<(), StoreError> {
+        let changed = self.transaction().and_then(|transaction| {
+            let mut head = sealed::head(&transaction, run)?.ok_or(Fault::Unknown)?;
+            change(&transaction, &mut head)?;
+            sealed::put_head(&transaction, run, &head)?;
+            Ok(transaction.commit()?)
+        });
+        changed.map_err(|fault| self.of_run(run, fault))
+    }
+
+    /// Adds the run to what went wrong. Runs are never removed: one that is missing was lost.
+    fn of_run(&self, run: i64, fault: Fault) -> StoreError {
+        match (fault, self.last()) {
+            (Fault::Unknown, Ok(last)) if !(1..=last).contains(&run) => StoreError::UnknownRun { run, last },
+            (fault, _) => located(&self.path, Some(run), fault),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How many outstanding I/Os a target is worth.
+//!
+//! With n I/Os outstanding no target gives more than n / R, where R is its latency without a queue, nor more than its ceiling X. The
+//! two bounds meet at n* = X R: fewer cannot reach the ceiling, and beyond it they must wait for one another (P. J. Denning and
+//! J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys 10, 1978: asymptotic bounds and the
+//! saturation point). The knee is the first depth at which the ceiling is all but reached: from there on, by Little's law, latency
+//! grows as depth does and nothing is given for it.
+
+use super::{Point, over_rounds};
+
+/// Where more outstanding I/Os buy only latency.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Knee {
+    /// I/Os outstanding where the bounds meet: ceiling x latency at the smallest depth, the median over the rounds. Fewer cannot reach the ceiling.
+    pub outstanding: f64,
+    /// The smallest and the largest of it by single rounds; absent for fewer than two.
+    pub range: Option<(f64, f64)>,
+    /// Latency at the smallest depth in nanoseconds.
+    pub least_latency_ns: f64,
+    /// The most I/Os per second at any depth.
+    pub ceiling_iops: f64,
+    /// The place among the points of the first depth that gives [`REACHED`] of the ceiling; absent if none but the deepest does: then
+    /// the ceiling may lie beyond what was measured.
+    pub at: Option<usize>,
+    /// From there to the deepest point: I/Os per second and latency as ratios.
+    pub beyond: Option<(f64, f64)>,
+}
+
+/// Who gives this share of the ceiling has all but reached it.
+pub const REACHED: f64 = 0.9;
+
+/// Fewer points show no bend.
+const FEWEST: usize = 3;
+
+/// Of points in the order of their depth; absent if one of them is not known, or there are too few.
+pub fn of(points: &[Point<'_>]) -> Option<Knee> {
+    let pairs: Option<Vec<(f64, f64)>> = points.iter().map(|p| Some((p.iops?, p.latency_ns?))).collect();
+    let pairs = pairs.filter(|pairs| pairs.len() >= FEWEST)?;
+    let (least_latency_ns, ceiling_iops) = bounds(&pairs)?;
+    let each = over_rounds(points, |pairs| bounds(pairs).map(|(ns, iops)| ns * iops / 1e9));
+    let outstanding = each.map_or(least_latency_ns * ceiling_iops / 1e9, |each| each.median);
+    let range = each.map(|each| each.range);
+    let last = points.len() - 1;
+    let at = pairs.iter().position(|(iops, _)| *iops >= REACHED * ceiling_iops).filter(|at| *at < last);
+    let beyond = at.map(|at| (pairs[last].0 / pairs[at].0, pairs[last].1 / pairs[at].1));
+    Some(Knee { outstanding, range, least_latency_ns, ceiling_iops, at, beyond })
+}
+
+/// The latency of the first and the most I/Os per second of any.
+fn bounds(pairs: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let ceiling = pairs.iter().map(|(iops, _)| *iops).fold(0.0, f64::max);
+    pairs.first().map(|(_, ns)| (*ns, ceiling))
+}
+
+#[cfg(test)]
+mod tests {
+    use iotax_model::Suite;
+    use iotax_model::suite::SuiteOptions;
+
+    use super::*;
+
+    /// A target that serves `at_once` I/Os at the same time in 100 us each, at the depths of suite threads.
+    fn course(at_once: f64, check: impl Fn(Option<Knee>, &[Point<'_>])) {
+        let all = (Suite::named("threads").expect("known").workloads)(&SuiteOptions::default());
+        let points: Vec<Point<'_>> = all
+            .iter()
+            .filter(|w| w.name.starts_with("randread-4k-j1-"))
+            .map(|workload| {
+                let depth = f64::from(workload.iodepth);
+                let iops = depth.min(at_once) * 1e4;
+                let latency_ns = depth / iops * 1e9;
+                let (more, less) = (iops * 1.1, latency_ns / 1.1);
+                Point {
+                    workload,
+                    iops: Some(iops),
+                    bytes_per_s: None,
+                    latency_ns: Some(latency_ns),
+                    rounds: vec![(1, iops, latency_ns), (2, more, latency_ns), (3, iops, less)],
+                }
+            })
+            .collect();
+        check(of(&points), &points);
+    }
+
+    #[test]
+    fn the_knee_is_as_many_as_are_served_at_once() {
+        course(8.0, |knee, points| {
+            let knee = knee.expect("a knee");
+            assert!((knee.outstanding - 8.0).abs() < 1e-9, "{knee:?}");
+            let (low, high) = knee.range.expect("three rounds");
+            assert!((low - 8.0 / 1.1).abs() < 1e-9 && (high - 8.8).abs() < 1e-9, "{knee:?}");
+            assert_eq!(points[knee.at.expect("reached")].workload.iodepth, 8);
+            let (iops, latency) = knee.beyond.expect("deeper points");
+            assert!((iops - 1.0).abs() < 1e-9 && (latency - 8.0).abs() < 1e-9, "{knee:?}");
+            assert!((points[3].in_flight().expect("both known") - 8.0).abs() < 1e-9);
+        });
+    }
+
+    #[test]
+    fn a_target_that_wants_more_is_not_said_to_bend() {
+        course(64.0, |knee, _| {
+            let knee = knee.expect("a ceiling");
+            assert!(knee.at.is_none() && knee.beyond.is_none(), "{knee:?}");
+        });
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_knee() {
+        course(8.0, |_, points| {
+            assert_eq!(of(&points[..2]), None, "two points");
+            let mut points = points.to_vec();
+            points[2].latency_ns = None;
+            assert_eq!(of(&points), None);
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! The workloads of a suite side by side: what a target gives at each size or depth, and where that course bends.
+
+pub mod filecopy;
+pub mod knee;
+pub mod transition;
+
+use iotax_model::record::Measurement;
+use iotax_model::suite::SuiteShape;
+use iotax_model::{Bytes, Suite, Workload};
+
+pub use knee::Knee;
+pub use transition::Transition;
+
+use crate::metric::Metric;
+use crate::stats::median;
+use crate::store::Run;
+
+/// One test of a suite.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Test<'a> {
+    /// What its workloads' names begin with.
+    pub name: &'a str,
+    /// What its workloads differ in.
+    pub shape: SuiteShape,
+    /// Its workloads, in the plan's order.
+    pub workloads: Vec<&'a Workload>,
+    /// One per target that was measured, in the plan's order.
+    pub courses: Vec<Course<'a>>,
+}
+
+/// What one target gave in one test.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course<'a> {
+    /// The target's name.
+    pub target: &'a str,
+    /// What was measured, by depth or size where the workloads differ in that, else in the order of the test's workloads.
+    pub points: Vec<Point<'a>>,
+    /// Where more outstanding I/Os buy only latency; absent for another shape, or too few points.
+    pub knee: Option<Knee>,
+    /// Where the bandwidth begins to decide; absent for another shape, or too few points.
+    pub transition: Option<Transition>,
+}
+
+/// One cell: medians over its rounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point<'a> {
+    /// What was done.
+    pub workload: &'a Workload,
+    /// I/Os per second.
+    pub iops: Option<f64>,
+    /// Bytes per second.
+    pub bytes_per_s: Option<f64>,
+    /// Mean service time in nanoseconds.
+    pub latency_ns: Option<f64>,
+    /// I/Os per second and mean service time of each round, as far as both are known.
+    rounds: Vec<(u32, f64, f64)>,
+}
+
+impl Point<'_> {
+    /// Bytes of one I/O.
+    #[must_use]
+    pub const fn block_size(&self) -> Bytes {
+        self.workload.bs
+    }
+
+    /// I/Os that are asked to be outstanding.
+    #[must_use]
+    pub fn outstanding(&self) -> u64 {
+        u64::from(self.workload.iodepth) * u64::from(self.workload.numjobs)
+    }
+
+    /// I/Os that were outstanding on average by Little's law (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations
+    /// Research 9, 1961): rate times time.
+    #[must_use]
+    pub fn in_flight(&self) -> Option<f64> {
+        Some(self.iops? * self.latency_ns? / 1e9)
+    }
+
+    /// Of cells' measurements under one workload; absent if there are none.
+    fn of<'a>(workload: &'a Workload, measurements: &[&Measurement]) -> Option<Point<'a>> {
+        let over_rounds =
+            |metric: Metric| median(&measurements.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>());
+        let both = |m: &&Measurement| Some((m.round, Metric::IOPS.of(m)?, Metric::LATENCY_MEAN.of(m)?));
+        (!measurements.is_empty()).then(|| Point {
+            workload,
+            iops: over_rounds(Metric::IOPS),
+            bytes_per_s: over_rounds(Metric::BYTES_PER_S),
+            latency_ns: over_rounds(Metric::LATENCY_MEAN),
+            rounds: measurements.iter().filter_map(both).collect(),
+        })
+    }
+}
+
+/// The tests of a run, those that were measured; nothing for a run of no suite, or of one whose workloads stand each alone.
+#[must_use]
+pub fn tests(run: &Run) -> Vec<Test<'_>> {
+    let suite = run.plan.known_suite().filter(|suite| suite.shape != SuiteShape::Each);
+    suite.map(|suite| tests_of(run, suite)).unwrap_or_default()
+}
+
+fn tests_of<'a>(run: &'a Run, suite: &Suite) -> Vec<Test<'a>> {
+    let mut cells = std::collections::HashMap::<(&str, &str), Vec<&Measurement>>::new();
+    for m in &run.measurements {
+        cells.entry((&m.target, &m.workload)).or_default().push(m);
+    }
+    let test = |(name, workloads): (&'a str, Vec<&'a Workload>)| {
+        let course = |target: &'a str| {
+            let point = |workload: &&'a Workload| Point::of(workload, cells.get(&(target, &workload.name))?);
+            let points: Vec<Point<'a>> = workloads.iter().filter_map(point).collect();
+            (!points.is_empty()).then(|| Course::of(target, suite.shape, points))
+        };
+        let courses: Vec<Course<'a>> = run.plan.targets.iter().filter_map(|t| course(&t.name)).collect();
+        (!courses.is_empty()).then_some(Test { name, shape: suite.shape, workloads, courses })
+    };
+    suite.tests(&run.plan.workloads).into_iter().filter_map(test).collect()
+}
+
+impl<'a> Course<'a> {
+    fn of(target: &'a str, shape: SuiteShape, mut points: Vec<Point<'a>>) -> Self {
+        // A plan may name them in any order.
+        match shape {
+            SuiteShape::Depths => points.sort_by_key(Point::outstanding),
+            SuiteShape::Sizes => points.sort_by_key(|point| point.block_size().0),
+            _ => {}
+        }
+        let knee = (shape == SuiteShape::Depths).then(|| knee::of(&points)).flatten();
+        let transition = (shape == SuiteShape::Sizes).then(|| transition::of(&points)).flatten();
+        Self { target, points, knee, transition }
+    }
+}
+
+/// A figure over rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct OverRounds {
+    median: f64,
+    /// The smallest and the largest.
+    range: (f64, f64),
+}
+
+/// What each round gives on its own, by rounds in which every point was measured; absent for fewer than two of them.
+fn over_rounds(points: &[Point<'_>], figure: impl Fn(&[(f64, f64)]) -> Option<f64>) -> Option<OverRounds> {
+    let rounds = points.first()?.rounds.iter().map(|(round, ..)| *round);
+    let of_round = |round: u32| -> Option<Vec<(f64, f64)>> {
+        let one = |point: &Point<'_>| {
+            point.rounds.iter().find(|(known, ..)| *known == round).map(|(_, iops, ns)| (*iops, *ns))
+        };
+        points.iter().map(one).collect()
+    };
+    let found: Vec<f64> = rounds.filter_map(of_round).filter_map(|pairs| figure(&pairs)).collect();
+    let least = found.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let median = median(&found).filter(|_| found.len() > 1)?;
+    Some(OverRounds { median, range: (least, most) })
+}

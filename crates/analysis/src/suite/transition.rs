@@ -1,0 +1,103 @@
+//! From which block size on the bandwidth decides.
+//!
+//! An I/O of s bytes takes its own time and that of its bytes, t = a + s / b: a target that is limited by I/Os gives the same IOPS at any
+//! size, one that is limited by bandwidth twice the IOPS at half the size. Both parts are alike at s = a b, where half of the
+//! bandwidth is reached (R. W. Hockney, "(r∞, n1/2, s1/2) measurements on the 2-CPU CRAY X-MP", Parallel Computing 2, 1985: the
+//! half-performance length). Time here is that between two completions, whatever is outstanding.
+
+use super::{Point, over_rounds};
+
+/// Where the bandwidth begins to decide.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Transition {
+    /// Bytes at which an I/O's own time and that of its bytes are alike; 0 if the bandwidth decides at every size, absent if it decides
+    /// at none. The median over the rounds.
+    pub size: Option<f64>,
+    /// The smallest and the largest of it by single rounds; absent for fewer than two.
+    pub range: Option<(f64, f64)>,
+    /// What every I/O takes whatever its size, in nanoseconds between two completions.
+    pub fixed_ns: f64,
+    /// The bandwidth that large blocks come near to, in bytes per second; absent if size makes no difference.
+    pub bytes_per_s: Option<f64>,
+    /// How far the measured times are from the two parts at most, as a share.
+    pub misfit: f64,
+}
+
+/// With fewer sizes anything fits.
+const FEWEST: usize = 4;
+
+/// The two parts: nanoseconds per I/O and nanoseconds per byte.
+type Parts = (f64, f64);
+
+/// Of points of different block sizes; absent if one of them is not known, or there are too few.
+pub fn of(points: &[Point<'_>]) -> Option<Transition> {
+    let sizes: Vec<f64> = points.iter().map(|p| p.block_size().0 as f64).collect();
+    let times: Option<Vec<f64>> = points.iter().map(|p| p.iops.map(|iops| 1e9 / iops)).collect();
+    let times = times.filter(|times| times.len() >= FEWEST)?;
+    let (fixed_ns, per_byte) = fit(&sizes, &times)?;
+    let off = sizes.iter().zip(&times).map(|(s, t)| ((fixed_ns + per_byte * s) / t - 1.0).abs());
+    let half = |(fixed, per_byte): Parts| (per_byte > 0.0).then(|| fixed / per_byte);
+    let each = over_rounds(points, |pairs| {
+        let times: Vec<f64> = pairs.iter().map(|(iops, _)| 1e9 / iops).collect();
+        fit(&sizes, &times).and_then(half)
+    });
+    Some(Transition {
+        size: half((fixed_ns, per_byte)).map(|size| each.map_or(size, |each| each.median)),
+        range: each.map(|each| each.range),
+        fixed_ns,
+        bytes_per_s: (per_byte > 0.0).then(|| 1e9 / per_byte),
+        misfit: off.fold(0.0, f64::max),
+    })
+}
+
+/// Least squares of relative errors, so that every size counts alike; neither part is negative. Absent without any difference in size.
+fn fit(sizes: &[f64], times: &[f64]) -> Option<Parts> {
+    let (mut uu, mut uv, mut vv, mut u, mut v) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (size, time) in sizes.iter().zip(times) {
+        let (one, per_size) = (1.0 / time, size / time);
+        uu += one * one;
+        uv += one * per_size;
+        vv += per_size * per_size;
+        u += one;
+        v += per_size;
+    }
+    let determinant = uu * vv - uv * uv;
+    if !determinant.is_finite() || determinant <= 0.0 {
+        return None;
+    }
+    let (fixed, per_byte) = ((u * vv - v * uv) / determinant, (v * uu - u * uv) / determinant);
+    Some(match (fixed < 0.0, per_byte < 0.0) {
+        (true, _) => (0.0, v / vv),
+        (false, true) => (u / uu, 0.0),
+        (false, false) => (fixed, per_byte),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: [f64; 6] = [512.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
+
+    fn parts(time: impl Fn(f64) -> f64) -> Parts {
+        fit(&SIZES, &SIZES.map(time)).expect("sizes differ")
+    }
+
+    #[test]
+    fn both_parts_are_found_again() {
+        let (fixed, per_byte) = parts(|size| 20_000.0 + size * 0.5);
+        assert!((fixed - 20_000.0).abs() < 1e-3 && (per_byte - 0.5).abs() < 1e-9, "{fixed} {per_byte}");
+    }
+
+    #[test]
+    fn one_part_alone_leaves_none_for_the_other() {
+        let (fixed, per_byte) = parts(|_| 20_000.0);
+        assert!((fixed - 20_000.0).abs() < 1e-3 && per_byte < 1e-9, "{fixed} {per_byte}");
+        let (fixed, per_byte) = parts(|size| size * 0.5);
+        assert!(fixed < 1e-3 && (per_byte - 0.5).abs() < 1e-9, "{fixed} {per_byte}");
+        // Larger rounds that take less time each: nothing is negative.
+        let (fixed, per_byte) = parts(|size| 1e5 / size.sqrt());
+        assert!(fixed > 0.0 && per_byte.abs() < f64::EPSILON, "{fixed} {per_byte}");
+        assert_eq!(fit(&[512.0], &[1.0]), None);
+    }
+}

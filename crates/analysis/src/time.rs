@@ -1,0 +1,20 @@
+//! Points in time as text.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+/// 9999-12-31T23:59:59Z, the last second that RFC 3339 can write.
+const LAST_MS: u64 = 253_402_300_799_000;
+
+/// Milliseconds since 1970-01-01 UTC as `2026-01-31T12:00:00Z`.
+#[must_use]
+pub fn utc(ms: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms.min(LAST_MS))).to_string()
+}
+
+/// The month of what [`utc`] gives, in three letters.
+pub fn month(utc: &str) -> &'static str {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let number = utc.get(5..7).and_then(|month| month.parse::<usize>().ok());
+    number.and_then(|month| MONTHS.get(month.checked_sub(1)?)).copied().unwrap_or_default()
+}

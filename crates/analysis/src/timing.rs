@@ -1,0 +1,53 @@
+//! Where a run's wall time went.
+
+use iotax_model::record::RunPhase;
+
+/// The phase in which the load runs.
+const MEASURE: &str = "measure";
+
+/// The phases of a run and what they come to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timing {
+    /// As they were recorded, each with its share of the whole, 0 to 1.
+    pub phases: Vec<(RunPhase, f64)>,
+    /// All of them together.
+    pub total_ns: u64,
+    /// Share of the whole in which nothing was measured, 0 to 1.
+    pub outside: f64,
+}
+
+impl Timing {
+    /// Absent if no time was recorded.
+    #[must_use]
+    pub fn of(phases: &[RunPhase]) -> Option<Self> {
+        let total_ns: u64 = phases.iter().map(|phase| phase.duration_ns).sum();
+        if total_ns == 0 {
+            return None;
+        }
+        let share = |ns: u64| ns as f64 / total_ns as f64;
+        let measured =
+            phases.iter().filter(|phase| phase.name == MEASURE).map(|phase| phase.duration_ns).sum();
+        Some(Self {
+            phases: phases.iter().map(|phase| (phase.clone(), share(phase.duration_ns))).collect(),
+            total_ns,
+            outside: 1.0 - share(measured),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_measuring_is_outside() {
+        let phase =
+            |name: &str, seconds: u64| RunPhase { name: name.into(), duration_ns: seconds * 1_000_000_000 };
+        let timing =
+            Timing::of(&[phase("boot", 10), phase("measure", 60), phase("prepare", 10)]).expect("times");
+        assert_eq!(timing.total_ns, 80_000_000_000);
+        assert!((timing.outside - 0.25).abs() < 1e-12);
+        assert!((timing.phases[0].1 - 0.125).abs() < 1e-12);
+        assert_eq!((Timing::of(&[]), Timing::of(&[phase("boot", 0)])), (None, None));
+    }
+}

@@ -1,0 +1,46 @@
+//! A warm-up within a measured window, as a reader can act on it.
+
+use iotax_model::Workload;
+use iotax_model::record::Measurement;
+
+use crate::figures::done;
+use crate::stats::series::series;
+
+/// A beginning counts as warm-up only if its rate is off the later one's by this share.
+const OFF: f64 = 0.1;
+
+/// What looks like warm-up, and the ramp time that leaves it out; absent if nothing does, or if the measurement did not
+/// settle at all.
+pub(super) fn warm_up(workload: &Workload, m: &Measurement) -> Option<(String, String)> {
+    let found = series(&m.samples, |tallies| done(m, tallies))?.warm_up?;
+    if found.unsettled || (found.ratio - 1.0).abs() <= OFF {
+        return None;
+    }
+    let seconds = found.ns as f64 / 1e9;
+    let evidence = format!(
+        "the first {seconds:.1} s, at {:.0}% of the later rate, look like warm-up (MSER-5)",
+        found.ratio * 100.0
+    );
+    let ramp_time = round_up(workload.ramp_time.as_secs_f64() + seconds);
+    Some((evidence, format!("set ramp_time = {ramp_time}s, which leaves the warm-up out")))
+}
+
+/// The next of 1, 2, 5, 10, 20, 50, ... seconds, so that the same is said of measurements that differ a little.
+fn round_up(seconds: f64) -> u64 {
+    let steps = (0..).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    steps.take(40).find(|step| *step as f64 >= seconds).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::round_up;
+
+    #[test]
+    fn ramp_times_are_round() {
+        for (seconds, wanted) in
+            [(0.2, 1), (1.0, 1), (1.1, 2), (3.0, 5), (12.5, 20), (100.0, 100), (4000.0, 5000)]
+        {
+            assert_eq!(round_up(seconds), wanted, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The statistics held against made-up runs whose truth is known, and the page that says how well they do.
+//!
+//! Every seed is fixed. Each table of docs/statistics.md is made here; `IOTAX_UPDATE_DOCS=1 cargo test -p iotax-analysis
+//! --test statistics` writes them anew.
+
+mod advice;
+mod coverage;
+mod family;
+mod judged;
+mod page;
+mod power;
+mod sequential;
+mod simulate;
+mod within;

@@ -1,0 +1,118 @@
+//! The slots of one worker, and the I/Os that they are taken by.
+
+use crate::backend::Completion;
+use crate::buffers::Slot;
+use crate::clock;
+use crate::request::{Direction, Io};
+
+/// An I/O in flight.
+// Made of fields in registers: an `Io` that lies in memory for a call would be copied from there, which stalls the CPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InFlight {
+    pub(super) io: Io,
+    /// 0 if it is not submitted.
+    pub(super) submitted_at: u64,
+    /// When it should have begun, in an open loop.
+    pub(super) intended_at: u64,
+}
+
+/// See the module.
+pub(super) struct Slots {
+    free: Vec<Slot>,
+    /// By slot.
+    in_flight: Vec<InFlight>,
+    /// The slots of I/Os that are queued and not yet submitted.
+    queued: Vec<usize>,
+    /// Each I/O has time stamps of its own.
+    stamps_each: bool,
+}
+
+impl Slots {
+    /// All of them, free.
+    pub(super) fn new(free: Vec<Slot>, stamps_each: bool) -> Self {
+        let io = Io { direction: Direction::Read, offset: 0, length: 0 };
+        let in_flight = vec![InFlight { io, submitted_at: 0, intended_at: 0 }; free.len()];
+        Self { queued: Vec::with_capacity(free.len()), free, in_flight, stamps_each }
+    }
+
+    /// The number of slots.
+    pub(super) const fn count(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The number of slots that are taken.
+    #[inline]
+    pub(super) const fn in_flight(&self) -> usize {
+        self.in_flight.len() - self.free.len()
+    }
+
+    #[inline]
+    pub(super) const fn are_all_taken(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// The number of I/Os that are queued and not yet submitted.
+    #[inline]
+    pub(super) const fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    #[inline]
+    pub(super) const fn stamps_each(&self) -> bool {
+        self.stamps_each
+    }
+
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Slot> {
+        self.free.pop()
+    }
+
+    #[inline]
+    pub(super) fn give_back(&mut self, slot: Slot) {
+        self.in_flight[slot.index()].submitted_at = 0;
+        self.free.push(slot);
+    }
+
+    /// The I/O of a slot.
+    #[inline]
+    pub(super) fn of(&self, slot: &Slot) -> InFlight {
+        self.in_flight[slot.index()]
+    }
+
+    /// Takes note of an I/O that goes into the backend's queue now.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
+    pub(super) fn queue(&mut self, slot: &Slot, io: Io, intended_at: u64) {
+        let submitted_at = if self.stamps_each { clock::now() } else { 0 };
+        self.in_flight[slot.index()] = InFlight { io, submitted_at, intended_at };
+        self.queued.push(slot.index());
+    }
+
+    /// Stamps what is queued, which is submitted now: the time. I/Os of a batch enter the kernel together and are seen together,
+    /// so one time stamp for each side loses nothing.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "left to itself the compiler calls it, for 1 ns more per I/O")]
+    pub(super) fn stamp(&mut self) -> u64 {
+        let now = clock::now();
+        if !self.stamps_each {
+            for index in &self.queued {
+                self.in_flight[*index].submitted_at = now;
+            }
+        }
+        self.queued.clear();
+        now
+    }
+
+    /// The age of the oldest I/O in flight, without those that are done.
+    #[cold]
+    pub(super) fn oldest(&self, done: &[Completion]) -> Option<u64> {
+        let now = clock::now();
+        let is_done = |index: usize| done.iter().any(|completion| completion.slot.index() == index);
+        self.in_flight
+            .iter()
+            .enumerate()
+            .filter(|(index, io)| io.submitted_at > 0 && !is_done(*index))
+            .map(|(_, io)| now.saturating_sub(io.submitted_at))
+            .max()
+    }
+}

@@ -1,0 +1,113 @@
+//! The formats that a run can be written in, each declared once: `iotax export` and `--output-format` follow from the table.
+
+use crate::Unfit;
+use crate::{bonnie, fio, iozone, parquet, prometheus, vdbench};
+use iotax_analysis::Judgement;
+use iotax_analysis::store::Run;
+use iotax_report::csv;
+use iotax_report::mark::{Mark, Place};
+
+/// A run in some format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Document {
+    /// One text.
+    Text(String),
+    /// One file that is no text.
+    Bytes(Vec<u8>),
+    /// Several files.
+    Sheets(Vec<csv::Sheet>),
+}
+
+/// A format.
+#[derive(Debug, Clone)]
+pub struct Format {
+    /// Its name in `iotax export --format`.
+    pub name: &'static str,
+    /// Its name in `--output-format`, if it has one: fio's, where it is one of fio's.
+    pub output_format: Option<&'static str>,
+    /// What it is.
+    pub help: &'static str,
+    /// The run in it; an error where it has no form in it.
+    pub write: fn(&(Run, Judgement)) -> Result<Document, Unfit>,
+    /// By what a file in it is known as one of ours; of [`Document::Sheets`] each has a mark of its own.
+    pub mark: Mark,
+}
+
+/// All of them. Of several at once, texts come in this order: fio's.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "fio-terse",
+        output_format: Some("terse"),
+        help: "fio's line of figures, version 3",
+        write: |(run, _)| fio::terse(run).map(Document::Text),
+        mark: fio::TERSE_MARK,
+    },
+    Format {
+        name: "fio-json",
+        output_format: Some("json"),
+        help: "fio's JSON",
+        write: |(run, _)| fio::json(run).map(Document::Text),
+        mark: fio::JSON_MARK,
+    },
+    Format {
+        name: "fio-json+",
+        output_format: Some("json+"),
+        help: "fio's JSON with its histograms",
+        write: |(run, _)| fio::json_plus(run).map(Document::Text),
+        mark: fio::JSON_MARK,
+    },
+    Format {
+        name: "fio-normal",
+        output_format: Some("normal"),
+        help: "what fio prints for people",
+        write: |(run, _)| fio::normal(run).map(Document::Text),
+        mark: Mark { format: "fio-normal", place: Place::Nowhere },
+    },
+    Format {
+        name: "vdbench",
+        output_format: Some("vdbench"),
+        help: "vdbench's lines, one for each interval",
+        write: |(run, _)| vdbench::text(run).map(Document::Text),
+        mark: vdbench::MARK,
+    },
+    Format {
+        name: "bonnie-csv",
+        output_format: None,
+        help: "bonnie++'s CSV, of a run of suite bonnie",
+        write: |(run, _)| told(bonnie::csv(run, bonnie::Version::V1_98)),
+        mark: bonnie::MARK,
+    },
+    Format {
+        name: "iozone-excel",
+        output_format: None,
+        help: "the tables of iozone -R, of a run of suite records on one target",
+        write: |(run, _)| told(iozone::excel(run)),
+        mark: iozone::MARK,
+    },
+    Format {
+        name: "prometheus",
+        output_format: None,
+        help: "gauges of every measurement in Prometheus' text format",
+        write: |judged| Ok(Document::Text(prometheus::measurements(std::slice::from_ref(judged)))),
+        mark: prometheus::MARK,
+    },
+    Format {
+        name: "parquet",
+        output_format: None,
+        help: "the table of measurements for data frames, as a Parquet file",
+        write: |judged| Ok(Document::Bytes(parquet::measurements(std::slice::from_ref(judged)))),
+        mark: parquet::MARK,
+    },
+    Format {
+        name: "csv",
+        output_format: None,
+        help: "tables of measurements, comparisons, cells, samples, disks, network interfaces and streams, as CSV files in a directory",
+        write: |judged| Ok(Document::Sheets(csv::sheets(std::slice::from_ref(judged)))),
+        mark: Mark { format: "csv", place: Place::Nowhere },
+    },
+];
+
+/// A text of a suite's own format, or in words why there is none.
+fn told<E: std::fmt::Display>(text: Result<String, E>) -> Result<Document, Unfit> {
+    text.map(Document::Text).map_err(|why| Unfit(why.to_string()))
+}

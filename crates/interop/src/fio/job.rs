@@ -1,0 +1,432 @@
+//! What fio calls a job, made of measurements.
+
+use iotax_model::Histogram;
+use iotax_model::record::{
+    CpuTime, ErrorCount, HostActivity, Measurement, ProcessCounts, Sample, Tallies, Tally,
+};
+use iotax_model::workload::{IoEngine, KEYS, Workload};
+use serde_json::Value;
+
+use crate::Unfit;
+use iotax_analysis::store::Run;
+
+/// Keys of a workload that fio does not have, or means something else by.
+const NOT_FIOS: [&str; 5] = ["stamps", "write_journal", "stall_timeout", "max_errors", "test"];
+/// Keys that scripts look for among a job's options, whether they were given or not.
+const ALWAYS: [&str; 7] = ["rw", "bs", "iodepth", "numjobs", "direct", "runtime", "ramp_time"];
+
+/// fio's directions that move data, in its order.
+pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
+
+/// One entry of `jobs`: a measurement, or the share of one of those that ran at once in it. What several jobs of a workload
+/// did stands in it together, as with fio's `group_reporting`.
+pub(super) struct Job<'a> {
+    pub(super) name: String,
+    /// Counts measurements from 0: jobs of one group ran at once.
+    pub(super) group: usize,
+    pub(super) description: String,
+    pub(super) workload: &'a Workload,
+    pub(super) ioengine: Option<IoEngine>,
+    pub(super) filename: Option<String>,
+    pub(super) ended_at_ms: u64,
+    /// From the run's start to its end.
+    pub(super) elapsed_s: u64,
+    /// The measured window.
+    pub(super) duration_ns: u64,
+    /// Reads, writes and trims.
+    pub(super) directions: [Direction; 3],
+    pub(super) sync: Option<&'a Tally>,
+    /// Not known of one of several that ran at once.
+    pub(super) cpu: Option<CpuTime>,
+    /// See `cpu`.
+    pub(super) counts: Option<ProcessCounts>,
+    pub(super) errors: &'a [ErrorCount],
+    /// The keys that are known of the workload of an import; absent of what iotax measured, which knows all.
+    known: Option<&'a [String]>,
+}
+
+/// What a job did in one direction.
+#[derive(Default)]
+pub(super) struct Direction {
+    pub(super) ios: u64,
+    pub(super) bytes: u64,
+    pub(super) short: u64,
+    /// Service times.
+    pub(super) service: Histogram,
+    /// From an I/O's intended start, which only an open loop has.
+    pub(super) response: Option<Histogram>,
+    /// Bytes a second of each interval.
+    pub(super) bytes_per_s: Series,
+    /// I/Os a second of each interval.
+    pub(super) iops: Series,
+    /// Mean bandwidth as a share of the group's, in percent.
+    pub(super) share_of_group: f64,
+}
+
+impl Direction {
+    /// fio's `lat`: response times where there are any, else service times.
+    pub(super) fn total(&self) -> &Histogram {
+        self.response.as_ref().unwrap_or(&self.service)
+    }
+}
+
+/// What fio gives of figures by interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Series {
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) mean: f64,
+    pub(super) stddev: f64,
+    pub(super) samples: usize,
+}
+
+impl Series {
+    fn of(values: &[f64]) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self {
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(0.0, f64::max),
+            mean,
+            stddev: (squares / (values.len().max(2) - 1) as f64).sqrt(),
+            samples: values.len(),
+        }
+    }
+
+    /// In a larger unit.
+    pub(super) fn over(self, unit: f64) -> Self {
+        let Self { min, max, mean, stddev, samples } = self;
+        Self { min: min / unit, max: max / unit, mean: mean / unit, stddev: stddev / unit, samples }
+    }
+}
+
+impl<'a> Job<'a> {
+    /// Everything that was measured, in the order of measuring.
+    ///
+    /// # Errors
+    /// Nothing was, or something of it has no place in fio's formats.
+    pub(super) fn all(run: &'a Run) -> Result<Vec<Self>, Unfit> {
+        let mut jobs = Vec::new();
+        for (group, m) in run.measurements.iter().enumerate() {
+            refuse(run, m)?;
+            let first = jobs.len();
+            if m.shares.is_empty() && m.outcome.jobs.is_empty() {
+                jobs.extend(Self::new(run, m, group, &m.workload, m.outcome.duration_ns, &m.outcome.tallies));
+            }
+            for job in &m.outcome.jobs {
+                jobs.extend(Self::new(run, m, group, &job.name, job.duration_ns, &job.tallies));
+            }
+            for guest in &m.shares {
+                let name = format!("{}/{}", m.workload, guest.name);
+                jobs.extend(Self::new(run, m, group, &name, guest.duration_ns, &guest.tallies));
+            }
+            // Those of several are known together only; they stand with the first, so that none is counted twice.
+            if let Some(job) = jobs.get_mut(first) {
+                job.errors = &m.outcome.errors;
+            }
+            share_of_group(&mut jobs[first..]);
+        }
+        if jobs.is_empty() {
+            return Err(Unfit(format!("run {} has no measurement yet", run.id)));
+        }
+        Ok(jobs)
+    }
+
+    fn new(
+        run: &'a Run,
+        m: &'a Measurement,
+        group: usize,
+        name: &str,
+        duration_ns: u64,
+        tallies: &'a Tallies,
+    ) -> Option<Self> {
+        let first = run.plan.workloads.iter().find(|workload| workload.name == m.workload)?;
+        let own = first.beside.iter().find(|beside| beside.name == name);
+        let alone = m.shares.is_empty() && m.outcome.jobs.is_empty();
+        let samples = if alone { m.samples.as_slice() } else { &[] };
+        let errors = if alone { m.outcome.errors.as_slice() } else { &[] };
+        let several = run.plan.targets.len() > 1;
+        let ended_at_ms = m.started_at_ms + m.outcome.duration_ns / 1_000_000;
+        let spec = run.plan.targets.iter().find(|target| target.name == m.target);
+        let place = spec.and_then(|spec| spec.path.as_ref().or(spec.device.as_ref()));
+        Some(Self {
+            name: if several { format!("{}/{name}", m.target) } else { name.to_owned() },
+            group,
+            description: format!("{}, round {} of {}", m.target, m.round, run.plan.repeat.max(m.round)),
+            workload: own.unwrap_or(first),
+            ioengine: m.outcome.ioengine,
+            filename: place.map(|path| path.display().to_string()),
+            ended_at_ms,
+            elapsed_s: ended_at_ms.saturating_sub(run.started_at_ms).div_ceil(1000),
+            duration_ns,
+            directions: DIRECTIONS.map(|word| direction(word, tallies, samples, errors)),
+            sync: tallies.sync.as_ref(),
+            cpu: alone.then_some(m.outcome.cpu),
+            counts: m.outcome.counts.filter(|_| alone),
+            errors,
+            known: run
+                .source
+                .as_ref()
+                .map(|source| source.known.get(&m.workload).map_or(&[][..], Vec::as_slice)),
+        })
+    }
+
+    /// Per second of the measured window.
+    pub(super) fn rate(&self, amount: u64) -> f64 {
+        if self.duration_ns == 0 { 0.0 } else { amount as f64 * 1e9 / self.duration_ns as f64 }
+    }
+
+    pub(super) const fn runtime_ms(&self) -> u64 {
+        self.duration_ns / 1_000_000
+    }
+
+    /// Whether I/Os had intended starts.
+    pub(super) fn is_open_loop(&self) -> bool {
+        self.directions.iter().any(|direction| direction.response.is_some())
+    }
+
+    /// User and kernel CPU time in percent of the window.
+    pub(super) fn cpu_percent(&self) -> Option<(f64, f64)> {
+        let percent = |ns: u64| 100.0 * ns as f64 / self.duration_ns as f64;
+        self.cpu.filter(|_| self.duration_ns > 0).map(|cpu| (percent(cpu.user_ns), percent(cpu.system_ns)))
+    }
+
+    /// The number of the first error as Linux has it; 0 if there was none.
+    pub(super) fn error(&self) -> i32 {
+        self.errors.first().map_or(0, |error| errno(&error.error))
+    }
+
+    fn is_known(&self, key: &str) -> bool {
+        self.known.is_none_or(|known| known.iter().any(|one| one == key))
+    }
+
+    /// The workload's keys as options of fio: what scripts look for, and what is not as it is by itself.
+    pub(super) fn options(&self) -> Vec<(&'static str, String)> {
+        let lengths = self.workload.bsrange.is_some() || self.workload.bssplit.is_some();
+        let keys = serde_json::to_value(self.workload).unwrap_or_default();
+        let mut options = Vec::new();
+        for key in KEYS.iter().filter(|key| !NOT_FIOS.contains(&key.name)) {
+            let is_known = self.is_known(key.name);
+            let Some(value) = keys.get(key.name).and_then(text).filter(|_| is_known) else { continue };
+            let told = key.default.is_none_or(|default| {
+                let default = default();
+                value != default && value != switched(&default)
+            });
+            let wanted = ALWAYS.contains(&key.name) && !(key.name == "bs" && lengths);
+            if key.name != "ioengine" && (told || wanted) {
+                // fio's GiB is 1000 to the third.
+                let is_length = matches!(key.value, "SIZE" | "RANGE" | "SPLIT");
+                options.push((key.name, if is_length { value.replace("iB", "") } else { value }));
+            }
+        }
+        if self.ioengine.is_some() || self.is_known("ioengine") {
+            let ioengine = self.ioengine.unwrap_or(self.workload.ioengine);
+            options.push(("ioengine", ioengine.word().to_owned()));
+        }
+        if self.is_open_loop() {
+            options.push(("lat_percentiles", "1".to_owned()));
+        }
+        options.extend(self.filename.clone().map(|name| ("filename", name)));
+        options
+    }
+}
+
+/// A key's value as fio writes it: switches are 1 or 0.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(on) => Some(u8::from(*on).to_string()),
+        _ => None,
+    }
+}
+
+fn switched(default: &str) -> String {
+    match default {
+        "true" => "1".to_owned(),
+        "false" => "0".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn direction(word: &str, tallies: &Tallies, samples: &[Sample], errors: &[ErrorCount]) -> Direction {
+    let Some(tally) = of(tallies, word) else { return Direction::default() };
+    let each = |amount: fn(&Tally) -> u64| -> Vec<f64> {
+        let timed = samples.iter().filter(|sample| sample.duration_ns > 0);
+        timed
+            .map(|sample| {
+                of(&sample.tallies, word).map_or(0, amount) as f64 * 1e9 / sample.duration_ns as f64
+            })
+            .collect()
+    };
+    let short = errors.iter().filter(|error| error.direction == word && is_short(&error.error));
+    Direction {
+        ios: tally.ios,
+        bytes: tally.bytes,
+        short: short.map(|error| error.count).sum(),
+        service: tally.latency.clone(),
+        response: tally.response.clone(),
+        bytes_per_s: Series::of(&each(|tally| tally.bytes)),
+        iops: Series::of(&each(|tally| tally.ios)),
+        share_of_group: 0.0,
+    }
+}
+
+fn of<'a>(tallies: &'a Tallies, direction: &str) -> Option<&'a Tally> {
+    tallies.each().find(|(word, _)| *word == direction)?.1
+}
+
+fn refuse(run: &Run, m: &Measurement) -> Result<(), Unfit> {
+    let none = m.outcome.tallies.each().all(|(_, tally)| tally.is_none());
+    if let (Some(_), true) = (&m.stated, none) {
+        let tool = run.source.as_ref().map_or("another tool", |source| source.tool.as_str());
+        return Err(Unfit(format!(
+            "run {} comes from {tool}, which tells no counts and latencies of {:?}; fio's formats are made of them",
+            run.id, m.workload
+        )));
+    }
+    if m.stated.is_some() && m.outcome.duration_ns == 0 {
+        return Err(Unfit(format!(
+            "run {} is imported and tells not how long {:?} took; fio's rates are made of that",
+            run.id, m.workload
+        )));
+    }
+    if m.outcome.tallies.meta.is_some() {
+        return Err(Unfit(format!(
+            "workload {:?} has operations on files as such, for which fio's formats have no place",
+            m.workload
+        )));
+    }
+    Ok(())
+}
+
+/// Bandwidth of the intervals as a share of what the group moved, as fio has it: at most all of it.
+fn share_of_group(jobs: &mut [Job<'_>]) {
+    for index in 0..DIRECTIONS.len() {
+        let bytes: u64 = jobs.iter().map(|job| job.directions[index].bytes).sum();
+        let longest = jobs.iter().map(|job| job.duration_ns).max().unwrap_or_default();
+        let group = bytes as f64 * 1e9 / longest.max(1) as f64;
+        for job in jobs.iter_mut().filter(|_| group > 0.0) {
+            let direction = &mut job.directions[index];
+            direction.share_of_group = (100.0 * direction.bytes_per_s.mean / group).min(100.0);
+        }
+    }
+}
+
+/// What a disk did during the measurements.
+pub(super) struct Disk {
+    pub(super) name: String,
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) read_merges: u64,
+    pub(super) write_merges: u64,
+    /// From queueing to completion, over all reads; absent in records that do not tell.
+    pub(super) read_ms: Option<u64>,
+    /// See `read_ms`.
+    pub(super) write_ms: Option<u64>,
+    pub(super) busy_percent: f64,
+}
+
+impl Disk {
+    /// Every disk beneath the targets, over all measurements together. Disks of several machines are told apart by their
+    /// target's name.
+    pub(super) fn all(run: &Run) -> Vec<Self> {
+        let mut disks: Vec<(Self, u64)> = Vec::new();
+        for m in &run.measurements {
+            let Some(machine) = m.machine() else { continue };
+            let elsewhere = m.host.is_none() && run.plan.targets.len() > 1;
+            for (name, ..) in &machine.disks {
+                let name = if elsewhere { format!("{}:{name}", m.target) } else { name.clone() };
+                if !disks.iter().any(|(disk, _)| disk.name == name) {
+                    disks.push((Self::new(name), 0));
+                }
+            }
+            add(&mut disks, m, machine, elsewhere);
+        }
+        let told = |(mut disk, ns): (Self, u64)| {
+            disk.busy_percent /= ns.max(1) as f64;
+            disk
+        };
+        disks.into_iter().map(told).collect()
+    }
+
+    /// From queueing to completion, over all I/Os.
+    pub(super) fn queued_ms(&self) -> Option<u64> {
+        Some(self.read_ms? + self.write_ms?)
+    }
+
+    const fn new(name: String) -> Self {
+        Self {
+            name,
+            reads: 0,
+            writes: 0,
+            read_merges: 0,
+            write_merges: 0,
+            read_ms: Some(0),
+            write_ms: Some(0),
+            busy_percent: 0.0,
+        }
+    }
+}
+
+fn add(disks: &mut [(Disk, u64)], m: &Measurement, machine: &HostActivity, elsewhere: bool) {
+    for (disk, ns) in disks {
+        let own = if elsewhere {
+            disk.name.strip_prefix(&format!("{}:", m.target))
+        } else {
+            Some(disk.name.as_str())
+        };
+        let Some(did) = own.and_then(|name| machine.disks.get(name)) else { continue };
+        disk.reads += did.reads;
+        disk.writes += did.writes;
+        disk.read_merges += did.read_merges;
+        disk.write_merges += did.write_merges;
+        disk.read_ms = disk.read_ms.zip(did.read_wait_ns).map(|(ms, ns)| ms + ns / 1_000_000);
+        disk.write_ms = disk.write_ms.zip(did.write_wait_ns).map(|(ms, ns)| ms + ns / 1_000_000);
+        disk.busy_percent += 100.0 * did.busy * machine.duration_ns as f64;
+        *ns += machine.duration_ns;
+    }
+}
+
+/// Whether it is an I/O that moved less than it should have, or nothing, which no number is of.
+fn is_short(name: &str) -> bool {
+    name.starts_with("short ") || name.starts_with("empty ")
+}
+
+/// Linux's number of an error that I/O can end in: 0 for one that was short, EIO for one that is not known here.
+fn errno(name: &str) -> i32 {
+    const EIO: i32 = 5;
+    const NUMBERS: [(&str, i32); 24] = [
+        ("EPERM", 1),
+        ("EIO", EIO),
+        ("ENXIO", 6),
+        ("EBADF", 9),
+        ("EAGAIN", 11),
+        ("ENOMEM", 12),
+        ("EACCES", 13),
+        ("EFAULT", 14),
+        ("EBUSY", 16),
+        ("ENODEV", 19),
+        ("EINVAL", 22),
+        ("EFBIG", 27),
+        ("ENOSPC", 28),
+        ("EROFS", 30),
+        ("ENODATA", 61),
+        ("ETIME", 62),
+        ("ENOLINK", 67),
+        ("EILSEQ", 84),
+        ("EOPNOTSUPP", 95),
+        ("ETIMEDOUT", 110),
+        ("ESTALE", 116),
+        ("EREMOTEIO", 121),
+        ("EDQUOT", 122),
+        ("ECANCELED", 125),
+    ];
+    if is_short(name) {
+        return 0;
+    }
+    NUMBERS.iter().find(|(known, _)| *known == name).map_or(EIO, |(_, number)| *number)
+}

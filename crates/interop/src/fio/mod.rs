@@ -1,0 +1,79 @@
+//! A run as fio 3.33 prints its own: what reads fio reads it.
+//!
+//! What iotax does not measure has the form that fio gives to what had no sample: latencies with an `N` of 0, shares that are
+//! all 0. What has no such form is left out. `docs/formats.md` lists both.
+
+mod job;
+mod json;
+mod latency;
+mod normal;
+mod terse;
+
+use super::Unfit;
+use iotax_analysis::store::Run;
+use iotax_analysis::time::{month, utc};
+use iotax_report::mark::{Mark, Place, Value};
+
+/// What stands for fio's version: readers take the figures before the second dash for the version of the format.
+pub const VERSION: &str = concat!("fio-3.33-iotax-", env!("CARGO_PKG_VERSION"));
+
+/// The document's version says that it was not fio.
+pub(super) const JSON_MARK: Mark =
+    Mark { format: "fio-json", place: Place::Member(&["fio version"], Value::Begins("fio-3.33-iotax-")) };
+
+/// So does each line's.
+pub(super) const TERSE_MARK: Mark =
+    Mark { format: "fio-terse", place: Place::EveryLine(&["3;fio-3.33-iotax-"]) };
+
+/// fio's classes of queue depths.
+const LEVELS: [&str; 7] = ["1", "2", "4", "8", "16", "32", ">=64"];
+/// fio's classes of what one call submits or completes.
+const BATCHES: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
+
+/// fio's `--output-format=json`.
+///
+/// # Errors
+/// Something of the run has no place in fio's formats.
+pub fn json(run: &Run) -> Result<String, Unfit> {
+    json::text(run, false)
+}
+
+/// fio's `--output-format=json+`: with the bins of the histograms.
+///
+/// # Errors
+/// As [`json()`].
+pub fn json_plus(run: &Run) -> Result<String, Unfit> {
+    json::text(run, true)
+}
+
+/// fio's `--output-format=terse`, version 3.
+///
+/// # Errors
+/// As [`json()`].
+pub fn terse(run: &Run) -> Result<String, Unfit> {
+    terse::text(run)
+}
+
+/// fio's `--output-format=normal`.
+///
+/// # Errors
+/// As [`json()`].
+pub fn normal(run: &Run) -> Result<String, Unfit> {
+    normal::text(run)
+}
+
+/// A share in percent as it is shown in two decimals: what is there is never shown as nothing.
+fn shown_share(percent: f64) -> f64 {
+    if percent > 0.0 { percent.max(0.01) } else { 0.0 }
+}
+
+/// A moment as C's `ctime` writes it, in UTC: `Sun Nov 22 03:51:33 2026`.
+fn ctime(ms: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    // 2026-11-22T03:51:33Z; 1970 began on a Thursday.
+    let utc = utc(ms);
+    let weekday = usize::try_from(ms / 86_400_000 % 7).map_or("", |day| DAYS[day]);
+    let month = month(&utc);
+    let day = utc[8..10].trim_start_matches('0');
+    format!("{weekday} {month} {day:>2} {} {}", &utc[11..19], &utc[..4])
+}

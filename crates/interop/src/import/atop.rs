@@ -1,0 +1,225 @@
+//! What atop says of disks: lines `DSK`, `LVM` and `MDD` of its screens, and of `atop -P`.
+//!
+//! The first sample is since boot and left out where the text says that it is. The figures are those of all other samples
+//! together. `avio` is the time that the device was busy per I/O and no latency: with several I/Os at once it is less.
+
+mod parseable;
+
+use std::collections::HashMap;
+
+use super::lines::lines;
+use super::parse_util::{decimal, not_understood, whole_nanos};
+use super::{Entry, Found};
+use iotax_analysis::Metric;
+
+/// atop's results in a text: one for each device that had I/O.
+pub(super) fn read(text: &str) -> Option<Found> {
+    if !["DSK", "LVM", "MDD"].iter().any(|label| text.contains(label)) {
+        return None;
+    }
+    let mut found = Found { tool: "atop", ..Found::default() };
+    let mut devices = Devices::default();
+    let mut screen = Screen::default();
+    for (i, line) in lines(text).enumerate() {
+        if let Some(seconds) = elapsed(line) {
+            std::mem::replace(&mut screen, Screen { seconds: Some(seconds), ..Screen::default() })
+                .close(&mut devices);
+        } else if line.to_lowercase().contains("since boot") {
+            screen.since_boot = true;
+        } else if let Some(disk) = Disk::of(line) {
+            match disk {
+                Ok(disk) => screen.disks.push((i + 1, disk)),
+                Err(reason) => found.miss(not_understood(i + 1, line, reason)),
+            }
+        }
+    }
+    screen.close(&mut devices);
+    parseable::read(text, &mut devices, &mut found);
+    devices.entries(&mut found);
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// Sums over the samples of a device.
+#[derive(Debug, Default)]
+struct Sums {
+    line: usize,
+    began_at_ms: Option<u64>,
+    seconds: f64,
+    reads: f64,
+    writes: f64,
+    bytes: f64,
+    /// Whether a sample did not tell its bytes, so that nobody knows the sum.
+    without_bytes: bool,
+    busy_seconds: f64,
+}
+
+/// Sums of each device, in the text's order.
+#[derive(Default)]
+struct Devices {
+    all: Vec<(String, Sums)>,
+    /// Where each is.
+    places: HashMap<String, usize>,
+}
+
+impl Devices {
+    fn of(&mut self, device: &str, line: usize) -> &mut Sums {
+        let known = self.places.get(device).copied();
+        let at = known.unwrap_or_else(|| {
+            self.all.push((device.to_owned(), Sums { line, ..Sums::default() }));
+            self.places.insert(device.to_owned(), self.all.len() - 1);
+            self.all.len() - 1
+        });
+        &mut self.all[at].1
+    }
+
+    fn entries(self, found: &mut Found) {
+        let entry = |(device, sums): (String, Sums)| {
+            let ios = sums.reads + sums.writes;
+            // A device without I/O was not measured.
+            (sums.seconds > 0.0 && ios > 0.0).then(|| {
+                let mut entry = Entry { target: Some(device), workload: "atop".into(), ..Entry::default() };
+                entry.line = sums.line;
+                entry.started_at_ms = sums.began_at_ms;
+                entry.duration_ns = whole_nanos(sums.seconds * 1e9);
+                entry.state(Metric::IOPS, Some(ios / sums.seconds));
+                if sums.bytes > 0.0 && !sums.without_bytes {
+                    entry.state(Metric::BYTES_PER_S, Some(sums.bytes / sums.seconds));
+                }
+                entry.add("reads", Some(sums.reads / sums.seconds), "/s");
+                entry.add("writes", Some(sums.writes / sums.seconds), "/s");
+                entry.add("busy", Some(sums.busy_seconds / sums.seconds * 100.0), "%");
+                entry.add("avio", Some(sums.busy_seconds / ios * 1e3), "ms");
+                entry
+            })
+        };
+        self.all.into_iter().filter_map(entry).for_each(|entry| found.keep(entry));
+    }
+}
+
+/// One screen.
+#[derive(Default)]
+struct Screen {
+    seconds: Option<f64>,
+    since_boot: bool,
+    disks: Vec<(usize, Disk)>,
+}
+
+impl Screen {
+    fn close(self, devices: &mut Devices) {
+        let Some(seconds) = self.seconds.filter(|_| !self.since_boot) else { return };
+        for (line, disk) in self.disks {
+            let sums = devices.of(&disk.name, line);
+            sums.seconds += seconds;
+            sums.reads += disk.reads;
+            sums.writes += disk.writes;
+            sums.bytes += disk.bytes_per_s.unwrap_or(0.0) * seconds;
+            sums.without_bytes |= disk.bytes_per_s.is_none();
+            sums.busy_seconds += disk.busy / 100.0 * seconds;
+        }
+    }
+}
+
+/// `ATOP - box   2023/03/01  10:00:10   -----------   10s elapsed`: its seconds.
+fn elapsed(line: &str) -> Option<f64> {
+    let inside = line.trim_end().strip_suffix("elapsed")?;
+    line.contains("ATOP").then_some(())?;
+    let span = inside.split_whitespace().last()?.trim_start_matches('-');
+    let mut seconds = 0.0;
+    let mut digits = String::new();
+    for c in span.chars() {
+        match (c, digits.parse::<u32>()) {
+            ('0'..='9', _) => digits.push(c),
+            ('d' | 'h' | 'm' | 's', Ok(number)) => {
+                let unit = [('d', 86_400.0), ('h', 3600.0), ('m', 60.0), ('s', 1.0)];
+                seconds += f64::from(number) * unit.iter().find(|(known, _)| *known == c)?.1;
+                digits.clear();
+            }
+            _ => return None,
+        }
+    }
+    (seconds > 0.0 && digits.is_empty()).then_some(seconds)
+}
+
+/// A line of a screen: `DSK |  sda | busy 12% | read 10 | write 100 | MBr/s 0.0 | MBw/s 1.2 | avio 0.50 ms |`.
+#[derive(Debug)]
+struct Disk {
+    name: String,
+    busy: f64,
+    reads: f64,
+    writes: f64,
+    /// Absent in old versions.
+    bytes_per_s: Option<f64>,
+}
+
+impl Disk {
+    /// Nothing if the line is of something else.
+    fn of(line: &str) -> Option<Result<Self, &'static str>> {
+        let mut parts = line.split('|').map(str::trim);
+        let label = parts.next()?;
+        let name = parts.next()?;
+        (matches!(label, "DSK" | "LVM" | "MDD") && !name.is_empty()).then_some(())?;
+        let fields: Vec<(&str, &str)> =
+            parts.filter_map(|part| part.split_once(char::is_whitespace)).collect();
+        let value = |wanted: &str| {
+            let (_, value) = fields.iter().find(|(name, _)| *name == wanted)?;
+            decimal(value.trim().trim_end_matches('%'))
+        };
+        let rate = |wanted: &str| Some(value(wanted)? * 1_048_576.0);
+        let disk = || {
+            Some(Self {
+                name: name.to_owned(),
+                busy: value("busy")?,
+                reads: value("read")?,
+                writes: value("write")?,
+                bytes_per_s: rate("MBr/s").zip(rate("MBw/s")).map(|(read, written)| read + written),
+            })
+        };
+        Some(disk().ok_or("without one of busy, read and write"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(name: &str) -> Found {
+        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/import/");
+        read(&std::fs::read_to_string(format!("{data}{name}")).expect(name)).expect(name)
+    }
+
+    fn other(entry: &Entry, name: &str) -> f64 {
+        entry.stated.others.iter().find(|figure| figure.name == name).expect(name).value
+    }
+
+    #[test]
+    fn screens_are_taken_together_without_the_one_since_boot() {
+        let found = sample("atop-2.x.txt");
+        let names: Vec<_> =
+            found.entries.iter().map(|entry| entry.target.as_deref().expect("a device")).collect();
+        assert_eq!(names, ["vg0-data", "sda"]);
+        let sda = &found.entries[1];
+        assert_eq!((sda.stated.metrics["iops"], sda.duration_ns), (150.0, Some(20_000_000_000)));
+        assert!((sda.stated.metrics["bytes_per_s"] / 1_048_576.0 - 2.0).abs() < 1e-9);
+        assert!((other(sda, "busy") - 15.0).abs() < 1e-9 && (other(sda, "avio") - 1.0).abs() < 1e-9);
+        assert!(!sda.stated.metrics.contains_key("latency_mean"));
+    }
+
+    #[test]
+    fn parseable_lines_are_exact_and_what_follows_a_reset_is_since_boot() {
+        let found = sample("atop-P-DSK.txt");
+        let [sda] = &found.entries[..] else { panic!("{found:?}") };
+        assert_eq!((sda.stated.metrics["iops"], sda.stated.metrics["bytes_per_s"]), (150.0, 614_400.0));
+        assert_eq!((sda.started_at_ms, sda.duration_ns), (Some(1_677_664_800_000), Some(20_000_000_000)));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_is_listed() {
+        let found = read(
+            "ATOP - box 2023/03/01 10:00:10 ---- 10s elapsed\nDSK |  sda | busy  12% | read   10 | wri\n",
+        )
+        .expect("atop's");
+        assert_eq!((found.entries.len(), found.not_understood[0].number), (0, 2));
+        assert_eq!(elapsed("ATOP - box 2023/03/01 10:00:10 ---- 1d2h3m4s elapsed"), Some(93_784.0));
+        assert_eq!(elapsed("some minutes elapsed"), None);
+    }
+}

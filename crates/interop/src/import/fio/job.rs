@@ -1,0 +1,402 @@
+//! A job of fio as any of its formats tells it, and the entry that it becomes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use iotax_model::Histogram;
+use iotax_model::record::{Tallies, Tally};
+use iotax_model::workload::{KEYS, WorkloadKey};
+
+use super::super::{Entry, Line};
+use iotax_analysis::Metric;
+
+/// The directions in fio's order.
+pub(super) const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
+
+/// One job, or one of its clones.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) group: Option<String>,
+    /// The number of the run's output in the text; clones have it in common.
+    pub(super) document: usize,
+    /// Where it ran, in client/server mode.
+    pub(super) host: Option<String>,
+    /// What was asked, by fio's names. Absent if the text does not tell; else what is not in it has fio's default, and what is
+    /// empty is not known.
+    pub(super) options: Option<Options>,
+    /// As [`DIRECTIONS`]; one in which nothing was done is absent.
+    pub(super) directions: [Option<Box<Direction>>; 3],
+    /// Whether it is known that there is no direction beside these.
+    pub(super) is_whole: bool,
+    /// Whether clones of it may be missing in the text, so that nothing may be added up.
+    pub(super) is_torn: bool,
+    pub(super) error: Option<String>,
+    pub(super) started_at_ms: Option<u64>,
+    /// Shares of one CPU in percent.
+    pub(super) cpu: Option<(f64, f64)>,
+    /// Mean latency of its flushes.
+    pub(super) sync_ns: Option<f64>,
+    /// How many clones these figures are the sum of already.
+    pub(super) clones: Option<u32>,
+    /// Of the format, where one text may have several.
+    pub(super) version: String,
+    /// What else is to be said of it.
+    pub(super) note: Option<String>,
+    pub(super) line: usize,
+}
+
+/// Options, of which a job's own hold before those of all jobs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Options {
+    pub(super) shared: Rc<BTreeMap<String, String>>,
+    pub(super) own: BTreeMap<String, String>,
+}
+
+impl Options {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.own.get(name).or_else(|| self.shared.get(name)).map(String::as_str)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// All that hold, each once.
+    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let shared = self.shared.iter().filter(|(name, _)| !self.own.contains_key(*name));
+        shared.chain(&self.own).map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// What was done in one direction.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Direction {
+    pub(super) ios: Option<u64>,
+    pub(super) bytes: Option<u64>,
+    pub(super) iops: Option<f64>,
+    pub(super) bytes_per_s: Option<f64>,
+    pub(super) runtime_ms: Option<f64>,
+    /// From issue to completion where it is told, else from submission.
+    pub(super) mean_ns: Option<f64>,
+    /// Whether it is from submission.
+    pub(super) is_from_submission: bool,
+    pub(super) max_ns: Option<f64>,
+    /// In percent, as text, and nanoseconds.
+    pub(super) percentiles: Vec<(f64, f64)>,
+    /// Nanoseconds and how often, of all I/Os.
+    pub(super) bins: Option<Vec<(u64, u64)>>,
+}
+
+impl Job {
+    fn has_figures(&self) -> bool {
+        self.directions.iter().flatten().any(|direction| **direction != Direction::default())
+    }
+}
+
+/// The entries of jobs: clones added up, the others as they are, in their order.
+/// And the jobs of which nothing can be said: of clones that ran at once some figures are not there, so that there is no sum.
+pub(super) fn entries(jobs: Vec<Job>) -> (Vec<Entry>, Vec<Line>) {
+    let mut groups: Vec<Vec<Job>> = Vec::new();
+    let mut known = HashMap::new();
+    for job in jobs.into_iter().filter(Job::has_figures) {
+        // One that stands in another document is a repetition.
+        let clone_of = (job.name.clone(), job.group.clone(), job.host.clone(), job.document);
+        let place = *known.entry(clone_of).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(job);
+    }
+    let (mut found, mut lines) = (Vec::new(), Vec::new());
+    for group in groups {
+        let is_whole = group.len() == 1 || group.iter().all(|job| job.is_whole);
+        let asked = group[0].numjobs().filter(|asked| (*asked as usize) < group.len());
+        if let Some(entry) = entry(&group).filter(|_| is_whole && asked.is_none()) {
+            found.push(entry);
+            continue;
+        }
+        let reason = asked.map_or_else(
+            || format!("of {} jobs at once not every figure is there", group.len()),
+            |asked| format!("{} jobs of this name where numjobs is {asked}", group.len()),
+        );
+        lines.push(Line { number: group[0].line, text: group[0].name.clone(), reason });
+    }
+    (found, lines)
+}
+
+fn entry(clones: &[Job]) -> Option<Entry> {
+    let count = u32::try_from(clones.len()).ok()?;
+    let asked = clones[0].numjobs();
+    let reports_groups = clones[0].options.as_ref().is_some_and(|options| options.has("group_reporting"));
+    let lacking = !reports_groups && clones[0].clones.is_none() && asked.is_some_and(|asked| asked > count);
+    if (count > 1 || lacking) && clones.iter().any(|job| job.is_torn) {
+        return None;
+    }
+    let job = &clones[0];
+    let mut entry = Entry {
+        target: target(job),
+        workload: job.name.clone(),
+        started_at_ms: job.started_at_ms,
+        line: job.line,
+        ..Entry::default()
+    };
+    let foreign = keys(&mut entry, job, count);
+    let together: Vec<(usize, Vec<&Direction>)> = (0..DIRECTIONS.len())
+        .map(|i| (i, clones.iter().filter_map(|job| job.directions[i].as_deref()).collect::<Vec<_>>()))
+        .filter(|(_, of)| !of.is_empty())
+        .collect();
+    let all: Vec<&Direction> = together.iter().flat_map(|(_, of)| of.iter().copied()).collect();
+    let runtime = all.iter().filter_map(|direction| direction.runtime_ms).fold(0.0, f64::max);
+    entry.duration_ns = (runtime > 0.0).then(|| whole(runtime * 1e6));
+    let is_whole = clones.iter().all(|job| job.is_whole) && !lacking;
+    if is_whole {
+        state(&mut entry, &all);
+        entry.tallies = tallies(&together);
+    }
+    for (i, of) in &together {
+        if together.len() > 1 || !is_whole {
+            by_itself(&mut entry, DIRECTIONS[*i], of);
+        } else if let [one] = of.as_slice() {
+            more_percentiles(&mut entry, "", one);
+        }
+    }
+    if let [job] = clones {
+        entry.add("usr_cpu", job.cpu.map(|(user, _)| user), "%");
+        entry.add("sys_cpu", job.cpu.map(|(_, system)| system), "%");
+        entry.add("sync latency_mean", job.sync_ns, "ns");
+    }
+    notes(&mut entry, clones, lacking);
+    entry.notes.extend(foreign);
+    entry.has_figures().then_some(entry)
+}
+
+/// The metrics of directions together.
+fn state(entry: &mut Entry, all: &[&Direction]) {
+    let sum =
+        |of: fn(&Direction) -> Option<f64>| all.iter().map(|direction| of(direction)).sum::<Option<f64>>();
+    entry.state(Metric::IOPS, sum(|direction| direction.iops));
+    entry.state(Metric::BYTES_PER_S, sum(|direction| direction.bytes_per_s));
+    entry.state(Metric::LATENCY_MEAN, mean(all));
+    if let [one] = all {
+        for (metric, q) in [
+            (Metric::LATENCY_P50, 50.0),
+            (Metric::LATENCY_P90, 90.0),
+            (Metric::LATENCY_P99, 99.0),
+            (Metric::LATENCY_P99_9, 99.9),
+        ] {
+            entry.state(metric, one.percentile(q));
+        }
+    }
+}
+
+/// The mean over directions, weighted by their I/Os, or by their rates where only those are told.
+fn mean(all: &[&Direction]) -> Option<f64> {
+    if let [one] = all {
+        return one.mean_ns;
+    }
+    if all.iter().any(|direction| direction.is_from_submission != all[0].is_from_submission) {
+        return None;
+    }
+    let counted = all.iter().all(|direction| direction.ios.is_some());
+    let weight =
+        |direction: &Direction| if counted { direction.ios.map(|ios| ios as f64) } else { direction.iops };
+    let sum: f64 = all.iter().map(|d| Some(d.mean_ns? * weight(d)?)).sum::<Option<f64>>()?;
+    let weights: f64 = all.iter().map(|d| weight(d)).sum::<Option<f64>>()?;
+    (weights > 0.0).then(|| sum / weights)
+}
+
+/// The figures of one direction, by its name.
+fn by_itself(entry: &mut Entry, word: &str, of: &[&Direction]) {
+    let sum = |figure: fn(&Direction) -> Option<f64>| {
+        of.iter().map(|direction| figure(direction)).sum::<Option<f64>>()
+    };
+    entry.add(format!("{word} iops"), sum(|direction| direction.iops), "IOPS");
+    entry.add(format!("{word} bytes_per_s"), sum(|direction| direction.bytes_per_s), "B/s");
+    entry.add(format!("{word} latency_mean"), mean(of), "ns");
+    if let [one] = of {
+        for (name, q) in [("p50", 50.0), ("p99", 99.0), ("p99_9", 99.9)] {
+            entry.add(format!("{word} latency_{name}"), one.percentile(q), "ns");
+        }
+        more_percentiles(entry, &format!("{word} "), one);
+    }
+}
+
+/// Those that no metric is, and the maximum.
+fn more_percentiles(entry: &mut Entry, before: &str, of: &Direction) {
+    entry.add(format!("{before}latency_p95"), of.percentile(95.0), "ns");
+    entry.add(format!("{before}latency_p99_99"), of.percentile(99.99), "ns");
+    entry.add(format!("{before}latency_max"), of.max_ns, "ns");
+}
+
+impl Direction {
+    fn percentile(&self, q: f64) -> Option<f64> {
+        self.percentiles.iter().find(|(known, _)| (known - q).abs() < 1e-6).map(|(_, ns)| *ns)
+    }
+}
+
+/// Whole histograms, if every direction of every clone has its bins.
+fn tallies(together: &[(usize, Vec<&Direction>)]) -> Option<Box<Tallies>> {
+    let mut tallies = Box::<Tallies>::default();
+    let (mut all_ios, mut all_bytes) = (0, 0);
+    for (i, of) in together {
+        for direction in of {
+            let (Some(ios), Some(bytes), Some(bins)) = (direction.ios, direction.bytes, &direction.bins)
+            else {
+                return None;
+            };
+            let times = bins.iter().try_fold(0_u64, |sum, (_, times)| sum.checked_add(*times));
+            // What is no count that anything could have is none.
+            let sums = added(all_ios, ios).zip(added(all_bytes, bytes)).filter(|_| times == Some(ios));
+            (all_ios, all_bytes) = sums?;
+            let mut latency = Histogram::new();
+            bins.iter().for_each(|(ns, times)| latency.add_many(*ns, *times));
+            if let Some(tally) = tallies.of_mut(DIRECTIONS[*i]) {
+                tally.get_or_insert_default().merge(&Tally { ios, bytes, latency, response: None });
+            }
+        }
+    }
+    Some(tallies)
+}
+
+/// The sum of two counts, if it is one that the store can hold.
+fn added(a: u64, b: u64) -> Option<u64> {
+    a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
+}
+
+impl Job {
+    fn numjobs(&self) -> Option<u32> {
+        self.option("numjobs")?.parse().ok()
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        self.options.as_ref()?.get(name)
+    }
+}
+
+/// What it worked on: its host, its file, its directory.
+fn target(job: &Job) -> Option<String> {
+    let place = job.option("filename").or_else(|| job.option("directory"));
+    match (&job.host, place) {
+        (Some(host), Some(place)) => Some(format!("{host} {place}")),
+        (host, place) => host.clone().or_else(|| place.map(str::to_owned)),
+    }
+}
+
+/// Keys that mean something else in fio, or that fio does not have.
+const NOT_FIOS: [&str; 8] =
+    ["stamps", "write_journal", "stall_timeout", "max_errors", "test", "nrfiles", "filesize", "nrdirs"];
+
+/// What holds in fio if it is not given.
+const DEFAULTS: [(&str, &str); 5] =
+    [("rw", "read"), ("bs", "4k"), ("iodepth", "1"), ("numjobs", "1"), ("direct", "0")];
+
+/// Options that are said in another way: what was worked on, how it is told.
+const SAID: [&str; 6] = ["name", "filename", "directory", "group_reporting", "kb_base", "description"];
+
+/// The name of a key for fio's name of an option.
+fn key_of(option: &str) -> &str {
+    match option {
+        "readwrite" => "rw",
+        "blocksize" => "bs",
+        "blocksize_range" => "bsrange",
+        "buffered" => "direct",
+        other => other,
+    }
+}
+
+/// The keys that fio's options tell, each in fio's terms. What is not in iotax's is in a note.
+fn keys(entry: &mut Entry, job: &Job, clones: u32) -> Option<String> {
+    let options = job.options.as_ref()?;
+    for (key, value) in DEFAULTS {
+        if !options.iter().any(|(option, _)| key_of(option) == key) {
+            entry.set(key, value);
+        }
+    }
+    let base_is_1000 = options.get("kb_base") == Some("1000");
+    let mut foreign: Vec<String> = Vec::new();
+    for (option, value) in options.iter().filter(|(option, _)| !SAID.contains(option)) {
+        let key = KEYS.iter().find(|key| key.name == key_of(option) && !NOT_FIOS.contains(&key.name));
+        let is_known = key.is_some_and(|key| {
+            // What is empty is not known.
+            value.is_empty()
+                || ours(key, option, value, base_is_1000).is_some_and(|text| entry.set(key.name, &text))
+        });
+        if !is_known {
+            foreign.push(format!("{option}={value}"));
+        }
+    }
+    // What was meant is not known where ranges are given for each direction and the like.
+    if options.iter().any(|(option, _)| matches!(key_of(option), "bssplit" | "bsrange")) {
+        entry.keys.bs = None;
+    }
+    if clones > 1 {
+        entry.keys.numjobs = Some(clones);
+    }
+    if entry.keys.rw.is_none_or(|rw| !(rw.reads() && rw.writes())) {
+        entry.keys.rwmixread = None;
+    }
+    (!foreign.is_empty()).then(|| format!("not in iotax's terms: {}", foreign.join(", ")))
+}
+
+/// The text of an option as iotax reads it; absent if it has no such form.
+fn ours(key: &WorkloadKey, option: &str, value: &str, base_is_1000: bool) -> Option<String> {
+    let is_whole = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+    Some(match key.value {
+        _ if option == "buffered" => match value {
+            "1" => "0".to_owned(),
+            "0" => "1".to_owned(),
+            _ => return None,
+        },
+        // A time without a unit is seconds, and that of a pause microseconds.
+        "TIME" if is_whole => format!("{value}{}", if key.name == "thinktime" { "us" } else { "s" }),
+        // Elsewhere an m would be a thousandth.
+        "TIME" | "SIZE" if value.contains('.') => return None,
+        "SIZE" => size(value, base_is_1000)?,
+        // A list of lengths in units that mean two things is not guessed at.
+        "RANGE" | "SPLIT" if base_is_1000 || value.contains(['b', 'B', 'i', 'I']) => return None,
+        _ => value.to_owned(),
+    })
+}
+
+/// A size of fio's, whose `k` and `kb` are 1024 and whose `kib` is 1000 unless `kb_base` says that it is the other way round.
+fn size(value: &str, base_is_1000: bool) -> Option<String> {
+    let (digits, unit) = value.split_at(value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len()));
+    let unit = unit.trim().to_ascii_lowercase();
+    let letter = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
+    if letter.is_empty() {
+        return Some(digits.to_owned());
+    }
+    let of_1000 = unit.ends_with("ib") != base_is_1000;
+    (letter.len() == 1).then(|| format!("{digits}{letter}{}", if of_1000 { "b" } else { "ib" }))
+}
+
+fn notes(entry: &mut Entry, clones: &[Job], lacking: bool) {
+    if clones.len() > 1 {
+        entry.notes.push(format!("{} jobs that ran at once, added up", clones.len()));
+    }
+    if lacking {
+        entry.notes.push("the text has fewer jobs than numjobs says, so that nothing is added up".into());
+    }
+    if clones.iter().any(|job| job.is_torn) {
+        entry.notes.push("the JSON around it is torn: what else ran is not known".into());
+    }
+    entry.notes.extend(clones.iter().filter_map(|job| job.note.clone()));
+    for error in clones.iter().filter_map(|job| job.error.as_ref()) {
+        entry.notes.push(format!("fio ended with an error: {error}"));
+    }
+    if entry.keys.direct == Some(false) {
+        entry.notes.push("through the page cache: what memory answered or took is in the figures".into());
+    }
+    if entry.tallies.as_ref().is_some_and(|tallies| tallies.latency().count() > 0) {
+        entry
+            .notes
+            .push("percentiles that fio does not state are read off its bins, which are 1.6% wide".into());
+    }
+}
+
+/// A time in nanoseconds as a whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not below 0, and it saturates")]
+pub(super) fn whole(value: f64) -> u64 {
+    value.round() as u64
+}

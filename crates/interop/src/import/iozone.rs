@@ -1,0 +1,245 @@
+//! What iozone writes: its columns, its report for spreadsheets (`-R`), and throughput mode (`-t`). Its kB are 1024 bytes.
+
+use std::collections::HashSet;
+
+use super::columns::{may_be_rest, placed, words};
+use super::lines::lines;
+use super::quantity::number;
+use super::{Entry, Found, Line};
+use iotax_analysis::Metric;
+
+/// A test: its column's name here, the title of its part of the spreadsheet report, what it is in iotax's terms.
+type Test = (&'static str, &'static str, Option<(&'static str, &'static str)>);
+
+/// In the order of the columns. A stride read's and a backward read's distances are set by their records.
+const TESTS: [Test; 13] = [
+    ("write", "writer", Some(("test", "write-new"))),
+    ("rewrite", "re-writer", Some(("rw", "write"))),
+    ("read", "reader", Some(("rw", "read"))),
+    ("reread", "re-reader", Some(("rw", "read"))),
+    ("random-read", "random read", Some(("rw", "randread"))),
+    ("random-write", "random write", Some(("rw", "randwrite"))),
+    ("backward-read", "backward read", None),
+    ("record-rewrite", "record rewrite", None),
+    ("stride-read", "stride read", None),
+    ("fwrite", "fwrite", Some(("test", "stdio-write"))),
+    ("refwrite", "re-fwrite", None),
+    ("fread", "fread", Some(("test", "stdio-read"))),
+    ("refread", "re-fread", None),
+];
+
+/// What figures are of, by the line "Output is in ...".
+#[derive(Clone, Copy, PartialEq)]
+enum Unit {
+    KibPerS,
+    Ops,
+    MicrosPerOp,
+}
+
+/// Its figures are a little narrower than its heads.
+const LEFT: usize = 2;
+
+#[derive(Default)]
+struct Reader {
+    found: Found,
+    unit: Option<Unit>,
+    /// Where the columns end: size, record, then the tests.
+    ends: Vec<usize>,
+    /// The part of the spreadsheet report that is being read, and its records in kB.
+    part: Option<usize>,
+    records: Vec<f64>,
+    direct: bool,
+    /// The names and figures of all entries.
+    told: HashSet<String>,
+    /// Whether anything was seen that only iozone writes.
+    is_iozone: bool,
+}
+
+/// iozone's results in a text.
+pub(super) fn read(text: &str) -> Option<Found> {
+    if !["Iozone", "reclen", "Children see", "\""].iter().any(|mark| text.contains(mark)) {
+        return None;
+    }
+    let mut reader = Reader { found: Found { tool: "iozone", ..Found::default() }, ..Reader::default() };
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next().filter(|_| !reader.found.is_cut) {
+        let next = lines.peek().map(|(_, next)| *next);
+        reader.line(line, next, i + 1);
+    }
+    let found = reader.found;
+    (reader.is_iozone && (!found.entries.is_empty() || !found.not_understood.is_empty())).then_some(found)
+}
+
+impl Reader {
+    fn line(&mut self, line: &str, next: Option<&str>, at: usize) {
+        let plain = line.trim();
+        if plain.starts_with("Iozone: Performance Test") {
+            let (found, told) = (std::mem::take(&mut self.found), std::mem::take(&mut self.told));
+            *self = Self { found, told, is_iozone: true, ..Self::default() };
+        } else if let Some(version) = plain.strip_prefix("Version $Revision:") {
+            let version = version.trim_end_matches('$').trim();
+            self.found.version = Some(version.to_owned()).filter(|version| number(version).is_some());
+        } else if let Some(unit) = plain.strip_prefix("Output is in ") {
+            self.unit = match unit.trim_end_matches('.').to_ascii_lowercase().as_str() {
+                "kbytes/sec" => Some(Unit::KibPerS),
+                "operations per second" | "ops/sec" => Some(Unit::Ops),
+                "microseconds per operation" | "microseconds/op" => Some(Unit::MicrosPerOp),
+                _ => None,
+            };
+        } else if plain.starts_with("O_DIRECT feature enabled") {
+            self.direct = true;
+        } else if let Some(title) = title(plain) {
+            (self.part, self.is_iozone) = (Some(title), true);
+            self.records.clear();
+        } else if is_head(line) {
+            self.ends = words(line).into_iter().map(|(end, _)| end).collect();
+            (self.part, self.is_iozone) = (None, true);
+        } else if self.part.is_some() && plain.starts_with('"') {
+            self.spreadsheet(plain, next, at);
+        } else if let Some((what, rate)) = throughput(plain) {
+            self.is_iozone = true;
+            self.children(what, rate, at);
+        } else if !self.ends.is_empty() {
+            self.row(line, next, at);
+        }
+    }
+
+    /// A line of the columns.
+    fn row(&mut self, line: &str, next: Option<&str>, at: usize) {
+        let row = words(line);
+        if row.len() < 3 || row.iter().any(|(_, word)| number(word).is_none()) {
+            // What ends a table is a line that is none.
+            if !row.is_empty() {
+                self.ends.clear();
+            }
+            return;
+        }
+        let figure = |word: Option<&str>| word.and_then(number);
+        // Another row begins where this one does.
+        let begins = |line: &str| {
+            words(line).first().is_some_and(|(end, _)| *end == row[0].0 || end.abs_diff(self.ends[0]) < 2)
+        };
+        let is_broken = may_be_rest(next) && !next.is_some_and(begins);
+        let Some(placed) = placed(&row, &self.ends, LEFT).filter(|_| !is_broken) else {
+            let reason = "its figures do not stand beneath their heads".to_owned();
+            self.found.miss(Line { number: at, text: line.to_owned(), reason });
+            return;
+        };
+        let (Some(size), Some(record)) = (figure(placed[0]), figure(placed[1])) else { return };
+        for (test, word) in placed[2..].iter().enumerate() {
+            self.add(test, size, record, figure(*word), at);
+        }
+    }
+
+    /// A line of the spreadsheet report: records in quotes, or a size in quotes with a figure for each record.
+    fn spreadsheet(&mut self, line: &str, next: Option<&str>, at: usize) {
+        let quoted: Option<Vec<f64>> =
+            line.split_whitespace().map(|word| number(word.strip_prefix('"')?.strip_suffix('"')?)).collect();
+        if let Some(records) = quoted {
+            self.records.extend(records);
+            return;
+        }
+        let mut fields = line.split_whitespace();
+        let size = fields.next().and_then(|word| number(word.strip_prefix('"')?.strip_suffix('"')?));
+        let figures: Option<Vec<f64>> = fields.map(number).collect();
+        let (Some(test), Some(size), Some(figures)) = (self.part, size, figures) else {
+            self.part = None;
+            return;
+        };
+        if figures.len() > self.records.len() || may_be_rest(next) {
+            let reason = "its figures are not those of its records".to_owned();
+            self.found.miss(Line { number: at, text: line.to_owned(), reason });
+            return;
+        }
+        let records = std::mem::take(&mut self.records);
+        for (record, figure) in records.iter().zip(figures) {
+            self.add(test, size, *record, Some(figure), at);
+        }
+        self.records = records;
+    }
+
+    /// A figure of a test, unless another part of the same output has told it.
+    fn add(&mut self, test: usize, size: f64, record: f64, figure: Option<f64>, line: usize) {
+        let Some(figure) = figure.filter(|figure| *figure > 0.0) else { return };
+        let (name, _, terms) = TESTS[test];
+        let (record, size) = (kib(record), kib(size));
+        let mut entry = Entry { workload: format!("{name}-{record}-of-{size}"), line, ..Entry::default() };
+        self.state(&mut entry, figure);
+        entry.set("bs", &record);
+        entry.set("size", &size);
+        if let Some((key, value)) = terms {
+            entry.set(key, value);
+        }
+        self.note(&mut entry);
+        if self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated)) {
+            self.found.keep(entry);
+        }
+    }
+
+    fn state(&self, entry: &mut Entry, figure: f64) {
+        match self.unit {
+            Some(Unit::KibPerS) => entry.state(Metric::BYTES_PER_S, Some(figure * 1024.0)),
+            Some(Unit::Ops) => entry.state(Metric::IOPS, Some(figure)),
+            Some(Unit::MicrosPerOp) => entry.state(Metric::LATENCY_MEAN, Some(figure * 1e3)),
+            None => {
+                entry.add("result", Some(figure), "");
+                entry.notes.push("the text does not say what iozone's figures are in".into());
+            }
+        }
+    }
+
+    fn note(&self, entry: &mut Entry) {
+        if self.direct {
+            entry.set("direct", "1");
+        } else {
+            entry.notes.push(
+                "iozone says nothing of O_DIRECT: what memory answered or took may be in the figures".into(),
+            );
+        }
+    }
+
+    /// `Children see throughput for  4 initial writers = 123456.78 kB/sec`
+    fn children(&mut self, what: &str, rate: (f64, &str), line: usize) {
+        let mut entry = Entry { workload: what.to_owned(), line, ..Entry::default() };
+        match rate {
+            (value, "kB/sec" | "KB/sec" | "Kbytes/sec" | "kBytes/sec") => {
+                entry.state(Metric::BYTES_PER_S, Some(value * 1024.0));
+            }
+            (value, "ops/sec") => entry.state(Metric::IOPS, Some(value)),
+            (_, unit) => {
+                let text = format!("{what}: {unit}");
+                self.found.miss(Line { number: line, text, reason: "no unit of iozone's".into() });
+                return;
+            }
+        }
+        self.note(&mut entry);
+        self.found.keep(entry);
+    }
+}
+
+/// The last line of the columns' heads.
+fn is_head(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let first = words.next().is_some_and(|word| word.eq_ignore_ascii_case("kb"));
+    first && words.next() == Some("reclen") && words.next() == Some("write") && words.count() == 12
+}
+
+/// Which part of the spreadsheet report a line opens: `"Re-writer report"`.
+fn title(line: &str) -> Option<usize> {
+    let title = line.strip_prefix('"')?.strip_suffix('"')?.to_ascii_lowercase();
+    let title = title.strip_suffix(" report")?;
+    TESTS.iter().position(|(_, known, _)| *known == title)
+}
+
+/// What ran at once and what its children saw, of a line of throughput mode.
+fn throughput(line: &str) -> Option<(&str, (f64, &str))> {
+    let rest = line.strip_prefix("Children see throughput for")?;
+    let (what, rate) = rest.split_once('=')?;
+    let (value, unit) = rate.trim().split_once(' ')?;
+    Some((what.trim(), (number(value)?, unit.trim())))
+}
+
+/// `64k` of a number of kB, `100m` of whole MiB.
+fn kib(kib: f64) -> String {
+    if kib >= 1024.0 && kib % 1024.0 == 0.0 { format!("{}m", kib / 1024.0) } else { format!("{kib}k") }
+}

@@ -1,0 +1,291 @@
+//! What iperf 2 writes: text, and CSV (`-y C`).
+//!
+//! Only the row over the whole test is read. Of UDP the rate is the server's, which is what arrived. A server's row that has lost
+//! its end looks like a client's, which is known by the line that follows it: `Sent 893 datagrams`.
+
+mod csv;
+
+use std::collections::BTreeMap;
+
+use super::iperf::{Row, bracket, connected};
+use super::lines::lines;
+use super::parse_util::{not_understood, whole_nanos};
+use super::{Entry, Found};
+use iotax_analysis::Metric;
+
+/// How a test's head begins: at the end that sends, and at the other.
+const HEADS: [&str; 2] = ["Client connecting to ", "Server listening on"];
+
+/// iperf's results in a text. Several of the same host and kind are repetitions.
+pub(super) fn read(text: &str) -> Option<Found> {
+    let mut found = Found { tool: "iperf", ..Found::default() };
+    let mut test: Option<Test> = None;
+    let has_head = HEADS.iter().any(|head| text.contains(head));
+    for (i, line) in lines(text).enumerate().take_while(|_| has_head) {
+        if let Some(head) = Test::of_head(line) {
+            close(test.replace(head), &mut found);
+        } else if line.contains("Connecting to host") || line.contains("Accepted connection from") {
+            // iperf3's own.
+            close(test.take(), &mut found);
+        } else if let Some(test) = &mut test {
+            test.take(line, i + 1, &mut found);
+        }
+    }
+    close(test, &mut found);
+    csv::read(text, &mut found);
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+/// A row as it is kept.
+#[derive(Clone)]
+struct Kept {
+    line: usize,
+    from: f64,
+    to: f64,
+    bits_per_s: f64,
+    datagrams: Option<(f64, f64, f64)>,
+    /// Whether the count of datagrams that were sent follows it.
+    is_sent: bool,
+}
+
+/// One test, from a head to the next.
+#[derive(Default)]
+struct Test {
+    host: Option<String>,
+    udp: bool,
+    port: String,
+    /// Each stream's own port, by its number.
+    streams: BTreeMap<String, String>,
+    /// The rows of each stream, or of `SUM`.
+    rows: BTreeMap<String, Vec<Kept>>,
+    /// The stream of the row in the line before.
+    last: Option<String>,
+}
+
+/// The stream of `[  3] Sent 893 datagrams`.
+fn datagrams_sent(line: &str) -> Option<&str> {
+    let (id, rest) = bracket(line)?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    matches!(words[..], ["Sent", _, "datagrams"]).then_some(id)
+}
+
+impl Test {
+    /// `Client connecting to 10.0.0.2, TCP port 5001`, `Server listening on UDP port 5001`.
+    fn of_head(line: &str) -> Option<Self> {
+        let (udp, protocol) = (line.contains("UDP port "), " port ");
+        let (before, port) = line.split_once(protocol)?;
+        let head = before.trim();
+        (head.ends_with("TCP") || head.ends_with("UDP")).then_some(())?;
+        let host = match head.find(HEADS[0]) {
+            Some(at) => Some(head[at + HEADS[0].len()..].split(',').next()?.trim().to_owned()),
+            None if head.contains(HEADS[1]) => None,
+            None => return None,
+        };
+        let port = port.split_whitespace().next()?.to_owned();
+        Some(Self { host, udp, port, ..Self::default() })
+    }
+
+    fn take(&mut self, line: &str, number: usize, found: &mut Found) {
+        let last = self.last.take();
+        if let Some((id, port)) = connected(line) {
+            self.streams.insert(id.to_owned(), port.to_owned());
+        } else if let Some(row) = Row::of(line) {
+            let kept = Kept {
+                line: number,
+                from: row.from,
+                to: row.to,
+                bits_per_s: row.bits_per_s,
+                datagrams: row.datagrams(),
+                is_sent: false,
+            };
+            self.last = Some(row.id.to_owned());
+            self.rows.entry(row.id.to_owned()).or_default().push(kept);
+        } else if let Some(id) = datagrams_sent(line) {
+            let row = last.filter(|last| last == id).and_then(|last| self.rows.get_mut(&last)?.last_mut());
+            row.into_iter().for_each(|row| row.is_sent = true);
+        } else if bracket(line).is_some_and(|(id, _)| id == "SUM" || id.parse::<u32>().is_ok())
+            && line.contains("bits/sec")
+        {
+            let reason = "transfer, time and rate do not fit together";
+            found.miss(not_understood(number, line, reason));
+        }
+    }
+
+    /// Whether a stream is one that comes in: its own port is the test's.
+    fn comes_in(&self, id: &str) -> bool {
+        self.host.is_some() && self.streams.get(id).is_some_and(|port| *port == self.port)
+    }
+
+    /// The numbers of the streams of a direction.
+    fn ids(&self, incoming: bool) -> Vec<&str> {
+        let mut ids: Vec<&str> = self.streams.keys().chain(self.rows.keys()).map(|id| &**id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.retain(|id| *id != "SUM" && self.comes_in(id) == incoming);
+        ids
+    }
+
+    /// The rows over all of the time that any row of the stream tells of.
+    fn whole(&self, id: &str) -> Vec<&Kept> {
+        let Some(rows) = self.rows.get(id) else { return Vec::new() };
+        let end = rows.iter().map(|row| row.to).fold(0.0, f64::max);
+        rows.iter().filter(|row| row.from < 0.05 && end - row.to < 0.1).collect()
+    }
+
+    fn direction(&self, incoming: bool, both: bool, found: &mut Found) {
+        let ids = self.ids(incoming);
+        // Where there is a sum there were several streams, whether or not their rows are all here.
+        let summed = !both && self.rows.contains_key("SUM");
+        let rows = match ids[..] {
+            [] => return,
+            _ if summed => self.whole("SUM"),
+            [id] => self.whole(id),
+            _ => Vec::new(),
+        };
+        let arrived = rows.iter().find(|row| row.datagrams.is_some());
+        let sent = rows.iter().find(|row| row.datagrams.is_none() && (row.is_sent || !self.udp));
+        let Some(first) = arrived.or(sent) else {
+            let of = |id: &&str| self.rows.get(*id).and_then(|rows| rows.last());
+            for row in ids.iter().filter_map(of) {
+                let text = format!("{} bit/s", row.bits_per_s);
+                let reason = if rows.is_empty() {
+                    "a stream or an interval, without the row of all streams over the whole test"
+                } else {
+                    "neither jitter and losses nor the count of datagrams that were sent follow, so that it is not known whose it is"
+                };
+                found.miss(not_understood(row.line, &text, reason));
+            }
+            return;
+        };
+        let mut entry = Entry { target: self.host.clone(), line: first.line, ..Entry::default() };
+        entry.workload = self.name(ids.len(), incoming, both);
+        entry.keys.numjobs = u32::try_from(ids.len()).ok().filter(|streams| *streams > 1 || !summed);
+        entry.duration_ns = whole_nanos((first.to - first.from) * 1e9);
+        match (self.udp, arrived, sent) {
+            (true, Some(row), _) | (false, _, Some(row)) => {
+                entry.state(Metric::BYTES_PER_S, Some(row.bits_per_s / 8.0));
+            }
+            _ => {}
+        }
+        if let (true, Some(row)) = (self.udp, sent) {
+            entry.add("sent", Some(row.bits_per_s), "bit/s");
+        }
+        if let Some((jitter, lost, packets)) = arrived.and_then(|row| row.datagrams) {
+            entry.add("jitter", Some(jitter), "ms");
+            entry.add("lost", Some(lost), "");
+            entry.add("packets", Some(packets), "");
+        }
+        found.keep(entry);
+    }
+
+    fn name(&self, streams: usize, incoming: bool, both: bool) -> String {
+        let mut name = if self.udp { "udp" } else { "tcp" }.to_owned();
+        if both {
+            name.push_str(if incoming { "-received" } else { "-sent" });
+        }
+        if streams > 1 {
+            name = format!("{name}-p{streams}");
+        }
+        name
+    }
+}
+
+fn close(test: Option<Test>, found: &mut Found) {
+    let Some(test) = test else { return };
+    let both = !test.ids(true).is_empty() && !test.ids(false).is_empty();
+    test.direction(false, both, found);
+    test.direction(true, both, found);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TCP: &str = "------------------------------------------------------------\nClient connecting to 10.0.0.2, TCP port 5001\n\
+        TCP window size: 85.0 KByte (default)\n------------------------------------------------------------\n\
+        [  3] local 10.0.0.1 port 51234 connected with 10.0.0.2 port 5001\n[ ID] Interval       Transfer     Bandwidth\n\
+        [  3]  0.0- 1.0 sec   112 MBytes   940 Mbits/sec\n[  3]  1.0- 2.0 sec   112 MBytes   941 Mbits/sec\n\
+        [  3]  0.0- 2.0 sec   224 MBytes   939 Mbits/sec\n";
+
+    fn rates(text: &str) -> Vec<(String, f64)> {
+        let entries = read(text).unwrap_or_default().entries;
+        entries
+            .into_iter()
+            .map(|e| (e.workload, e.stated.metrics.get("bytes_per_s").copied().unwrap_or(-1.0) * 8.0))
+            .collect()
+    }
+
+    #[test]
+    fn the_row_over_the_whole_test_is_the_result_and_no_interval() {
+        assert_eq!(rates(TCP), [("tcp".to_owned(), 939e6)]);
+        let entry = &read(TCP).expect("iperf's").entries[0];
+        assert_eq!((entry.target.as_deref(), entry.duration_ns), (Some("10.0.0.2"), Some(2_000_000_000)));
+        let cut = &TCP[..TCP.rfind("[  3]").expect("there")];
+        let found = read(cut).expect("iperf's");
+        assert_eq!((found.entries.len(), found.not_understood.len()), (0, 1));
+    }
+
+    #[test]
+    fn several_streams_need_their_sum_and_two_ways_are_two_results() {
+        let two = "Client connecting to h, TCP port 5001\n[  3] local 10.0.0.1 port 1 connected with 10.0.0.2 port 5001\n\
+            [  4] local 10.0.0.1 port 2 connected with 10.0.0.2 port 5001\n[  3] 0.00-10.00 sec   500 MBytes   419 Mbits/sec\n\
+            [  4] 0.00-10.00 sec   400 MBytes   336 Mbits/sec\n[SUM] 0.00-10.00 sec   900 MBytes   755 Mbits/sec\n";
+        assert_eq!(rates(two), [("tcp-p2".to_owned(), 755e6)]);
+        let unsummed = read(&two[..two.find("[SUM]").expect("there")]).expect("iperf's");
+        assert_eq!((unsummed.entries.len(), unsummed.not_understood.len()), (0, 2));
+        let ways = two
+            .replace("port 2 connected with 10.0.0.2 port 5001", "port 5001 connected with 10.0.0.2 port 2");
+        assert_eq!(rates(&ways), [("tcp-sent".to_owned(), 419e6), ("tcp-received".to_owned(), 336e6)]);
+    }
+
+    #[test]
+    fn udp_is_what_the_server_got() {
+        let text = "Client connecting to h, UDP port 5001\n[  3] local 10.0.0.1 port 1 connected with 10.0.0.2 port 5001\n\
+            [  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec\n[  3] Sent 893 datagrams\n[  3] Server Report:\n\
+            [  3]  0.0-10.0 sec  1.19 MBytes  1.00 Mbits/sec   0.021 ms   43/  893 (4.8%)\n";
+        let found = read(text).expect("iperf's");
+        let others: Vec<f64> = found.entries[0].stated.others.iter().map(|figure| figure.value).collect();
+        assert_eq!((rates(text), others), (vec![("udp".to_owned(), 1e6)], vec![1.05e6, 0.021, 43.0, 893.0]));
+    }
+
+    #[test]
+    fn a_servers_row_that_was_cut_is_not_what_was_sent_and_a_count_that_was_cut_is_none() {
+        let head = "Client connecting to h, UDP port 5001\n[  3] local 10.0.0.1 port 1 connected with 10.0.0.2 port 5001\n";
+        let sent = "[  3]  0.0-10.0 sec  1.25 MBytes  1.05 Mbits/sec\n[  3] Sent 893 datagrams\n";
+        let arrived = "[  3]  0.0-10.0 sec  1.19 MBytes  1.00 Mbits/sec";
+        let others = |text: &str| {
+            let entries = read(text).expect("iperf's").entries;
+            entries
+                .iter()
+                .flat_map(|entry| &entry.stated.others)
+                .map(|figure| figure.value)
+                .collect::<Vec<_>>()
+        };
+        for end in ["", "\n0.021 ms   43/  893 (4.8%)", "   0.021 ms   43/  8"] {
+            assert_eq!(others(&format!("{head}{sent}{arrived}{end}\n")), [1.05e6], "{end}");
+            let lost = format!("{head}[  3] Sent 893 datagrams\n{arrived}{end}\n");
+            let found = read(&lost).expect("iperf's");
+            assert_eq!((found.entries.len(), found.not_understood.len()), (0, 1), "{end}");
+        }
+    }
+
+    #[test]
+    fn csv_is_read_for_both_ways_and_for_sums() {
+        let both = "20230301100000,10.0.0.1,54402,10.0.0.2,5001,5,0.0-10.0,1250000000,1000000000\n\
+                    20230301100010,10.0.0.1,5001,10.0.0.2,54403,4,0.0-10.0,625000000,500000000\n";
+        assert_eq!(rates(both), [("sent".to_owned(), 1e9), ("received".to_owned(), 5e8)]);
+        let sum = "20230301100000,10.0.0.1,54401,10.0.0.2,5001,5,0.0-10.0,1250000000,1000000000\n\
+                   20230301100000,10.0.0.1,54402,10.0.0.2,5001,6,0.0-10.0,1250000000,1000000000\n\
+                   20230301100000,10.0.0.1,0,10.0.0.2,5001,-1,0.0-10.0,2500000000,2000000000\n";
+        assert_eq!(rates(sum), [("sent-p2".to_owned(), 2e9)]);
+        let found = read(&sum[..sum.rfind("2023").expect("there")]).expect("iperf's");
+        assert_eq!((found.entries.len(), found.not_understood.len()), (0, 2));
+        let udp =
+            "20230301100000,10.0.0.2,5001,10.0.0.1,54402,3,0.0-10.0,1250000,1000000,0.021,43,893,4.815,0\n";
+        let entry = &read(udp).expect("iperf's").entries[0];
+        assert_eq!(
+            (&*entry.workload, entry.stated.others.len(), entry.stated.metrics["bytes_per_s"]),
+            ("udp", 5, 125_000.0)
+        );
+    }
+}

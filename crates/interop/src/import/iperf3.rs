@@ -1,0 +1,280 @@
+//! What iperf3 writes: JSON, one document or an event a line, and text.
+//!
+//! The rate is what the receiver got; what was sent is a figure beside it. Intervals are parts of one test and no
+//! repetitions: only the totals are read.
+
+mod text;
+
+use iotax_model::units::Bytes;
+
+use super::json_tree::{self, Value};
+use super::parse_util::{agree, not_understood, whole_nanos};
+use super::{Entry, Found};
+use iotax_analysis::Metric;
+
+/// What is said of a rate that is not the receiver's.
+const SENDERS: &str = "the rate is the sender's: what was lost is in it";
+
+/// iperf3's results in a text. Several of the same host and kind are repetitions.
+pub(super) fn read(text: &str) -> Option<Found> {
+    let mut found = Found { tool: "iperf3", ..Found::default() };
+    // Events of --json-stream come in order: the start is that of the next end.
+    let mut start = None;
+    json_tree::objects(text, &mut |line, object| {
+        let (event, data) = (object.get("event"), object.get("data"));
+        if event.is("start") {
+            start = Some(Start::of(data));
+        } else if event.is("end") {
+            document(&start.take().unwrap_or_default(), data, line, &mut found);
+        } else if event.is("error") {
+            refused(data, line, &mut found);
+        } else if event.is_null() && is_ours(object) {
+            document(&Start::of(object.get("start")), object.get("end"), line, &mut found);
+            refused(object.get("error"), line, &mut found);
+        }
+    });
+    text::read(text, &mut found);
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+fn is_ours(object: Value<'_>) -> bool {
+    let start = object.get("start");
+    let version = start.get("version").text();
+    let is_told = version.is_some();
+    object.get("end").is_map()
+        && version.is_none_or(|version| ["iperf", "iotax"].iter().any(|name| version.starts_with(name)))
+        && (is_told || start.get("test_start").is_map())
+}
+
+/// An error is said in words where figures would be.
+fn refused(error: Value<'_>, line: usize, found: &mut Found) {
+    if let Some(words) = error.text() {
+        found.miss(not_understood(line, &words, "iperf3 says that this test failed"));
+    }
+}
+
+/// What is known of a test before it runs.
+#[derive(Default)]
+struct Start {
+    version: Option<String>,
+    /// Its protocol, and whether the server sends.
+    name: String,
+    target: Option<String>,
+    streams: Option<u32>,
+    bs: Option<Bytes>,
+    /// Bits a second.
+    bitrate: Option<u64>,
+    started_at_ms: Option<u64>,
+}
+
+impl Start {
+    fn of(start: Value<'_>) -> Self {
+        let test = start.get("test_start");
+        let protocol = test.get("protocol").text();
+        let mut name = protocol.map_or_else(|| "transfer".to_owned(), |protocol| protocol.to_lowercase());
+        if test.get("reverse").u64() == Some(1) {
+            name.push_str("-reverse");
+        }
+        let host = |of: &str| start.at(&[of, "host"]).string();
+        let bitrate = [test, start].into_iter().find_map(|of| of.get("target_bitrate").u64());
+        let stamp = start.get("timestamp");
+        let seconds = || stamp.get("timesecs").u64().and_then(|seconds| seconds.checked_mul(1000));
+        Self {
+            version: start.get("version").string(),
+            name,
+            target: host("connecting_to").or_else(|| host("accepted_connection")),
+            streams: test.get("num_streams").u64().and_then(|streams| u32::try_from(streams).ok()),
+            bs: test.get("blksize").u64().filter(|bytes| *bytes > 0).map(Bytes),
+            bitrate: bitrate.filter(|bits| *bits > 0),
+            started_at_ms: stamp.get("timemillisecs").u64().or_else(seconds),
+        }
+    }
+
+    /// An entry of one way.
+    fn entry(&self, way: &str) -> Entry {
+        let mut entry =
+            Entry { target: self.target.clone(), started_at_ms: self.started_at_ms, ..Entry::default() };
+        let mut name = format!("{}{way}", self.name);
+        if let Some(streams) = self.streams.filter(|streams| *streams > 1) {
+            name = format!("{name}-p{streams}");
+        }
+        if let Some(bits) = self.bitrate {
+            name = format!("{name}-{bits}bit");
+        }
+        entry.keys.numjobs = self.streams;
+        entry.keys.bs = self.bs;
+        entry.keys.rate = self.bitrate.map(|bits| Bytes(bits / 8));
+        entry.workload = name;
+        entry
+    }
+}
+
+/// One test, or the two directions of one.
+fn document(start: &Start, end: Value<'_>, line: usize, found: &mut Found) {
+    if let Some(version) = start.version.as_ref().and_then(|version| version.strip_prefix("iperf ")) {
+        found.version = Some(version.to_owned());
+    }
+    let way = |name: &str, sent: &str, received: &str| {
+        let mut entry = start.entry(name);
+        entry.line = line;
+        figures(&mut entry, end.get(sent), end.get(received)).then_some(entry)
+    };
+    let (sent, received) = ("sum_sent_bidir_reverse", "sum_received_bidir_reverse");
+    let both = !end.get(received).is_null() || !end.get(sent).is_null();
+    let ways = if both {
+        vec![way("-bidir-sent", "sum_sent", "sum_received"), way("-bidir-received", sent, received)]
+    } else {
+        vec![way("", "sum_sent", "sum_received").or_else(|| {
+            // Up to 3.6 the sum of UDP was one, and the sender's.
+            let mut entry = way("", "sum", "")?;
+            let sum = end.get("sum");
+            entry.state(Metric::BYTES_PER_S, Some(sum.get("bits_per_second").f64()? / 8.0));
+            losses(&mut entry, sum);
+            entry.notes.push(SENDERS.into());
+            Some(entry)
+        })]
+    };
+    for mut entry in ways.into_iter().flatten() {
+        shared(&mut entry, end);
+        found.keep(entry);
+    }
+}
+
+/// A total whose bytes, seconds and rate say the same.
+fn rate(sum: Value<'_>) -> Option<f64> {
+    let [bytes, seconds, rate] = ["bytes", "seconds", "bits_per_second"].map(|key| sum.get(key).f64());
+    let (bytes, seconds, rate) = (bytes?, seconds?, rate?);
+    (rate > 0.0 && agree(bytes * 8.0 / seconds, rate, 0.02)).then_some(rate)
+}
+
+/// Adds the figures of a way; whether there are any.
+fn figures(entry: &mut Entry, sent: Value<'_>, received: Value<'_>) -> bool {
+    let (sent_rate, received_rate) = (rate(sent), rate(received));
+    if let Some(rate) = received_rate {
+        entry.state(Metric::BYTES_PER_S, Some(rate / 8.0));
+    }
+    if let Some(rate) = sent_rate {
+        entry.add("sent", Some(rate), "bit/s");
+    }
+    let told = if received_rate.is_some() { received } else { sent };
+    entry.duration_ns = told.get("seconds").f64().and_then(|seconds| whole_nanos(seconds * 1e9));
+    if let Some(count) = sent.get("retransmits").f64() {
+        entry.add("retransmits", Some(count), "");
+    }
+    // A sender's own are no losses: it writes 0.
+    losses(entry, received);
+    sent_rate.is_some() || received_rate.is_some()
+}
+
+/// Adds what only UDP has.
+fn losses(entry: &mut Entry, told: Value<'_>) {
+    for (key, name, unit) in [
+        ("jitter_ms", "jitter", "ms"),
+        ("lost_packets", "lost", ""),
+        ("packets", "packets", ""),
+        ("lost_percent", "loss", "%"),
+    ] {
+        entry.add(name, told.get(key).f64(), unit);
+    }
+}
+
+/// What is known of both ends over the whole test.
+fn shared(entry: &mut Entry, end: Value<'_>) {
+    let mut streams = end.get("streams").items();
+    if let (Some(stream), None) = (streams.next(), streams.next())
+        && let Some(rtt) = stream.at(&["sender", "mean_rtt"]).f64().filter(|rtt| *rtt > 0.0)
+    {
+        entry.add("mean rtt", Some(rtt), "us");
+    }
+    for (key, name) in [("host_total", "host cpu"), ("remote_total", "remote cpu")] {
+        if let Some(share) = end.at(&["cpu_utilization_percent", key]).f64() {
+            entry.add(name, Some(share), "%");
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::float_cmp, reason = "a figure is the text's to its last digit")]
+mod tests {
+    use super::*;
+
+    const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/import/");
+
+    fn sample(name: &str) -> Found {
+        read(&std::fs::read_to_string(format!("{DATA}{name}")).expect(name)).expect(name)
+    }
+
+    fn other(entry: &Entry, name: &str) -> Option<f64> {
+        entry.stated.others.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+
+    #[test]
+    fn json_of_tcp_udp_and_both_ways_gives_what_was_received() {
+        let tcp = sample("iperf3-tcp.json");
+        let [entry] = &tcp.entries[..] else { panic!("{tcp:?}") };
+        assert_eq!(
+            (tcp.version.as_deref(), entry.target.as_deref(), &*entry.workload),
+            (Some("3.12"), Some("127.0.0.1"), "tcp")
+        );
+        assert_eq!(entry.stated.metrics["bytes_per_s"], 21_443_787_464.684_483 / 8.0);
+        assert_eq!(
+            [other(entry, "retransmits"), other(entry, "mean rtt"), other(entry, "lost")],
+            [Some(25.0), Some(40.0), None]
+        );
+        assert_eq!((entry.keys.bs, entry.started_at_ms), (Some(Bytes(131_072)), Some(1_795_319_498_000)));
+        let udp = sample("iperf3-udp.json");
+        assert_eq!(
+            (&*udp.entries[0].workload, udp.entries[0].keys.rate),
+            ("udp-100000000bit", Some(Bytes(12_500_000)))
+        );
+        assert_eq!(
+            [other(&udp.entries[0], "packets"), other(&udp.entries[0], "loss")],
+            [Some(763.0), Some(0.0)]
+        );
+        let both = sample("iperf3-bidir.json");
+        let names: Vec<&str> = both.entries.iter().map(|entry| &*entry.workload).collect();
+        assert_eq!(names, ["tcp-bidir-sent", "tcp-bidir-received"]);
+        assert_eq!(both.entries[1].stated.metrics["bytes_per_s"], 12_742_853_676.415_842 / 8.0);
+    }
+
+    #[test]
+    fn a_test_that_failed_has_words_and_no_figures() {
+        let found = sample("iperf3-refused.json");
+        assert_eq!((found.entries.len(), found.not_understood.len()), (0, 1));
+        assert!(found.not_understood[0].text.contains("Connection refused"));
+    }
+
+    #[test]
+    fn events_and_several_documents_are_several_results() {
+        let text = std::fs::read_to_string(format!("{DATA}iperf3-tcp.json")).expect("there");
+        let whole: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let event = |name: &str| serde_json::json!({ "event": name, "data": whole[name] }).to_string();
+        let stream =
+            format!("{}\n{{\"event\":\"interval\",\"data\":{{}}}}\n{}\n", event("start"), event("end"));
+        let twice = read(&format!("{text}\nand again\n{text}{stream}")).expect("iperf3's");
+        assert_eq!(twice.entries.len(), 3);
+        assert!(twice.entries.iter().all(|entry| entry.stated == twice.entries[0].stated));
+    }
+
+    #[test]
+    fn nan_in_the_place_of_a_figure_is_no_figure() {
+        let text = std::fs::read_to_string(format!("{DATA}iperf3-udp.json")).expect("there");
+        let found = read(&text.replace("0.00800157826609751", "-nan")).expect("iperf3's");
+        assert_eq!(
+            (other(&found.entries[0], "jitter"), other(&found.entries[0], "packets")),
+            (None, Some(763.0))
+        );
+    }
+
+    #[test]
+    fn the_sum_of_old_versions_is_the_senders() {
+        let text = r#"{"start":{"version":"iperf 3.1.3","test_start":{"protocol":"UDP","num_streams":1}},"intervals":[],
+            "end":{"sum":{"seconds":10.0,"bytes":1250000,"bits_per_second":1000000.0,"jitter_ms":0.02,"lost_packets":3,"packets":160,"lost_percent":1.875}}}"#;
+        let found = read(text).expect("iperf3's");
+        let entry = &found.entries[0];
+        assert_eq!(
+            (entry.stated.metrics["bytes_per_s"], other(entry, "lost"), entry.notes.len()),
+            (125_000.0, Some(3.0), 1)
+        );
+    }
+}

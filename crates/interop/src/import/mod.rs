@@ -1,0 +1,200 @@
+//! What other tools wrote, read as far as it can be understood.
+//!
+//! Each tool has a file here with a function `read`: text in, [`Found`] out, or nothing if the text has nothing of that tool.
+//! The text is clean ([`clean()`]) and may hold anything else around: a reader says `not_understood` only of lines that it knows
+//! to be its tool's.
+
+mod atop;
+mod bonnie;
+mod clean;
+mod columns;
+mod dd;
+mod fio;
+mod hyperfine;
+mod iostat;
+mod iozone;
+mod iperf;
+mod iperf2;
+mod iperf3;
+mod json_tree;
+mod lines;
+mod parse_util;
+mod ping;
+mod quantity;
+mod run;
+mod unixbench;
+mod vdbench;
+
+use iotax_model::record::{ImportedMetric, ImportedMetrics, Tallies};
+use iotax_model::workload::WorkloadKeys;
+
+use iotax_analysis::Metric;
+
+pub use clean::{clean, decode};
+pub use run::{Imported, runs};
+
+/// Finds one tool's results in a clean text.
+pub type Reader = fn(&str) -> Option<Found>;
+
+/// The tools that can be read, each with its reader, and how its output is known.
+pub const READERS: &[(&str, Reader, &str)] = &[
+    ("bonnie++", bonnie::read, "its CSV, or its tables with %CP"),
+    (
+        "fio",
+        fio::read,
+        "JSON with \"fio version\", terse lines, or jobs as \"NAME: (groupid=0, jobs=1): err= 0\"",
+    ),
+    (
+        "iozone",
+        iozone::read,
+        "its columns under \"kB reclen write\", its report for spreadsheets, or throughput mode",
+    ),
+    ("vdbench", vdbench::read, "avg_ lines beneath their heads, or flatfile"),
+    ("dd", dd::read, "\"N bytes copied, N s, N MB/s\" in any language"),
+    (
+        "ping",
+        ping::read,
+        "\"min/avg/max = N/N/N ms\", or the lines of Windows with \"Minimum = Nms\" in any language",
+    ),
+    (
+        "iperf3",
+        iperf3::read,
+        "JSON with \"iperf 3\" in its start, or rows that end in \"sender\" and \"receiver\"",
+    ),
+    (
+        "iostat",
+        iostat::read,
+        "two reports or more whose header begins with \"Device\", or JSON with \"sysstat\"",
+    ),
+    (
+        "iperf",
+        iperf2::read,
+        "rows below \"Client connecting to\" or \"Server listening on\", or lines of -y C",
+    ),
+    ("atop", atop::read, "screens with lines \"DSK |\" below \"ATOP -\", or lines of atop -P DSK"),
+    ("UnixBench", unixbench::read, "scores with \"(N s, N samples)\", or the table of \"Index Values\""),
+    ("hyperfine", hyperfine::read, "JSON with \"results\" that have a \"command\" and \"times\""),
+];
+
+/// The most targets and the most workloads of one run: each cell of the two is a row of a report.
+pub const MOST_NAMES: usize = 1_000;
+
+/// So many results of one tool are read in one text, and so many lines that are not understood are told: more are a log and no
+/// results.
+pub const MOST_ROWS: usize = 1 << 16;
+
+/// Bytes of the longest name that anything may have.
+const LONGEST_NAME: usize = 1000;
+
+/// All that is known in a text, by what it holds and not by its name: a text may hold results of several tools.
+#[must_use]
+pub fn recognise(text: &str) -> Vec<Found> {
+    let text = clean(text);
+    READERS.iter().filter_map(|(_, read, _)| read(&text)).filter(|found| !found.entries.is_empty()).collect()
+}
+
+/// What was found of one tool in a text.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Found {
+    /// The tool's own name: `fio`, `bonnie++`, `iperf3`.
+    pub tool: &'static str,
+    /// Its version, where the text tells.
+    pub version: Option<String>,
+    /// What it measured, in the text's order. Entries of the same target and workload are repetitions: rounds.
+    pub entries: Vec<Entry>,
+    /// What was not understood.
+    pub not_understood: Vec<Line>,
+    /// Whether there is more in the text than [`MOST_ROWS`] of either.
+    pub is_cut: bool,
+}
+
+impl Found {
+    /// Keeps an entry, if there is room for one more.
+    fn keep(&mut self, entry: Entry) {
+        if is_long(&entry.workload) || entry.target.as_deref().is_some_and(is_long) {
+            let reason = format!("it has a name of more than {LONGEST_NAME} bytes");
+            return self.miss(Line {
+                number: entry.line,
+                text: entry.workload.chars().take(80).collect(),
+                reason,
+            });
+        }
+        self.is_cut |= self.entries.len() == MOST_ROWS;
+        if !self.is_cut {
+            self.entries.push(entry);
+        }
+    }
+
+    /// Keeps a line that was not understood, if there is room for one more.
+    fn miss(&mut self, line: Line) {
+        self.is_cut |= self.not_understood.len() == MOST_ROWS;
+        if !self.is_cut {
+            self.not_understood.push(line);
+        }
+    }
+}
+
+/// Whether something has a name that would make many results of a short text a long one.
+const fn is_long(name: &str) -> bool {
+    name.len() > LONGEST_NAME
+}
+
+/// One measurement of another tool.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Entry {
+    /// What was measured, as far as the text tells: a device, a file, a host.
+    pub target: Option<String>,
+    /// What was done, in the tool's words: `randread`, `putc`, `ping`.
+    pub workload: String,
+    /// What the text tells of it in fio's terms; everything else is absent.
+    pub keys: Box<WorkloadKeys>,
+    /// When it began, in milliseconds since 1970-01-01 UTC.
+    pub started_at_ms: Option<u64>,
+    /// How long it took.
+    pub duration_ns: Option<u64>,
+    /// Counts, bytes and histograms, only where the text has all of a direction's.
+    pub tallies: Option<Box<Tallies>>,
+    /// Figures as the text has them, in our units.
+    pub stated: ImportedMetrics,
+    /// Remarks on what the figures mean, such as that a page cache is in them.
+    pub notes: Vec<String>,
+    /// Where it stands in the text, from 1.
+    pub line: usize,
+}
+
+impl Entry {
+    /// Keeps a figure that is one of our metrics, in its unit; what is not known, not above 0 or no number is left out.
+    fn state(&mut self, metric: Metric, value: Option<f64>) {
+        if let Some(value) = value.filter(|value| value.is_finite() && *value > 0.0) {
+            self.stated.metrics.insert(metric.word().to_owned(), value);
+        }
+    }
+
+    /// Keeps another figure; what is not known is left out.
+    fn add(&mut self, name: impl Into<String>, value: Option<f64>, unit: &str) {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            self.stated.others.push(ImportedMetric { name: name.into(), value, unit: unit.to_owned() });
+        }
+    }
+
+    /// Sets a key of a workload from its text; one that is not in iotax's terms stays unknown.
+    fn set(&mut self, key: &str, text: &str) -> bool {
+        self.keys.set(key, text).is_ok()
+    }
+
+    /// Whether the text has any figure of it.
+    fn has_figures(&self) -> bool {
+        !self.stated.metrics.is_empty() || !self.stated.others.is_empty()
+    }
+}
+
+/// A line that was not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Its number, from 1.
+    pub number: usize,
+    /// The line.
+    pub text: String,
+    /// Why, where there is more to say than that.
+    pub reason: String,
+}

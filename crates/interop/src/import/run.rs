@@ -1,0 +1,263 @@
+//! What was found in files as runs: one of each tool, whose plan holds what is known and nothing else.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use iotax_model::record::{ImportSource, ImportedMetrics, Measurement, Outcome, Tallies};
+use iotax_model::workload::{Test, WorkloadKeys};
+use iotax_model::{Plan, TargetSpec};
+
+use super::{Entry, Found};
+
+/// The longest name that a target of a plan may have.
+const LONGEST: usize = 40;
+
+/// A run of another tool, ready for the store. Its plan can be shown and compared, not carried out: its targets have names and
+/// nothing that could be built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// Targets and workloads; the first target is the baseline.
+    pub plan: Plan,
+    /// Of tens of thousands, most of a [`Measurement`] would be room for what no other tool tells.
+    rows: Vec<Row>,
+    /// Where it comes from.
+    pub source: ImportSource,
+    /// When the first measurement began, in milliseconds since 1970-01-01 UTC, if a file tells.
+    pub started_at_ms: Option<u64>,
+    /// What a text calls a target, and which of the plan's it is.
+    names: HashMap<String, usize>,
+    /// The names of targets, and the last number that each plain name got.
+    taken: HashSet<String>,
+    numbers: HashMap<String, usize>,
+    /// What a text calls a workload with these keys, and which of the plan's it is.
+    workloads: HashMap<(String, String), usize>,
+    numbered: HashMap<String, usize>,
+    /// Measurements of each target and workload so far.
+    rounds: HashMap<(usize, usize), u32>,
+}
+
+/// What a text tells of one measurement.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    /// Places in the plan.
+    target: usize,
+    workload: usize,
+    round: u32,
+    started_at_ms: u64,
+    duration_ns: u64,
+    /// Absent where the text tells none.
+    tallies: Option<Box<Tallies>>,
+    stated: ImportedMetrics,
+    notes: Vec<String>,
+}
+
+/// The runs in files, each given with its name and what was found in it: one run for each tool, in the order of their appearance.
+///
+/// Entries of one target and one workload are repetitions, wherever they stand: they become rounds.
+#[must_use]
+pub fn runs(files: Vec<(String, Vec<Found>)>) -> Vec<Imported> {
+    let mut runs: Vec<Imported> = Vec::new();
+    for (file, all) in files {
+        for found in all {
+            let place = runs.iter().position(|run| run.source.tool == found.tool).unwrap_or_else(|| {
+                runs.push(empty(found.tool));
+                runs.len() - 1
+            });
+            add(&mut runs[place], &file, found);
+        }
+    }
+    for run in &mut runs {
+        run.finish();
+    }
+    runs
+}
+
+fn empty(tool: &str) -> Imported {
+    let plan = Plan::new(String::new(), vec![], vec![]);
+    let source = ImportSource {
+        tool: tool.to_owned(),
+        version: None,
+        files: vec![],
+        known: BTreeMap::new(),
+        not_understood: vec![],
+    };
+    Imported {
+        plan,
+        rows: vec![],
+        source,
+        started_at_ms: None,
+        names: HashMap::new(),
+        taken: HashSet::new(),
+        numbers: HashMap::new(),
+        workloads: HashMap::new(),
+        numbered: HashMap::new(),
+        rounds: HashMap::new(),
+    }
+}
+
+fn add(run: &mut Imported, file: &str, found: Found) {
+    run.source.files.push(file.to_owned());
+    match (&mut run.source.version, &found.version) {
+        (Some(known), Some(version)) if !known.split(", ").any(|one| one == version) => {
+            known.push_str(", ");
+            known.push_str(version);
+        }
+        (known @ None, Some(version)) => *known = Some(version.clone()),
+        _ => {}
+    }
+    let told = found.not_understood.iter().map(|line| {
+        let why = if line.reason.is_empty() { String::new() } else { format!(" ({})", line.reason) };
+        format!("{file}:{}: {}{why}", line.number, line.text.trim())
+    });
+    run.source.not_understood.extend(told);
+    for entry in found.entries {
+        run.add(entry);
+    }
+}
+
+impl Imported {
+    /// What was measured, in the order of the texts. The n-th of a cell is round n.
+    pub fn measurements(&self) -> impl ExactSizeIterator<Item = Measurement> {
+        self.rows.iter().enumerate().map(|(index, row)| Measurement {
+            target: self.plan.targets[row.target].name.clone(),
+            workload: self.plan.workloads[row.workload].name.clone(),
+            round: row.round,
+            order: u32::try_from(index + 1).unwrap_or(u32::MAX),
+            started_at_ms: row.started_at_ms,
+            outcome: Outcome {
+                duration_ns: row.duration_ns,
+                tallies: row.tallies.as_deref().cloned().unwrap_or_default(),
+                notes: row.notes.clone(),
+                ..Outcome::default()
+            },
+            stated: Some(row.stated.clone()),
+            ..Measurement::default()
+        })
+    }
+
+    fn add(&mut self, entry: Entry) {
+        let target = self.target(entry.target.as_deref());
+        let workload = self.workload(&entry);
+        let known = self.rounds.entry((target, workload)).or_default();
+        *known = known.saturating_add(1);
+        let round = *known;
+        self.plan.repeat = self.plan.repeat.max(round);
+        if let Some(began) = entry.started_at_ms {
+            self.started_at_ms = Some(self.started_at_ms.map_or(began, |first| first.min(began)));
+        }
+        self.rows.push(Row {
+            target,
+            workload,
+            round,
+            started_at_ms: entry.started_at_ms.unwrap_or_default(),
+            duration_ns: entry.duration_ns.unwrap_or_default(),
+            tallies: entry.tallies,
+            stated: entry.stated,
+            notes: entry.notes,
+        });
+    }
+
+    /// The target for what a text calls it; made, if it is new, with a number after its name where another has that name.
+    fn target(&mut self, told: Option<&str>) -> usize {
+        let told = told.unwrap_or(&self.source.tool);
+        if let Some(place) = self.names.get(told) {
+            return *place;
+        }
+        let plain = simple(told, "");
+        let number = self.numbers.entry(plain.clone()).or_default();
+        let name = loop {
+            *number += 1;
+            let name = if *number == 1 { plain.clone() } else { simple(&plain, &format!("-{number}")) };
+            if self.taken.insert(name.clone()) {
+                break name;
+            }
+        };
+        let place = self.plan.targets.len();
+        self.plan.targets.push(TargetSpec { name, ..TargetSpec::default() });
+        self.names.insert(told.to_owned(), place);
+        place
+    }
+
+    /// The entry's workload; its name gets a number after it where another with other keys has that name.
+    fn workload(&mut self, entry: &Entry) -> usize {
+        let tree = serde_json::to_value(&entry.keys).unwrap_or_default();
+        let alike = (entry.workload.clone(), tree.to_string());
+        if let Some(place) = self.workloads.get(&alike) {
+            return *place;
+        }
+        let is_new = |name: &String| !self.source.known.contains_key(name);
+        let number = self.numbered.entry(entry.workload.clone()).or_default();
+        let name = loop {
+            *number += 1;
+            let name =
+                if *number == 1 { entry.workload.clone() } else { format!("{}-{number}", entry.workload) };
+            if is_new(&name) {
+                break name;
+            }
+        };
+        let mut keys = WorkloadKeys { name: Some(name.clone()), ..(*entry.keys).clone() };
+        if keys.rw.is_none() && keys.test.is_none() {
+            keys.test = Some(Test::Foreign);
+        }
+        let place = self.plan.workloads.len();
+        self.plan.workloads.push(keys.complete(&WorkloadKeys::default()));
+        self.source.known.insert(name, known(&entry.keys, &tree));
+        self.workloads.insert(alike, place);
+        place
+    }
+
+    fn finish(&mut self) {
+        self.plan.baseline = self.plan.targets.first().map(|target| target.name.clone()).unwrap_or_default();
+        let mut files = self.source.files.clone();
+        files.dedup();
+        self.plan.name = format!("{} of {}", self.source.tool, files.join(", "));
+        self.source.files = files;
+    }
+}
+
+/// The keys that are set; whether it is plain I/O is always among them.
+fn known(keys: &WorkloadKeys, tree: &serde_json::Value) -> Vec<String> {
+    let set = tree.as_object().into_iter().flatten().filter(|(key, _)| *key != "name");
+    let mut known: Vec<String> = set.map(|(key, _)| key.clone()).collect();
+    if keys.test.is_none() {
+        known.push("test".into());
+    }
+    known
+}
+
+/// A name as plans have them, out of whatever a text calls it, with an end of its own.
+fn simple(text: &str, end: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_.".contains(c);
+    let parts: Vec<&str> = text.split(|c| !plain(c)).filter(|part| !part.is_empty()).collect();
+    let name = parts.join("-");
+    // The end tells more than the beginning: of a path, the file.
+    let beyond = name.chars().count().saturating_sub(LONGEST - end.len());
+    let name: String = name.chars().skip(beyond).collect();
+    let name = name.trim_start_matches(['.', '-']);
+    format!("{}{end}", if name.is_empty() { "unnamed" } else { name })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_text_tells_apart_stays_apart() {
+        let long = "a/very/long/path/whose/last/forty/characters/are/the/same.dat";
+        let told =
+            ["/dev/sda", "dev-sda", "/dev/sda", "\u{1f4be}", "\u{1f4bf}", "\u{30c7}1", "\u{30c8}1", long];
+        let entry =
+            |told: &str| Entry { target: Some(told.into()), workload: "w".into(), ..Entry::default() };
+        let mut entries: Vec<Entry> = told.iter().map(|told| entry(told)).collect();
+        entries.push(entry(&format!("another/{long}")));
+        let run =
+            runs(vec![("f".into(), vec![Found { tool: "fio", entries, ..Found::default() }])]).remove(0);
+        let names: Vec<String> = run.measurements().map(|m| m.target).collect();
+        assert_eq!(names[..5], ["dev-sda", "dev-sda-2", "dev-sda", "unnamed", "unnamed-2"]);
+        assert_eq!(
+            (names[5].as_str(), names[6].as_str(), run.plan.targets.len()),
+            ("\u{30c7}1", "\u{30c8}1", 8)
+        );
+        assert!(names.iter().all(|name| name.chars().count() <= LONGEST), "{names:?}");
+        assert_eq!(run.measurements().map(|m| m.round).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1, 1, 1, 1]);
+    }
+}

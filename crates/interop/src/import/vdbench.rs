@@ -1,0 +1,241 @@
+//! What vdbench writes: the lines of the console, summary and totals, and flatfile.
+//!
+//! Both are tables whose columns depend on the version, so that a figure is known by its column's head. The average leaves the
+//! first interval out.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::lines::lines;
+use super::quantity::number;
+use super::{Entry, Found, Line};
+use iotax_analysis::Metric;
+
+/// MB/sec, rate and size of an I/O agree so far; they are rounded.
+const AGREE: f64 = 0.02;
+
+#[derive(Default)]
+struct Reader {
+    found: Found,
+    /// What is being run, with its loops, by the line that starts it.
+    run: Option<String>,
+    /// The two lines of heads.
+    upper: Vec<String>,
+    heads: Vec<String>,
+    flat: Vec<String>,
+    interval: u64,
+    /// The names and metrics of all entries.
+    told: HashSet<String>,
+}
+
+/// vdbench's results in a text.
+pub(super) fn read(text: &str) -> Option<Found> {
+    if !text.contains("avg_") {
+        return None;
+    }
+    let mut reader = Reader { found: Found { tool: "vdbench", ..Found::default() }, ..Reader::default() };
+    let mut lines = lines(text).enumerate().peekable();
+    while let Some((i, line)) = lines.next().filter(|_| !reader.found.is_cut) {
+        let next = lines.peek().map_or("", |(_, next)| next);
+        reader.line(line, next, i + 1);
+    }
+    let found = reader.found;
+    (!found.entries.is_empty() || !found.not_understood.is_empty()).then_some(found)
+}
+
+impl Reader {
+    fn line(&mut self, line: &str, next: &str, at: usize) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let Some(version) = line.trim().strip_prefix("Vdbench distribution: vdbench") {
+            self.found.version = version.split_whitespace().next().map(str::to_owned);
+        } else if let Some((_, run)) = line.split_once("Starting RD=") {
+            self.run = Some(named(run));
+            self.heads.clear();
+            self.interval = 0;
+        } else if let Some(place) = words.iter().position(|word| *word == "interval") {
+            self.upper = words[place + 1..].iter().map(|word| (*word).to_owned()).collect();
+            self.heads.clear();
+        } else if words.first() == Some(&"tod") && words.contains(&"Interval") {
+            // Heads and a row that were broken alike would fit one another.
+            let is_whole = is_timed(next);
+            self.flat = words.iter().filter(|_| is_whole).map(|word| (*word).to_owned()).collect();
+        } else if !self.upper.is_empty() && words.first() == Some(&"rate") {
+            // One head is a word of the upper line and the one beneath it.
+            let upper = std::mem::take(&mut self.upper);
+            if upper.len() == words.len() {
+                self.heads = upper.iter().zip(&words).map(|(one, other)| format!("{one} {other}")).collect();
+            } else {
+                self.heads = without_unit(&upper, &words);
+            }
+        } else if !self.flat.is_empty() && words.len() == self.flat.len() {
+            if is_timed(next) || !next.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+                self.flat_row(&words, at);
+            } else {
+                let reason = "the row was broken".to_owned();
+                self.found.miss(Line { number: at, text: line.to_owned(), reason });
+            }
+        } else if let Some(place) = words.iter().position(|word| word.starts_with("avg_")) {
+            self.average(&words, place, line, at);
+        } else if let Some(interval) = words.get(1).and_then(|word| word.parse().ok()) {
+            // Intervals that begin anew belong to a run whose start is not there.
+            if words.len() == self.heads.len() + 2 {
+                if interval < self.interval {
+                    self.run = None;
+                }
+                self.interval = interval;
+            }
+        }
+    }
+
+    fn average(&mut self, words: &[&str], place: usize, line: &str, at: usize) {
+        let figures = &words[place + 1..];
+        if self.heads.is_empty() || figures.len() != self.heads.len() {
+            let reason = if self.heads.is_empty() {
+                "its heads are not there"
+            } else {
+                "it has not a figure for each head"
+            };
+            self.found.miss(Line { number: at, text: line.to_owned(), reason: reason.into() });
+            return;
+        }
+        let row: BTreeMap<&str, f64> = self
+            .heads
+            .iter()
+            .zip(figures)
+            .filter_map(|(head, word)| Some((head.as_str(), number(word)?)))
+            .collect();
+        let mut entry = Entry {
+            workload: self.run.take().unwrap_or_else(|| "unknown".into()),
+            line: at,
+            ..Entry::default()
+        };
+        let of = |head: &str| row.get(head).copied();
+        let (rate, bytes) = (of("i/o rate"), of("bytes i/o"));
+        entry.state(Metric::IOPS, rate);
+        let binary = of("MB/sec 1024**2").map(|mb| mb * 1024.0 * 1024.0);
+        entry.state(Metric::BYTES_PER_S, binary.or_else(|| megabytes(of("MB/sec"), rate, bytes)));
+        entry.state(Metric::LATENCY_MEAN, of("resp time").map(|ms| ms * 1e6));
+        for (head, name, unit, factor) in [
+            ("bytes i/o", "bytes per i/o", "B", 1.0),
+            ("read pct", "read pct", "%", 1.0),
+            ("read resp", "read resp", "ns", 1e6),
+            ("write resp", "write resp", "ns", 1e6),
+            ("resp max", "resp max", "ns", 1e6),
+            ("read max", "read max", "ns", 1e6),
+            ("write max", "write max", "ns", 1e6),
+            ("resp stddev", "resp stddev", "ns", 1e6),
+            ("queue depth", "queue depth", "", 1.0),
+            ("cpu% sys+u", "cpu sys+usr", "%", 1.0),
+            ("cpu% sys+usr", "cpu sys+usr", "%", 1.0),
+            ("cpu% sys", "cpu sys", "%", 1.0),
+        ] {
+            entry.add(name, of(head).map(|value| value * factor), unit);
+        }
+        self.keep(entry, rate);
+    }
+
+    /// A row of the flat file; only the averages.
+    fn flat_row(&mut self, words: &[&str], at: usize) {
+        let row: BTreeMap<&str, &str> =
+            self.flat.iter().map(String::as_str).zip(words.iter().copied()).collect();
+        if !row.get("Interval").is_some_and(|interval| interval.starts_with("avg_")) {
+            return;
+        }
+        let of = |head: &str| row.get(head).and_then(|word| number(word));
+        let mut entry = Entry { line: at, ..Entry::default() };
+        entry.workload = row.get("Run").map_or_else(|| "unknown".into(), |run| (*run).to_owned());
+        let rate = of("rate");
+        entry.state(Metric::IOPS, rate);
+        entry.state(Metric::BYTES_PER_S, megabytes(of("MB/sec"), rate, of("bytes/io")));
+        entry.state(Metric::LATENCY_MEAN, of("resp").map(|ms| ms * 1e6));
+        for (head, unit, factor) in [
+            ("reqrate", "IOPS", 1.0),
+            ("bytes/io", "B", 1.0),
+            ("read%", "%", 1.0),
+            ("read_resp", "ns", 1e6),
+            ("write_resp", "ns", 1e6),
+            ("resp_max", "ns", 1e6),
+            ("read_max", "ns", 1e6),
+            ("write_max", "ns", 1e6),
+            ("resp_std", "ns", 1e6),
+            ("threads", "", 1.0),
+            ("queue_depth", "", 1.0),
+            ("cpu_used", "%", 1.0),
+            ("cpu_user", "%", 1.0),
+            ("cpu_kernel", "%", 1.0),
+        ] {
+            entry.add(head, of(head).map(|value| value * factor), unit);
+        }
+        flat_keys(&mut entry, of("xfersize"), of("rdpct"), of("seekpct"));
+        self.keep(entry, rate);
+    }
+
+    /// Unless nothing was done, or another form of the output has told it.
+    fn keep(&mut self, entry: Entry, rate: Option<f64>) {
+        if rate.is_some_and(|rate| rate > 0.0)
+            && self.told.insert(format!("{:?} {:?}", entry.workload, entry.stated.metrics))
+        {
+            self.found.keep(entry);
+        }
+    }
+}
+
+/// Whether a line begins with the time of day, as every row of the flat file does: `16:24:32.0`.
+fn is_timed(line: &str) -> bool {
+    let first = line.split_whitespace().next().unwrap_or_default();
+    let part = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    first.matches(':').count() == 2 && first.split(':').all(part)
+}
+
+/// `rd1 threads=8` of `rd1; I/O rate: Uncontrolled MAX; elapsed=30; For loops: threads=8`.
+fn named(run: &str) -> String {
+    let name = run.split(';').next().unwrap_or_default().trim();
+    match run.split_once("For loops:").map(|(_, loops)| loops.trim()) {
+        Some(loops) if loops != "None" && !loops.is_empty() => format!("{name} {loops}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Heads of versions that say nothing beneath MB/sec: the lower line has one word less.
+fn without_unit(upper: &[String], lower: &[&str]) -> Vec<String> {
+    if upper.len() != lower.len() + 1 || lower.contains(&"1024**2") {
+        return vec![];
+    }
+    let mut lower = lower.iter();
+    let head = |word: &String| match word.as_str() {
+        "MB/sec" => Some(word.clone()),
+        _ => lower.next().map(|beneath| format!("{word} {beneath}")),
+    };
+    upper.iter().filter_map(head).collect()
+}
+
+/// Bytes a second of MB/sec, if rate and size of an I/O tell which megabytes are meant.
+fn megabytes(mb: Option<f64>, rate: Option<f64>, bytes: Option<f64>) -> Option<f64> {
+    let (mb, moved) = (mb?, rate? * bytes?);
+    let near = |unit: f64| moved > 0.0 && (mb * unit / moved - 1.0).abs() < AGREE;
+    let binary = 1024.0 * 1024.0;
+    if near(binary) {
+        return Some(mb * binary);
+    }
+    near(1e6).then_some(mb * 1e6)
+}
+
+/// What is asked of each I/O, where it is one thing.
+fn flat_keys(entry: &mut Entry, xfersize: Option<f64>, rdpct: Option<f64>, seekpct: Option<f64>) {
+    if let Some(bytes) = xfersize.filter(|bytes| *bytes >= 1.0 && bytes.fract() == 0.0) {
+        entry.set("bs", &bytes.to_string());
+    }
+    let order = match seekpct {
+        Some(100.0) => "rand",
+        Some(0.0) => "",
+        _ => return,
+    };
+    match rdpct {
+        Some(100.0) => entry.set("rw", &format!("{order}read")),
+        Some(0.0) => entry.set("rw", &format!("{order}write")),
+        Some(share) if share > 0.0 && share < 100.0 && share.fract() == 0.0 => {
+            entry.set("rwmixread", &share.to_string());
+            entry.set("rw", if order.is_empty() { "rw" } else { "randrw" })
+        }
+        _ => return,
+    };
+}

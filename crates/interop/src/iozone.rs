@@ -1,0 +1,92 @@
+//! Results of suite `records` in the layout of `iozone -R`, for the spreadsheets and scripts that read that.
+//!
+//! For each test a title, a row of record sizes and a row for each file size, all in KiB and quoted, values in KiB/s without decimals.
+//! As with iozone, a combination that was not measured is 0. Re-Fwrite is not among the suite's tests.
+
+use std::fmt::Write as _;
+
+use iotax_model::suite::SuiteShape;
+
+use iotax_analysis::store::Run;
+use iotax_analysis::suite::{Course, Point, tests};
+use iotax_report::mark::Mark;
+
+/// The line before the tables: iozone too has a few of its own there, which readers pass over.
+const FIRST: &str = "\tiotax suite records, KiB/s by file and record size in KiB\n";
+
+pub(super) const MARK: Mark = Mark::start("iozone-excel", FIRST);
+
+/// iozone's titles, in its order, and the test of the suite that each is.
+const TITLES: [(&str, &str); 12] = [
+    ("Writer", "write"),
+    ("Re-writer", "rewrite"),
+    ("Reader", "read"),
+    ("Re-Reader", "reread"),
+    ("Random read", "randread"),
+    ("Random write", "randwrite"),
+    ("Backward read", "backward"),
+    ("Record rewrite", "record-rewrite"),
+    ("Stride read", "strided"),
+    ("Fwrite", "fwrite"),
+    ("Fread", "fread"),
+    ("Re-Fread", "freread"),
+];
+
+/// Why a run has no such form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Why {
+    /// It is not of files and records.
+    #[error(
+        "iozone's layout is file sizes by record sizes, which this run does not have; it is for runs of iotax suite records"
+    )]
+    OtherRun,
+    /// It has several targets, and the layout has room for one.
+    #[error("iozone's layout has room for one target, and this run has {}; measure one alone", .0.join(", "))]
+    Targets(Vec<String>),
+}
+
+/// A run's bandwidths as `iozone -R` lays them out, those of its tests that iozone has.
+///
+/// # Errors
+/// The run is no run of suite `records`, or of several targets.
+pub fn excel(run: &Run) -> Result<String, Why> {
+    let tests = tests(run);
+    if tests.is_empty() || tests.iter().any(|test| test.shape != SuiteShape::Files) {
+        return Err(Why::OtherRun);
+    }
+    if run.plan.targets.len() > 1 {
+        return Err(Why::Targets(run.plan.targets.iter().map(|target| target.name.clone()).collect()));
+    }
+    let mut text = format!("{FIRST}\nExcel output is below:\n");
+    for (title, name) in TITLES {
+        let course = tests.iter().find(|test| test.name == name).and_then(|test| test.courses.first());
+        if let Some(course) = course {
+            let _ = write!(text, "\n\"{title} report\"\n");
+            add(&mut text, course);
+        }
+    }
+    Ok(text)
+}
+
+fn add(text: &mut String, course: &Course<'_>) {
+    let record = |point: &Point<'_>| point.block_size().0;
+    let file = |point: &Point<'_>| point.workload.size.unwrap_or_default().0;
+    let distinct = |of: &dyn Fn(&Point<'_>) -> u64| -> std::collections::BTreeSet<u64> {
+        course.points.iter().map(of).collect()
+    };
+    let records = distinct(&record);
+    let _ = write!(text, "      ");
+    for bytes in &records {
+        let _ = write!(text, "  \"{}\"", bytes >> 10);
+    }
+    text.push('\n');
+    for bytes in distinct(&file) {
+        let _ = write!(text, "\"{}\"  ", bytes >> 10);
+        for of_record in &records {
+            let point = course.points.iter().find(|p| file(p) == bytes && record(p) == *of_record);
+            let rate = point.and_then(|point| point.bytes_per_s).unwrap_or_default();
+            let _ = write!(text, " {:.0} ", rate / 1024.0);
+        }
+        text.push('\n');
+    }
+}

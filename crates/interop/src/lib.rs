@@ -1,0 +1,13 @@
+//! The formats of other tools: runs written in them, and their results read.
+
+pub mod bonnie;
+pub mod export;
+pub mod fio;
+pub mod import;
+pub mod iozone;
+pub mod parquet;
+pub mod prometheus;
+mod unfit;
+pub mod vdbench;
+
+pub use unfit::Unfit;

@@ -1,0 +1,131 @@
+//! Measurements in Prometheus' text format (0.0.4), for a node exporter's textfile directory or a push gateway.
+//!
+//! Names and units are Prometheus' own: base units, seconds and bytes. There are no time stamps in it: a gateway refuses them.
+
+use std::fmt::Write;
+
+use iotax_model::record::Measurement;
+
+use iotax_analysis::compare::account::Kinds;
+use iotax_analysis::figures::lasted;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Judgement, Metric};
+use iotax_report::mark::{Mark, Place};
+use iotax_report::rows::{emulated, figures};
+
+/// The first line, a comment to every reader.
+const FIRST: &str = "# Written by iotax: the measurements of its runs";
+
+/// Every line: what is about others' metrics too is not ours alone.
+pub(super) const MARK: Mark = Mark {
+    format: "prometheus",
+    place: Place::EveryLine(&[FIRST, "# HELP iotax_", "# TYPE iotax_", "iotax_"]),
+};
+
+/// One family of gauges: its samples under its name and help.
+struct Family {
+    name: String,
+    help: &'static str,
+    samples: String,
+}
+
+/// A figure in Prometheus' words.
+struct Gauge {
+    family: String,
+    /// Labels beyond the place.
+    labels: String,
+    /// What a value is multiplied with.
+    unit: f64,
+}
+
+impl Gauge {
+    /// Times are in seconds; percentiles are quantiles of one family.
+    fn of(metric: Metric) -> Self {
+        let unit = if metric.is_time() { 1e-9 } else { 1.0 };
+        let seconds = if metric.is_time() { "_seconds" } else { "" };
+        if let Some(q) = metric.quantile() {
+            return Self {
+                family: format!("iotax_latency{seconds}"),
+                labels: format!(",quantile=\"{q}\""),
+                unit,
+            };
+        }
+        let name = metric.word().replace("_per_s", "_per_second");
+        Self { family: format!("iotax_{name}{seconds}"), labels: String::new(), unit }
+    }
+}
+
+/// Every figure of every measurement of these runs. What is not known has no line.
+#[must_use]
+pub fn measurements(runs: &[(Run, Judgement)]) -> String {
+    let figures: Vec<(Metric, Gauge)> =
+        figures(runs).iter().map(|metric| (*metric, Gauge::of(*metric))).collect();
+    let mut families = families(&figures);
+    for (run, judgement) in runs {
+        let kinds = Kinds::of(judgement);
+        for (i, m) in run.measurements.iter().enumerate() {
+            let place = place(run, m);
+            let mut add = |name: &str, labels: &str, value: f64| {
+                let family = families.iter_mut().find(|family| family.name == name).expect("in the table");
+                writeln!(family.samples, "{name}{{{place}{labels}}} {value}")
+                    .expect("memory takes everything");
+            };
+            for (metric, gauge) in &figures {
+                if let Some(value) = metric.value(m) {
+                    add(&gauge.family, &gauge.labels, value * gauge.unit);
+                }
+            }
+            if let Some(ns) = lasted(m) {
+                add(DURATION.0, "", ns as f64 / 1e9);
+            }
+            let grade = judgement.grades.get(i).map_or("", |grade| grade.word());
+            let emulated = emulated(run, &m.target).map_or("", |yes| if yes { "true" } else { "false" });
+            let source = run.source.as_ref().map(ToString::to_string).unwrap_or_default();
+            let about = [
+                ("grade", grade),
+                ("warnings", &kinds.about(m).join(" ")),
+                ("emulated", emulated),
+                ("source", &source),
+            ];
+            let labels = about.map(|(name, value)| format!(",{name}=\"{}\"", escaped(value))).concat();
+            add(INFO.0, &labels, 1.0);
+        }
+    }
+    let mut text = format!("{FIRST}\n");
+    for family in families.iter().filter(|family| !family.samples.is_empty()) {
+        let Family { name, help, samples } = family;
+        write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{samples}")
+            .expect("memory takes everything");
+    }
+    text
+}
+
+/// Families that are no figure: name and help.
+const DURATION: (&str, &str) = ("iotax_duration_seconds", "Length of the measured window");
+const INFO: (&str, &str) = ("iotax_measurement_info", "What was found about a measurement; always 1");
+
+/// In the order of the text.
+fn families(figures: &[(Metric, Gauge)]) -> Vec<Family> {
+    let family = |name: &str, help| Family { name: name.to_owned(), help, samples: String::new() };
+    let mut all: Vec<Family> = Vec::new();
+    for (metric, gauge) in figures {
+        if !all.iter().any(|known| known.name == gauge.family) {
+            let is_quantile = metric.quantile().is_some();
+            let help = if is_quantile { "quantiles of the service time" } else { metric.definition().help };
+            all.push(family(&gauge.family, help));
+        }
+    }
+    all.extend([DURATION, INFO].map(|(name, help)| family(name, help)));
+    all
+}
+
+/// The labels that every line has.
+fn place(run: &Run, m: &Measurement) -> String {
+    let (target, workload) = (escaped(&m.target), escaped(&m.workload));
+    format!("run=\"{}\",target=\"{target}\",workload=\"{workload}\",round=\"{}\"", run.id, m.round)
+}
+
+/// A label's value: backslash, quote and line break have a backslash before them.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}

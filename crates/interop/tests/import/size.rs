@@ -1,0 +1,257 @@
+//! Large texts take time and memory that grow as they do, whatever is in them.
+//!
+//! Each is read in a process of its own, whose memory the kernel has counted, and whose CPU time is compared with that for a quarter of
+//! the text. An optimised build reads 10 MB of each and holds it to what a user is promised; others read less.
+
+use std::fmt::Write as _;
+use std::process::Command;
+use std::time::Duration;
+
+use iotax_interop::import::{MOST_ROWS, decode, recognise, runs};
+
+/// Names the text that a child process reads.
+const NAMED: &str = "IOTAX_TEXT_TO_READ";
+
+/// Bytes of a text.
+const SIZE: usize = if cfg!(debug_assertions) { 1 << 20 } else { 10 << 20 };
+
+/// Bytes of memory that reading it may take; of the small text the results have room of their own.
+const MOST_MEMORY: usize = if cfg!(debug_assertions) { 64 << 20 } else { (200 << 20) + SIZE };
+const MOST_PER_RESULT: usize = if cfg!(debug_assertions) { 5 << 9 } else { 0 };
+
+/// Times the time for a quarter.
+const MOST_GROWTH: f64 = 6.0;
+
+/// Less than this tells nothing of growth.
+const TOO_SHORT_NS: u64 = 100_000_000;
+
+/// What begins a text, what comes again until it is long enough, and what ends it; `@` is the number of times.
+const MADE: &[(&str, &str, &str)] = &[
+    ("", "\n", ""),
+    ("", " ", ""),
+    ("", ",", ""),
+    ("", ";", ""),
+    ("", "1", ""),
+    ("", "a", ""),
+    ("", "{", ""),
+    ("", "[", ""),
+    ("", "\"", ""),
+    ("", "<", ""),
+    ("", "<b ", ""),
+    ("<p>", "<b ", ""),
+    ("<p>", "<b>&amp;", ""),
+    ("", "> ", ""),
+    ("", "1 ", ""),
+    ("", "1 1\n", ""),
+    ("", "0,5 ", ""),
+    ("", "\u{a0}", ""),
+    ("\u{feff}", "\u{feff}", ""),
+    // JSON: flat, deep, torn, of small and of empty parts.
+    ("[", "0,", "0]"),
+    ("[", "[],", "0]"),
+    ("[", "{},", "0]"),
+    ("[", "[0],", "0]"),
+    ("[", "{\"a\":0},", "0]"),
+    ("[", "\"a\",", "0]"),
+    ("", "{\"a\":", ""),
+    ("", "{\"a\":\n", ""),
+    ("", "{\"a\":[", ""),
+    ("", "{\n", ""),
+    ("", "{\"a\":1}\n", ""),
+    ("{\"jobs\":[", "0,", "0]}"),
+    ("{\"jobs\":[{\"jobname\":\"a\"},", "{\"jobname\":\"a@\"},", "{}]}"),
+    ("{\"jobs\":[", "{\"jobname\":\"a\",\"read\":{\"iops\":@1}},", "0]}"),
+    ("{\"jobs\":[", "{\"jobname\":\"a@\",\"read\":{\"iops\":1}},", "0]}"),
+    ("{\"fio version\":\"fio-3\",\"jobs\":[", "{\"jobname\":\"a@\",\"read\":{\"iops\":1,\"bw\":1}},", ""),
+    ("", "{\"fio version\":\"fio-3\",\"jobs\":[", ""),
+    (
+        "{\"jobs\":[{\"jobname\":\"a\",\"read\":{\"total_ios\":1,\"lat_ns\":{\"bins\":{",
+        "\"@\":1,",
+        "\"0\":1}}}}]}",
+    ),
+    ("{\"results\":[{\"command\":\"a\",\"mean\":1,\"times\":[", "1,", "1]}]}"),
+    ("{\"results\":[", "{\"command\":\"a@\",\"mean\":1,\"times\":[1]},", "{}]}"),
+    (
+        "",
+        "{\"start\":{\"version\":\"iperf 3\"},\"end\":{\"sum_sent\":{\"bytes\":1,\"seconds\":8,\"bits_per_second\":1}}}\n",
+        "",
+    ),
+    (
+        "{\"sysstat\":{\"hosts\":[{\"statistics\":[",
+        "{\"disk\":[{\"disk_device\":\"a@\",\"tps\":1}]},",
+        "{}]}]}}",
+    ),
+    (
+        "{\"sysstat\":{\"hosts\":[{\"statistics\":[{\"disk\":[",
+        "{\"disk_device\":\"a@\",\"tps\":1},",
+        "{}]}]}]}}",
+    ),
+    // Tables and results of one line, the same or each another.
+    ("", "1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.5 s, 2.1 MB/s\n", ""),
+    ("", "1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.5 s, 2.1 MB/s\n", "1+0 records out\n"),
+    ("", "dd if=/a@ of=/dev/null\n1048576 bytes copied, 0.5 s, 2.1 MB/s\n", ""),
+    ("", "1+0 records in\n1+0 records out\n1 b, 1 s, 9 MB/s\n", ""),
+    ("", "1+0 records in\n", ""),
+    ("", "a@: (groupid=0, jobs=1): err= 0: pid=1: now\n  read: IOPS=@1, BW=1MiB/s (1MB/s)(1MiB/1msec)\n", ""),
+    ("", "a@: (g=0): rw=read, bs=4k, ioengine=psync, iodepth=1\n", ""),
+    (
+        "a: (groupid=0, jobs=1): err= 0: pid=1: now\n  read: IOPS=1, BW=1MiB/s\n",
+        "| 1.00th=[ 1], 2.00th=[ 2],\n",
+        "",
+    ),
+    ("", "3;fio-3;a@;0;0;1;1;1\n", ""),
+    ("", "rd1,1,1\nStarting RD=rd@\ninterval i/o\nrate\n1 avg_2 1\n", ""),
+    ("Starting RD=rd1;\n", "interval        i/o\n               rate\n avg_2-3 @\n", ""),
+    ("KB reclen write rewrite\n", "@ 4 1@ 1@\n", ""),
+    (
+        "Iozone: Performance Test\nOutput is in kBytes/sec\n\"Writer report\"\n",
+        "\"4\" \"8\"\n\"@\" 1 2\n",
+        "",
+    ),
+    ("Iozone: Performance Test\n\"Writer report\"\n", "\"4\" ", ""),
+    ("", "box@,1G,1,1,1,1,1,1,1,1,1,1,1,1,16,1,1,1,1,1,1,1,1,1,1,1,1\n", ""),
+    ("Device tps\n", "a@ 1\n", ""),
+    ("", "Device tps\na 1\n", ""),
+    ("Device tps\n", "a 1\n", ""),
+    ("tps Device\n", "1 a@\nr/s Device\n1 a@\n", ""),
+    ("", "Device", ""),
+    ("Device", " tps", "\na 1\n"),
+    ("Device", "\ntps", "\na 1\n"),
+    ("ATOP - box 10s elapsed\n", "DSK | a@ | busy 1% | read 1 | write 1 |\n", ""),
+    ("", "DSK box 1700000000 2023/11/14 22:13:20 10 a@ 1 1 1 1 1\n", ""),
+    ("Client connecting to a, TCP port 5001\n", "[@] 0.0-1.0 sec 1.0 MBytes 8.4 Mbits/sec\n", ""),
+    ("", "20230101000000,1.1.1.1,1,2.2.2.2,5001,3,0.0-1.0,1000,8000\n", ""),
+    ("", "20230101000000,1.1.1.1,@,2.2.2.2,5001,3,0.0-1.0,1000,8000\n", ""),
+    ("Connecting to host a\n", "[@][r@] 0.0-1.0 sec 1.0 MBytes 8.4 Mbits/sec sender\n", ""),
+    ("", "[ 5] 0.0-1.0 sec 1.0 MBytes 8.4 Mbits/sec\nsender\n", ""),
+    (
+        "",
+        "PING a@ (1.1.1.1) 56(84) bytes\n64 bytes from 1.1.1.1: time=1 ms\nrtt min/avg/max = 1/1/1 ms\n",
+        "",
+    ),
+    ("PING a (1.1.1.1) 56(84) bytes\n", "64 bytes from 1.1.1.1: time=1 ms\n", "rtt min/avg/max = 1/1/1 ms\n"),
+    ("", "PING a\n1 packets transmitted, 1 received, 0%\n--- a ping statistics ---\n", ""),
+    ("", "Execl Throughput@ 1.0 lps (1 s, 2 samples)\n", ""),
+    ("BASELINE RESULT INDEX\n", "Execl@ 10.0 20.0 20.0\n", ""),
+];
+
+/// Every file of the test data, repeated.
+fn files() -> Vec<(String, String)> {
+    let directory = format!("{}/tests/data/import", env!("CARGO_MANIFEST_DIR"));
+    let names = std::fs::read_dir(directory).expect("there").map(|entry| entry.expect("there").file_name());
+    let names = names.map(|name| name.into_string().expect("text")).filter(|name| name != "README.md");
+    names.map(|name| (name.clone(), super::data(&name))).collect()
+}
+
+/// A text of so many bytes.
+fn text(name: &str, size: usize) -> String {
+    let mut text = String::with_capacity(size + 4096);
+    let made = name.strip_prefix("made ").and_then(|number| MADE.get(number.parse::<usize>().ok()?));
+    if let Some((begin, again, end)) = made {
+        text.push_str(begin);
+        let mut number = 0;
+        while text.len() < size {
+            text.push_str(&again.replace('@', &number.to_string()));
+            number += 1;
+        }
+        text.push_str(end);
+    } else {
+        let file = super::data(name);
+        while text.len() < size {
+            writeln!(text, "{file}").expect("memory");
+        }
+    }
+    text
+}
+
+/// CPU time of this thread.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("a time").as_nanos().try_into().expect("less than 500 years")
+}
+
+/// The most memory that this process had.
+fn peak_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    peak.trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+#[test]
+#[ignore = "the other test runs it in a process of its own"]
+fn child() {
+    let Ok(name) = std::env::var(NAMED) else { return };
+    for size in [SIZE / 4, SIZE] {
+        let (ns, rows, runs) = read(&name, size);
+        println!("read {ns} {} {rows} {runs}", peak_kib());
+    }
+}
+
+/// CPU time for reading a text, its results and its runs.
+fn read(name: &str, size: usize) -> (u64, usize, usize) {
+    let bytes = text(name, size).into_bytes();
+    let start = cpu_ns();
+    let found = recognise(&decode(bytes));
+    let rows = found.iter().map(|found| found.entries.len()).sum();
+    assert!(found.iter().all(|found| found.entries.len().max(found.not_understood.len()) <= MOST_ROWS));
+    let runs = runs(vec![(name.to_owned(), found)]);
+    (cpu_ns() - start, rows, runs.len())
+}
+
+/// Nanoseconds and KiB for a quarter and for the whole of a text, and how many results are in it.
+fn measured(name: &str) -> [(u64, usize, usize); 2] {
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "size::child", "--ignored", "--nocapture"])
+        .env(NAMED, name)
+        .output()
+        .expect("run");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let lines = told.lines().filter_map(|line| line.split_once("read ").map(|(_, figures)| figures));
+    let figures = lines.map(|line| {
+        let mut figures = line.split_whitespace().map(|figure| figure.parse::<u64>().expect("a number"));
+        let size = |figure| usize::try_from(figure).expect("of this machine");
+        let mut next = || figures.next().expect("a figure");
+        (next(), size(next()), size(next()))
+    });
+    let figures: Vec<_> = figures.collect();
+    figures
+        .try_into()
+        .unwrap_or_else(|_| panic!("{name}: {told}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn time_and_memory_grow_as_the_text_does_and_no_faster() {
+    let names = (0..MADE.len())
+        .map(|number| format!("made {number}"))
+        .chain(files().into_iter().map(|(name, _)| name));
+    let mut wrong = Vec::new();
+    for name in names {
+        let shown = match name.strip_prefix("made ") {
+            Some(number) => format!("{:?}", MADE[number.parse::<usize>().expect("a number")].1),
+            None => name.clone(),
+        };
+        let [(mut quarter_ns, ..), (mut whole_ns, peak_kib, rows)] = measured(&name);
+        let growth = |whole_ns: u64, quarter_ns: u64| whole_ns as f64 / quarter_ns.max(1) as f64;
+        // What else the machine does only adds to either, so the least of several readings is the nearest to the truth.
+        for _ in 0..4 {
+            if growth(whole_ns, quarter_ns) <= MOST_GROWTH || whole_ns <= TOO_SHORT_NS {
+                break;
+            }
+            let [(again_quarter, ..), (again_whole, ..)] = measured(&name);
+            (quarter_ns, whole_ns) = (quarter_ns.min(again_quarter), whole_ns.min(again_whole));
+        }
+        let growth = growth(whole_ns, quarter_ns);
+        let line = format!(
+            "{:6.0} ms, x{growth:.1}, {:4} MiB, {rows:5} results: {shown}",
+            whole_ns as f64 / 1e6,
+            peak_kib >> 10
+        );
+        println!("{line}");
+        if peak_kib << 10 > MOST_MEMORY + rows * MOST_PER_RESULT
+            || growth > MOST_GROWTH && whole_ns > TOO_SHORT_NS
+        {
+            wrong.push(line);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

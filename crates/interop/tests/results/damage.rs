@@ -1,0 +1,162 @@
+//! A store of which bits have changed, and one that only can be read.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use iotax_analysis::store::Run;
+use iotax_analysis::store::{Store, StoreError};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tempfile::TempDir;
+
+use crate::store::fill;
+use crate::synthetic::{HOST, Truth, bench, run};
+
+/// A store of three runs, and what is in it.
+fn three(path: &Path) -> Vec<Run> {
+    let mut store = Store::open(path).expect("new");
+    let slow = Truth { slowdown: 1.3, ..HOST };
+    let runs = [
+        bench(),
+        run(&[("host-file", HOST), ("vm-raw", slow)], &["randread-4k-qd1", "randwrite-4k-qd32"], 3, false),
+        run(&[("host-device", HOST)], &["seqread-1m"], 2, false),
+    ];
+    runs.into_iter().map(|run| Run { id: fill(&mut store, &run), ..run }).collect()
+}
+
+/// What was found wrong with the store and its runs, each of which is as it was or refused for a reason that says what to do.
+fn refusals(path: &Path, runs: &[Run], bit: usize) -> BTreeSet<Option<i64>> {
+    let mut refused = BTreeSet::new();
+    let mut note = |run: Option<i64>, error: &StoreError| {
+        let said = error.to_string();
+        let names = run.is_none_or(|run| said.contains(&format!("run {run} ")));
+        assert!(names && said.contains("store") && said.contains("--db"), "bit {bit}: {said}");
+        refused.insert(run);
+    };
+    let store = match Store::open_to_read(path) {
+        Ok(store) => store,
+        Err(error) => {
+            note(None, &error);
+            return refused;
+        }
+    };
+    match store.runs() {
+        Ok(listed) => {
+            assert!(listed.len() >= runs.len(), "bit {bit}: {listed:?}");
+            for (id, summary) in listed {
+                match summary {
+                    Ok(summary) => {
+                        let run = &runs[usize::try_from(id).expect("small") - 1];
+                        let told = (&summary.name, summary.measured, summary.started_at_ms, summary.state);
+                        let measured = run.measurements.len() as u64;
+                        assert_eq!(
+                            told,
+                            (&run.plan.name, measured, run.started_at_ms, run.state),
+                            "bit {bit}"
+                        );
+                    }
+                    Err(error) => note(Some(id), &error),
+                }
+            }
+        }
+        Err(error) => note(None, &error),
+    }
+    for run in runs {
+        match store.load(run.id) {
+            Ok(read) => assert!(read == *run, "bit {bit}: run {} differs silently", run.id),
+            Err(error) => note(Some(run.id), &error),
+        }
+    }
+    refused
+}
+
+/// Random bits of the whole file, every bit of its header, and one of each byte with which a page begins.
+fn bits(length: usize) -> Vec<usize> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(13);
+    let anywhere = (0..600).map(|_| random.random_range(0..length * 8)).collect::<Vec<_>>();
+    let pages = (0..length).step_by(4096).flat_map(|page| (page..page + 12).map(|byte| byte * 8 + byte % 7));
+    anywhere.into_iter().chain(0..108 * 8).chain(pages).collect()
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_makes_no_difference() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let runs = three(&path);
+    assert_eq!(refusals(&path, &runs, 0), BTreeSet::new());
+    let whole = fs::read(&path).expect("read");
+    let (mut harmless, mut one_run, mut several) = (0, 0, 0);
+    for bit in bits(whole.len()) {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).expect("damaged");
+        let refused = refusals(&path, &runs, bit);
+        match refused.len() {
+            0 => harmless += 1,
+            1 if !refused.contains(&None) => one_run += 1,
+            _ => several += 1,
+        }
+        // Whoever writes on either notices, or harms nothing.
+        if bit % 7 == 0
+            && let Ok(mut store) = Store::open(&path)
+        {
+            let more = store.create_run(&iotax_analysis::store::NewRun {
+                plan: &runs[0].plan,
+                seed: 1,
+                started_at_ms: 1,
+            });
+            let more = more.map(|id| store.put_measurement(id, &runs[0].measurements[0]).is_ok());
+            drop(store);
+            let extra = matches!(more, Ok(true));
+            for run in runs.iter().filter(|run| !refused.contains(&Some(run.id))) {
+                let read = Store::open_to_read(&path).and_then(|store| store.load(run.id));
+                assert!(
+                    !extra || read.is_ok_and(|read| read == *run),
+                    "bit {bit}: run {} was lost by writing",
+                    run.id
+                );
+            }
+        }
+        let _ = fs::remove_file(dir.path().join("iotax.db-journal"));
+    }
+    assert!(one_run > 50 && several > 50, "{harmless} harmless, {one_run} of one run, {several} of several");
+}
+
+#[test]
+fn a_run_with_a_damaged_measurement_is_listed_and_the_others_are_unharmed() {
+    let dir = TempDir::new().expect("temporary directory");
+    let path = dir.path().join("iotax.db");
+    let runs = three(&path);
+    let change = |sql: &str| {
+        let changed = rusqlite::Connection::open(&path).and_then(|connection| {
+            connection.pragma_update(None, "foreign_keys", false)?;
+            connection.execute(sql, [])
+        });
+        assert_eq!(changed.expect(sql), 1, "{sql}");
+    };
+    let of_second = "WHERE rowid = (SELECT min(rowid) FROM measurement WHERE run = 2)";
+    let refused = || {
+        let store = Store::open_to_read(&path).expect("opens");
+        let listed = store.runs().expect("lists");
+        assert_eq!(listed[1].1.as_ref().expect("sound").measured, 12);
+        assert!(store.load(1).expect("sound") == runs[0] && store.load(3).expect("sound") == runs[2]);
+        store.load(2).expect_err("damaged").to_string()
+    };
+    change(&format!("UPDATE measurement SET seal = seal + 1 {of_second}"));
+    let said = refused();
+    for words in ["run 2 cannot be shown", "measurement", "11 of 12", "checksum", "iotax list", "--db"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    change(&format!("DELETE FROM measurement {of_second}"));
+    assert!(
+        refused().contains("11 of 12 measurements are sound; of the others no row is found"),
+        "{}",
+        refused()
+    );
+    change("DELETE FROM run WHERE id = 3");
+    let store = Store::open_to_read(&path).expect("opens");
+    let lost = store.load(3).expect_err("gone").to_string();
+    assert!(lost.contains("run 3 cannot be shown") && lost.contains("its row is gone"), "{lost}");
+    assert!(store.runs().expect("lists")[2].1.is_err());
+}

@@ -1,0 +1,142 @@
+//! Formats of others that measurements are written in, read back by what reads them there or by their own grammar.
+
+use std::collections::BTreeSet;
+
+use iotax_analysis::{Judgement, Run, judge};
+use iotax_interop::{parquet as ours, prometheus};
+use iotax_report::csv as sheets;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+
+use crate::synthetic::{HOST, Truth, run};
+
+/// Two runs, of which little is known of one measurement, and of which one has a target with a difficult name.
+fn runs() -> Vec<(Run, Judgement)> {
+    let vm = Truth { slowdown: 1.4, noise: 0.004, cpu_ns: 9_800.0 };
+    let mut bare = run(&[("host-file", HOST), ("vm-raw", vm)], &["randread-4k-qd1", "seqwrite-1m"], 3, true);
+    bare.measurements[0].host = None;
+    bare.measurements[0].outcome.tallies.read = None;
+    let mut odd = run(&[("host-file", HOST)], &["randread-4k-qd1"], 2, false);
+    odd.id = 18;
+    for m in &mut odd.measurements {
+        m.target = "a \"quoted\"\\path\nin two lines".into();
+    }
+    [bare, odd]
+        .map(|run| {
+            let judgement = judge(&run);
+            (run, judgement)
+        })
+        .into()
+}
+
+#[test]
+fn a_parquet_file_has_every_cell_of_the_sheet_in_its_type() {
+    let runs = runs();
+    let sheet = sheets::sheets(&runs).swap_remove(0);
+    let names: Vec<&str> = sheet.header.split(',').collect();
+    let mut cells = csv::Reader::from_reader(sheet.text.as_bytes());
+    let file = SerializedFileReader::new(bytes::Bytes::from(ours::measurements(&runs))).expect("Parquet");
+    let rows = file.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
+    let mut known = 0;
+    let mut count = 0;
+    for (row, cells) in rows.zip(cells.records().map(|cells| cells.expect("a record"))) {
+        count += 1;
+        assert_eq!(row.get_column_iter().map(|(name, _)| &**name).collect::<Vec<_>>(), names);
+        for ((name, field), cell) in row.get_column_iter().zip(&cells) {
+            known += usize::from(!matches!(field, Field::Null));
+            match field {
+                Field::Null => assert_eq!(cell, "", "{name}"),
+                Field::Str(text) => assert_eq!(text, cell, "{name}"),
+                Field::Long(whole) => assert_eq!(whole.to_string(), cell, "{name}"),
+                Field::Double(number) => {
+                    let told: f64 = cell.parse().expect("a number");
+                    assert_eq!(number.to_bits(), told.to_bits(), "{name}");
+                }
+                Field::Bool(flag) => assert_eq!(flag.to_string(), cell, "{name}"),
+                Field::TimestampMillis(ms) => {
+                    assert!(*ms > 1_000_000_000_000 && cell.ends_with('Z'), "{name} {ms}");
+                }
+                other => panic!("{name} is {other}"),
+            }
+        }
+    }
+    assert_eq!(count, 14);
+    assert_eq!(file.metadata().file_metadata().num_rows(), 14);
+    assert!(known > count * 20, "{known}");
+}
+
+/// The series of a line `name{label="value",...} number`, by the grammar of the text format 0.0.4.
+fn series(line: &str) -> (String, String, f64) {
+    let is_name = |text: &str| {
+        text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let (name, rest) = line.split_once('{').expect(line);
+    assert!(is_name(name), "{line}");
+    let mut labels = BTreeSet::new();
+    let mut rest = rest;
+    loop {
+        let (label, after) = rest.split_once("=\"").expect(line);
+        assert!(is_name(label) && labels.insert(label.to_owned()), "{line}");
+        let mut escaped = false;
+        let end = after.find(|c| {
+            let ends = c == '"' && !escaped;
+            assert!(!escaped || matches!(c, '\\' | '"' | 'n'), "{line}");
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        rest = &after[end.expect(line) + 1..];
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => break,
+        }
+    }
+    let value = rest.strip_prefix("} ").expect(line).parse::<f64>().expect(line);
+    let at = line.rfind("} ").expect(line);
+    (name.to_owned(), line[..at].to_owned(), value)
+}
+
+#[test]
+fn the_prometheus_text_follows_its_grammar_and_says_nothing_of_what_is_not_known() {
+    let runs = runs();
+    let text = prometheus::measurements(&runs);
+    let mut families = BTreeSet::new();
+    let mut all = BTreeSet::new();
+    let mut current = String::new();
+    assert!(text.ends_with('\n'));
+    let (first, rest) = text.split_once('\n').expect("lines");
+    assert!(first.starts_with("# Written by iotax"), "a comment: {first}");
+    for line in rest.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, words) = help.split_once(' ').expect(line);
+            assert!(families.insert(name.to_owned()) && !words.contains('\\'), "{line}");
+            name.clone_into(&mut current);
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            assert_eq!(kind, format!("{current} gauge"));
+        } else {
+            let (name, labels, value) = series(line);
+            assert_eq!(name, current, "all lines of a family stand together");
+            assert!(value.is_finite() && all.insert(labels), "{line}");
+        }
+    }
+    assert_eq!(families.len(), 9, "{families:?}");
+    let of = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(
+        [of("iotax_measurement_info{"), of("iotax_iops{"), of("iotax_latency_mean_seconds{")],
+        [14, 14, 13]
+    );
+    assert!(text.contains(r#"target="a \"quoted\"\\path\nin two lines""#), "{text}");
+    assert!(text.contains("emulated=\"true\""));
+}
+
+#[test]
+fn units_are_seconds_and_bytes() {
+    let runs = runs();
+    let text = prometheus::measurements(&runs[1..]);
+    let metric = |name: &str| series(text.lines().find(|line| line.starts_with(name)).expect(name)).2;
+    let m = &runs[1].0.measurements[0];
+    let mean = m.outcome.tallies.latency().mean().expect("measured");
+    assert!((metric("iotax_latency_mean_seconds{") / (mean / 1e9) - 1.0).abs() < 1e-12);
+    assert!((metric("iotax_bytes_per_second{") / (metric("iotax_iops{") * 4096.0) - 1.0).abs() < 1e-12);
+    assert!((metric("iotax_duration_seconds{") - 6.0).abs() < 1e-12);
+}

@@ -1,0 +1,83 @@
+//! A figure that is defined once is in everything that people and programs read.
+
+use iotax_analysis::metric::{Better, Definition, Names, OverRounds, Unit};
+use iotax_analysis::{Judgement, Metric, Run, judge, judge_by};
+use iotax_interop::export::{Document, FORMATS};
+use iotax_report::{csv, document, html, json, markdown, terminal};
+
+use crate::synthetic::{HOST, Truth, run};
+
+/// The length of the mean I/O: a figure that iotax does not have.
+static MEAN_LENGTH: Definition = Definition {
+    id: "mean_length_per_s",
+    unit: Unit::BytesPerSecond,
+    better: Better::More,
+    name: Names::all("mean length of an I/O"),
+    column: Names::all("length"),
+    help: "bytes of the mean I/O",
+    of: |m| Some(m.outcome.tallies.bytes() as f64 / m.outcome.tallies.ios() as f64),
+    over_rounds: OverRounds::Median,
+    compares: Some(|_| true),
+};
+
+fn two_targets() -> Run {
+    let truths = [("host-file", HOST), ("vm-raw", Truth { slowdown: 1.3, ..HOST })];
+    run(&truths, &["randread-4k-qd1"], 3, false)
+}
+
+fn read(run: &Run, judgement: Judgement) -> Vec<(String, String)> {
+    let figures = document::figures(run, &judgement);
+    let mut texts = vec![
+        ("terminal".to_owned(), terminal::set(&figures, 100, false).to_string()),
+        ("markdown".into(), markdown::set(&figures)),
+        ("html".into(), html::render(run, &judgement)),
+        ("json".into(), json::document(run, &judgement).to_string()),
+    ];
+    let judged = (run.clone(), judgement);
+    for sheet in csv::sheets(std::slice::from_ref(&judged)) {
+        texts.push((sheet.name.to_owned(), sheet.text));
+    }
+    for format in FORMATS.iter().filter(|format| ["prometheus", "parquet"].contains(&format.name)) {
+        texts.push((
+            format.name.to_owned(),
+            match (format.write)(&judged).expect("has this form") {
+                Document::Text(text) => text,
+                Document::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                Document::Sheets(_) => unreachable!("neither is a table of tables"),
+            },
+        ));
+    }
+    texts
+}
+
+#[test]
+fn a_new_figure_is_one_definition_and_in_every_output() {
+    let run = two_targets();
+    let figures: Vec<Metric> = Metric::ALL.iter().copied().chain([Metric::new(&MEAN_LENGTH)]).collect();
+    let with = read(&run, judge_by(&run, &figures));
+    let without = read(&run, judge(&run));
+    let names = [MEAN_LENGTH.id, MEAN_LENGTH.name.io, "iotax_mean_length_per_second"];
+    let has_it = |text: &str| names.iter().any(|name| text.contains(name));
+    // The tables of what is sampled over time have no figures of a whole measurement.
+    let tables = ["samples.csv", "disks.csv", "nics.csv", "streams.csv"];
+    for ((place, with), (_, without)) in with.iter().zip(&without) {
+        assert_eq!(has_it(with), !tables.contains(&place.as_str()), "{place}: {with}");
+        assert!(!has_it(without), "{place}");
+    }
+    assert_eq!(with.len(), 4 + 7 + 2, "every output was looked at");
+    let compared = judge_by(&run, &figures);
+    let comparison = compared.comparison("randread-4k-qd1", "vm-raw", Metric::new(&MEAN_LENGTH));
+    assert_eq!(comparison.map(|c| c.ratio), Some(1.0), "it is compared too");
+}
+
+#[test]
+fn figures_have_names_of_their_own() {
+    let mut ids: Vec<&str> = Metric::ALL.iter().map(|metric| metric.word()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), Metric::ALL.len());
+    for metric in Metric::compared() {
+        assert_eq!(metric.word().parse::<Metric>().ok(), Some(metric));
+    }
+    assert!("errors".parse::<Metric>().is_err(), "nothing is compared by it");
+}

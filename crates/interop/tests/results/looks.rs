@@ -1,0 +1,219 @@
+//! Runs that add rounds until all is decided, judged from their records.
+
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::store::RunState;
+use iotax_analysis::{Course, Judgement, Metric, Stopped};
+use iotax_analysis::{Run, judge};
+use iotax_model::plan::UntilDecided;
+use iotax_model::record::Measurement;
+use iotax_model::{Cell, Warning, WarningKind};
+
+use crate::conclusions::sentences;
+use crate::synthetic::{HOST, Truth, run};
+
+const QD1: &str = "randread-4k-qd1";
+const SEQ: &str = "seqread-1m";
+
+/// What a machine would measure: all rounds of a plan that adds them, of which a course takes what it asks for.
+fn source(slowdown: f64, noise: f64, max_rounds: u32) -> Run {
+    let guest = Truth { slowdown, noise, ..HOST };
+    let other = Truth { slowdown: 3.0, ..HOST };
+    let truths = [("host-file", Truth { noise, ..HOST }), ("vm-raw", guest), ("vm-device", other)];
+    let mut source = run(&truths, &[QD1, SEQ], max_rounds, false);
+    source.plan.repeat = 4;
+    source.plan.until_decided = Some(UntilDecided { max_rounds, max_time: None });
+    source
+}
+
+fn is(m: &Measurement, source: &Run, cell: Cell, round: u32) -> bool {
+    m.round == round
+        && m.target == source.plan.targets[cell.target].name
+        && m.workload == source.plan.workloads[cell.workload].name
+}
+
+/// Carries a run out as far as so many looks, as the conductor does; `fails` are not measured.
+fn carried_out(source: &Run, looks: usize, fails: &dyn Fn(Cell, u32) -> bool) -> Run {
+    let mut done = Run { measurements: vec![], state: RunState::Running, ..source.clone() };
+    let mut course = Course::new(&done).expect("it adds rounds");
+    loop {
+        let standing = course.standing();
+        let Some(next) = standing.next().filter(|_| standing.taken < looks) else {
+            done.state = if standing.stopped.is_some() { RunState::Complete } else { RunState::Interrupted };
+            return done;
+        };
+        for round in standing.rounds() + 1..=next {
+            for cell in &standing.cells {
+                if fails(*cell, round) {
+                    course.fail(*cell, round);
+                    done.warnings.push(failure(source, *cell, round));
+                    continue;
+                }
+                let measured = source.measurements.iter().find(|m| is(m, source, *cell, round));
+                let measured = measured.expect("all were made up");
+                course.add(measured);
+                done.measurements.push(measured.clone());
+            }
+        }
+    }
+}
+
+fn failure(source: &Run, cell: Cell, round: u32) -> Warning {
+    Warning {
+        kind: WarningKind::Incomplete,
+        target: Some(source.plan.targets[cell.target].name.clone()),
+        workload: Some(source.plan.workloads[cell.workload].name.clone()),
+        round: Some(round),
+        evidence: "it failed".into(),
+        remedy: "look".into(),
+    }
+}
+
+fn never(_: Cell, _: u32) -> bool {
+    false
+}
+
+fn latency<'a>(judgement: &'a Judgement, target: &str) -> &'a iotax_analysis::Comparison {
+    judgement.comparison(QD1, target, Metric::LATENCY_MEAN).expect("compared")
+}
+
+#[test]
+fn what_is_clear_is_decided_early_and_no_longer_measured() {
+    // 1.021 is beyond the margin of 2% by less than the noise: it takes more rounds than a factor of 3.
+    let source = source(1.021, 0.01, 20);
+    let done = carried_out(&source, usize::MAX, &never);
+    let judgement = judge(&done);
+    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    let clear = latency(&judgement, "vm-device");
+    assert_eq!((clear.verdict, clear.decided_at.map(|at| at < 20)), (Verdict::Slower, Some(true)));
+    assert_eq!(clear.decided_at, Some(clear.rounds), "its figures are those of the look that decided");
+    let open = latency(&judgement, "vm-raw");
+    assert_eq!((open.verdict, open.decided_at, open.rounds), (Verdict::Undecided, None, 20));
+    let count = |target: &str| done.measurements.iter().filter(|m| m.target == target).count();
+    assert_eq!(count("host-file"), count("vm-raw"), "the baseline stays while anything is open");
+    assert!(count("vm-device") < count("vm-raw"));
+    assert_eq!((standing.stopped, standing.rounds()), (Some(Stopped::MaxRounds), 20));
+    // What was left out on purpose is not missing.
+    assert_eq!(judgement.warnings.iter().filter(|w| w.kind == WarningKind::Incomplete).count(), 0);
+    let said = sentences(&done).join("\n");
+    assert!(said.contains("20 rounds were the most that this run was to measure"), "{said}");
+    assert!(!said.contains("--repeat"), "{said}");
+}
+
+#[test]
+fn when_all_is_decided_it_ends() {
+    let source = source(1.3, 0.004, 20);
+    let done = carried_out(&source, usize::MAX, &never);
+    let judgement = judge(&done);
+    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    assert_eq!((standing.stopped, standing.open), (Some(Stopped::Decided), 0));
+    assert!(standing.rounds() < 20 && standing.next().is_none(), "{standing:?}");
+    assert_eq!(standing.planned, done.measurements.len());
+    assert_eq!(latency(&judgement, "vm-raw").verdict, Verdict::Slower);
+    let said = sentences(&done).join("\n");
+    let end = format!(
+        "Every comparison that was waited for is decided, after {} of at most 20 rounds.",
+        standing.rounds()
+    );
+    assert!(said.contains(&end), "{said}");
+}
+
+#[test]
+fn later_rounds_change_nothing_of_what_a_look_decided() {
+    let source = source(1.021, 0.01, 20);
+    let mut before: Option<Judgement> = None;
+    for looks in 1..=source.plan.looks().len() {
+        let judgement = judge(&carried_out(&source, looks, &never));
+        for earlier in before.iter().flat_map(|before| &before.comparisons).filter(|c| c.decided_at.is_some())
+        {
+            let now = judgement.comparison(&earlier.workload, &earlier.target, earlier.metric);
+            assert_eq!(now, Some(earlier));
+        }
+        before = Some(judgement);
+    }
+    assert!(before.is_some_and(|last| last.comparisons.iter().any(|c| c.decided_at.is_some())));
+}
+
+#[test]
+fn between_looks_nothing_is_decided_and_what_is_to_come_is_said() {
+    let source = source(1.3, 0.004, 20);
+    let mut done = carried_out(&source, 0, &never);
+    done.measurements = source.measurements.iter().filter(|m| m.round < 4).cloned().collect();
+    let judgement = judge(&done);
+    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    assert_eq!((standing.taken, standing.next(), standing.stopped), (0, Some(4), None));
+    assert!(judgement.comparisons.iter().all(|c| c.verdict == Verdict::Undecided && c.interval.is_none()));
+    let missing: Vec<&str> = judgement.warnings.iter().map(|w| w.evidence.as_str()).collect();
+    assert_eq!(missing, ["18 of 24 measurements are there"]);
+    let said = sentences(&done).join("\n");
+    assert!(said.contains("the next look is after 4 rounds (iotax resume 17)"), "{said}");
+}
+
+#[test]
+fn a_run_that_its_time_stopped_says_so() {
+    let source = source(1.021, 0.01, 20);
+    let stopped = Run { state: RunState::Complete, ..carried_out(&source, 2, &never) };
+    let judgement = judge(&stopped);
+    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    assert_eq!((standing.stopped, standing.taken), (Some(Stopped::MaxTime), 2));
+    assert_eq!(judgement.warnings, [], "what is not to be measured is not missing");
+    let said = sentences(&stopped).join("\n");
+    assert!(said.contains("would have passed max_time after 6 rounds (iotax resume 17 goes on)"), "{said}");
+}
+
+#[test]
+fn a_failed_measurement_delays_no_look_and_is_missing() {
+    let source = source(1.3, 0.004, 20);
+    let once = |cell: Cell, round| cell.target == 1 && round == 2;
+    let done = carried_out(&source, usize::MAX, &once);
+    let judgement = judge(&done);
+    assert_eq!(judgement.standing.as_ref().and_then(|s| s.stopped), Some(Stopped::Decided));
+    let raw = latency(&judgement, "vm-raw");
+    assert_eq!(raw.decided_at, Some(raw.rounds + 1));
+    let all =
+        judgement.warnings.iter().filter(|w| w.round.is_none()).map(|w| &w.evidence).collect::<Vec<_>>();
+    assert_eq!(all.len(), 1, "{all:?}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_given_up() {
+    let source = source(1.3, 0.004, 20);
+    let lost = |cell: Cell, _| cell.target == 1;
+    let done = carried_out(&source, usize::MAX, &lost);
+    let judgement = judge(&done);
+    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    assert_eq!(standing.stopped, Some(Stopped::Failed));
+    assert!(standing.rounds() < 20 && standing.open > 0, "{standing:?}");
+    assert_eq!(latency(&judgement, "vm-device").verdict, Verdict::Slower);
+}
+
+#[test]
+fn what_cannot_be_used_is_not_waited_for() {
+    let mut source = source(1.021, 0.01, 20);
+    for m in source.measurements.iter_mut().filter(|m| m.target == "vm-raw" && m.round == 2) {
+        m.host.as_mut().expect("observed").disks.get_mut("vda").expect("its disk").read_bytes = 0;
+    }
+    let done = carried_out(&source, usize::MAX, &never);
+    let judgement = judge(&done);
+    let standing = judgement.standing.as_ref().expect("it adds rounds");
+    assert_eq!(standing.stopped, Some(Stopped::Failed));
+    assert!(standing.rounds() < 20, "{standing:?}");
+    assert!(latency(&judgement, "vm-raw").withheld.is_some());
+    assert_eq!(latency(&judgement, "vm-device").verdict, Verdict::Slower);
+}
+
+#[test]
+fn a_margin_of_the_plan_is_the_one_that_is_judged_by() {
+    let with = |margin: &str| {
+        let mut run =
+            run(&[("host-file", HOST), ("vm-raw", Truth { slowdown: 1.05, ..HOST })], &[QD1], 5, false);
+        run.plan.margin = margin.parse().expect("a margin");
+        run
+    };
+    let wide = with("10%");
+    assert_eq!(
+        (latency(&judge(&with("2%")), "vm-raw").verdict, latency(&judge(&wide), "vm-raw").verdict),
+        (Verdict::Slower, Verdict::Same)
+    );
+    let said = sentences(&wide).join("\n");
+    assert!(said.contains("within 10%"), "{said}");
+}

@@ -1,0 +1,31 @@
+//! The crate from outside: synthetic runs in, answers out.
+
+mod answer;
+mod browser;
+mod classics;
+mod clocks;
+mod compare;
+mod conclusions;
+mod crossing;
+mod damage;
+mod edges;
+mod exports;
+mod failing;
+mod figures;
+mod fio;
+mod flow;
+mod honesty;
+mod html;
+mod inside;
+mod json;
+mod judge;
+mod looks;
+mod network;
+mod observed;
+mod over_time;
+mod store;
+mod suites;
+mod synthetic;
+mod terminal;
+mod vdbench;
+mod ways;

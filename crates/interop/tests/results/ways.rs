@@ -1,0 +1,182 @@
+//! What is compared, checked and told only of ways that are alike: several interfaces, servers elsewhere, neighbours.
+
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Account, Question, Side, Which, compare};
+use iotax_analysis::{Run, judge};
+use iotax_model::WarningKind;
+use iotax_model::net::{Direction, NetTest, Traffic};
+use iotax_model::plan::Neighbour;
+use iotax_model::record::{NicActivity, Share};
+use iotax_model::target::{NetPath, NetworkSpec};
+use iotax_report::{document, html};
+
+use crate::conclusions::sentences;
+use crate::crossing::{LOOPBACK, VETH, VIRTIO, rtt, run, tcp, udp, workload};
+use crate::network::{first, found, kinds, only, shown, two};
+
+#[test]
+fn of_several_interfaces_of_one_place_nobody_knows_which_it_was() {
+    let less = |run: &mut Run| {
+        let nics = &mut first(run).host.as_mut().expect("observed").nics;
+        nics.get_mut("far0").expect("watched").rx_bytes = 4_000_000;
+    };
+    let mut run = run(&[LOOPBACK, VETH], &[tcp(Direction::Upload)], 3);
+    run.plan.targets[1].network =
+        Some(NetworkSpec { peer: Some("ssh://box".into()), ..NetworkSpec::new(NetPath::Remote) });
+    less(&mut run);
+    assert!(kinds(&run).contains(&WarningKind::Bypassed), "one alone");
+    let other = |name: &str, driver: &str| {
+        let far = run.targets[1].interfaces[1].clone();
+        iotax_model::record::Interface { name: name.into(), driver: Some(driver.into()), ..far }
+    };
+    // Whether it is watched or not, and a bridge of another's guests or not.
+    let (docker, wlan) = (other("docker0", "bridge"), other("wlan0", "iwlwifi"));
+    for another in [docker, wlan] {
+        let mut run = run.clone();
+        run.targets[1].interfaces[1].speed = Some(32_000_000_000);
+        let name = format!("server/{}", another.name);
+        run.targets[1].interfaces.push(another);
+        assert_eq!(kinds(&run), []);
+        first(&mut run).host.as_mut().expect("observed").nics.insert(name, NicActivity::default());
+        assert_eq!(kinds(&run), []);
+    }
+}
+
+#[test]
+fn of_a_bridge_and_its_ports_the_bridge_is_the_server() {
+    let mut run = two(udp());
+    let mut bridge = run.targets[1].interfaces[2].clone();
+    (bridge.name, bridge.driver) = ("br0".into(), Some("bridge".into()));
+    run.targets[1].interfaces[2] = bridge;
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-virtio") {
+        let nics = &mut m.host.as_mut().expect("observed").nics;
+        let [tap, far] = ["tap0", "far0"].map(|name| nics.remove(name).expect("watched"));
+        let foreign = NicActivity::default();
+        *nics = [("host/tap0".into(), tap), ("server/br0".into(), far), ("eth7".into(), foreign)].into();
+        m.outcome.inside.as_mut().expect("a guest").nics.insert("lo".into(), foreign);
+    }
+    let judgement = judge(&run);
+    let hops = &judgement.network("udp-upload-1470", "vm-virtio").expect("a network's").hops;
+    let places: Vec<_> = hops.iter().map(|hop| (hop.place.as_deref(), hop.name.as_str())).collect();
+    assert_eq!(places, [(Some("client"), "eth0"), (Some("host"), "tap0"), (Some("server"), "br0")]);
+    assert_eq!(judgement.warnings, []);
+    let nics = &mut first(&mut run).host.as_mut().expect("observed").nics;
+    nics.get_mut("server/br0").expect("watched").rx_bytes = 4_000_000;
+    let warning = only(&run, WarningKind::Bypassed);
+    assert!(warning.evidence.contains("br0 at the server received"), "{}", warning.evidence);
+}
+
+#[test]
+fn the_hosts_cpu_is_not_compared_where_it_does_not_do_the_same() {
+    let alike = run(&[LOOPBACK, VETH, VIRTIO], &[tcp(Direction::Upload), rtt()], 3);
+    let compares = |run: &Run, target: &str| {
+        let judgement = judge(run);
+        let said = sentences(run).iter().any(|said| said.contains(target) && said.contains("host CPU"));
+        let all = judgement.comparisons.iter().chain(&judgement.steps).filter(|c| c.target == target);
+        (all.filter(|c| c.metric.is_cpu()).count(), said)
+    };
+    assert_eq!(compares(&alike, "vm-virtio"), (6, true));
+    let mut remote = alike.clone();
+    remote.plan.targets[2].network.as_mut().expect("a network").via = NetPath::Remote;
+    assert_eq!(compares(&remote, "vm-virtio"), (0, false));
+    let mut beside = alike.clone();
+    beside.plan.targets[2].neighbour = Some("host".into());
+    assert_eq!(compares(&beside, "vm-virtio"), (0, false));
+    assert_eq!(compares(&beside, "veth").0, 6, "the others are");
+    assert!(judge(&beside).comparison("tcp-upload", "vm-virtio", Metric::BYTES_PER_S).is_some());
+    let account = |run: &Run| Account::of(run, &judge(run));
+    let cpus = |one: &Account, other: &Account| {
+        let question =
+            Question { baseline: Which::A, metrics: document::SHOWN.to_vec(), margin: 0.02, gates: vec![] };
+        let (a, b) = (Side { account: one, target: None }, Side { account: other, target: None });
+        let compared = compare(&a, &b, &question).expect("they have all in common");
+        assert_eq!(compared.missing, []);
+        compared.cells.iter().filter(|c| c.target == 2 && c.metric.is_cpu()).count()
+    };
+    let (mut again, mut beside) = (alike.clone(), beside);
+    (again.id, beside.id) = (alike.id + 1, alike.id + 1);
+    assert_eq!(cpus(&account(&alike), &account(&again)), 2, "per GiB of streams and per round trip");
+    assert_eq!(cpus(&account(&alike), &account(&beside)), 0);
+}
+
+#[test]
+fn packets_are_compared_only_where_they_are_as_long() {
+    let compared =
+        |run: &Run, workload: &str, metric| judge(run).comparison(workload, "vm-virtio", metric).is_some();
+    let mut run = run(&[VETH, VIRTIO], &[tcp(Direction::Upload), udp()], 3);
+    assert!(compared(&run, "tcp-upload", Metric::CPU_PER_IO));
+    let mss = |run: &mut Run, mss| first_of_virtio(run).outcome.carried.as_mut().expect("told").mss = mss;
+    mss(&mut run, Some(1460));
+    assert!(compared(&run, "tcp-upload", Metric::CPU_PER_IO), "a hair");
+    for other in [Some(8948), None] {
+        mss(&mut run, other);
+        assert!(!compared(&run, "tcp-upload", Metric::CPU_PER_IO), "{other:?}");
+    }
+    assert!(compared(&run, "tcp-upload", Metric::CPU_PER_GIB));
+    for metric in [Metric::IOPS, Metric::CPU_PER_IO] {
+        assert!(compared(&run, "udp-upload-1470", metric));
+    }
+    run.plan.workloads[1].net.as_mut().expect("a network's").length = None;
+    for metric in [Metric::IOPS, Metric::CPU_PER_IO] {
+        assert!(!compared(&run, "udp-upload-1470", metric), "{metric:?}");
+    }
+    assert!(compared(&run, "udp-upload-1470", Metric::BYTES_PER_S));
+    assert!(shown(&run).contains("packets/s"), "it is shown all the same");
+}
+
+fn first_of_virtio(run: &mut Run) -> &mut iotax_model::record::Measurement {
+    let found = run.measurements.iter_mut().find(|m| m.target == "vm-virtio");
+    found.expect("measured")
+}
+
+#[test]
+fn several_guests_have_as_many_threads_and_bitrates() {
+    let busy = |count: u32| {
+        let mut run = two(tcp(Direction::Upload));
+        run.plan.targets[1].guest.as_mut().expect("a guest").count = count;
+        let far = first(&mut run).outcome.carried.as_mut().expect("a network's");
+        far.server_cpu.as_mut().expect("told").system_ns = 5_900_000_000;
+        kinds(&run)
+    };
+    assert_eq!((busy(1), busy(2)), (vec![WarningKind::CpuBound], vec![]));
+    let mut run = two(udp());
+    run.plan.targets[1].guest.as_mut().expect("a guest").count = 2;
+    let all = found(&run);
+    assert!(all.len() == 3 && all.iter().all(|w| w.kind == WarningKind::CannotSustain), "{all:?}");
+    assert!(
+        all[0].evidence.contains("200 Mbit/s were asked for in the upload and 100 Mbit/s sent"),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_neighbour_is_told_in_the_units_of_its_own_work() {
+    let mut run = two(udp());
+    let beside = |test| Neighbour {
+        target: iotax_model::TargetSpec { name: "host".into(), ..crate::crossing::target("veth") },
+        workload: workload(Traffic::new(test)),
+    };
+    run.plan.targets[1].neighbour = Some("host".into());
+    run.plan.neighbours = vec![beside(NetTest::Tcp)];
+    for m in run.measurements.iter_mut().filter(|m| m.target == "vm-virtio") {
+        let mut tallies = m.outcome.tallies.clone();
+        let tally = tallies.write.as_mut().expect("up");
+        (tally.ios, tally.bytes) = (7 * tally.ios, 3 * tally.bytes);
+        m.neighbour = Some(Share { name: "host".into(), duration_ns: m.outcome.duration_ns, tallies });
+    }
+    let together = judge(&run).noises[0].together.expect("streams beside streams");
+    assert!((together.share - 0.75).abs() < 1e-6 && (together.bytes_per_s / 50e6 - 1.0).abs() < 0.01);
+    // (1 + 3)^2 / (2 * (1 + 9))
+    assert!((together.fairness.expect("two").mean - 0.8).abs() < 1e-6, "{together:?}");
+    let words =
+        "host made 300 Mbit/s; together 400 Mbit/s, of which vm-virtio had 25% and host 75%, fairness 0.800";
+    let joined = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined(&shown(&run)).contains(&format!("beside vm-virtio, {words}")), "{}", shown(&run));
+    let page = html::render(&run, &judge(&run));
+    assert!(page.contains("together 400 Mbit/s, of which vm-virtio had 25%"));
+    // Round trips are nobody's share.
+    run.plan.neighbours = vec![beside(NetTest::TcpRtt)];
+    let judgement = judge(&run);
+    assert!(judgement.noises[0].together.is_none());
+    assert!(joined(&shown(&run)).contains("trips/s, 300 Mbit/s"), "{}", shown(&run));
+}

@@ -1,0 +1,136 @@
+//! A measurement with a server that runs already: a plan with one target.
+
+use iotax_model::TargetSpec;
+use iotax_model::exit::Exit;
+use iotax_model::net::{PORT, Peer};
+use iotax_model::plan::Plan;
+use iotax_model::target::{NetPath, NetworkSpec};
+use iotax_model::units::Nanos;
+use iotax_model::workload::Workload;
+use iotax_testbed::device::Permission;
+
+use crate::cli::auth::Auth;
+use crate::cli::output::Output;
+use crate::cli::progress::Line;
+use crate::cli::session::{Live, Session};
+use crate::cli::{Failure, OrExit, usage};
+use crate::runner::GuestOptions;
+
+/// The longest name of a target.
+const LONGEST_NAME: usize = 40;
+
+/// Flags that say which server is meant, and how it is reached.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Server {
+    /// Port of the server
+    #[arg(long, short, default_value_t = PORT)]
+    port: u16,
+    /// Come from this address
+    #[arg(long, short = 'B', value_name = "ADDRESS")]
+    bind: Option<String>,
+    #[command(flatten)]
+    auth: Auth,
+}
+
+/// What is measured with servers.
+pub(super) struct Measurement<'a> {
+    /// The command's name, and after it what it is about.
+    pub(super) name: String,
+    pub(super) target: TargetSpec,
+    pub(super) workloads: Vec<Workload>,
+    pub(super) output: &'a Output,
+    pub(super) interval: Nanos,
+    pub(super) line: &'a Line<'a>,
+}
+
+impl Server {
+    /// The target that several servers are together, or one.
+    pub(super) fn target(&self, hosts: &[String], cport: Option<u16>) -> Result<TargetSpec, Failure> {
+        let peers = hosts.iter().map(|host| Peer::parse(host, self.port).map_err(usage));
+        let peers = peers.collect::<Result<Vec<Peer>, _>>()?;
+        let name = match peers.as_slice() {
+            [one] => target_name(&one.host),
+            _ => "servers".into(),
+        };
+        let network = NetworkSpec {
+            peer: Some(peers.iter().map(Peer::name).collect::<Vec<_>>().join(",")),
+            bind: self.bind.clone(),
+            cport,
+            auth: self.auth.source(),
+            ..NetworkSpec::new(NetPath::Server)
+        };
+        Ok(TargetSpec { name, network: Some(network), ..TargetSpec::default() })
+    }
+}
+
+/// A host's name or address with the characters that a target's name may have.
+fn target_name(host: &str) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = host.trim_start_matches('.').chars().map(fit).take(LONGEST_NAME).collect();
+    if name.is_empty() { "server".into() } else { name }
+}
+
+/// Refuses intervals in which nothing could be measured.
+pub(super) fn check_interval(interval: Nanos) -> Result<(), Failure> {
+    if interval < Nanos::from_millis(10) {
+        return Err(usage(format!("--interval {interval}: accepted: 10ms and more")));
+    }
+    Ok(())
+}
+
+impl Measurement<'_> {
+    /// Measures each workload once, and reports.
+    pub(super) fn carry_out(self) -> Result<Exit, Failure> {
+        check_interval(self.interval)?;
+        let plan = Plan::new(self.name, vec![self.target], self.workloads);
+        plan.check().or_exit(Exit::Usage)?;
+        Session {
+            plan,
+            output: self.output,
+            yes: true,
+            guests: GuestOptions::default(),
+            earlier: None,
+            keep: false,
+            permission: Permission::default(),
+            leave_agent: false,
+            ask: false,
+            report: false,
+            live: Live { interval: Some(self.interval), line: Some(self.line) },
+        }
+        .carry_out()
+    }
+}
+
+/// Seconds, as iperf3 has them, or a time with its unit.
+pub(super) fn time(text: &str) -> Result<Nanos, String> {
+    let seconds = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let with_unit = if seconds { format!("{text}s") } else { text.to_owned() };
+    with_unit.parse().map_err(|_| format!("{text:?} is not a time; accepted: seconds, or 500ms, 10s, 2m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_have_units() {
+        assert_eq!((time("10"), time("0.5")), (Ok(Nanos::from_secs(10)), Ok(Nanos::from_millis(500))));
+        assert_eq!(time("250ms"), Ok(Nanos::from_millis(250)));
+        assert!(time("soon").expect_err("refused").contains("\"soon\""));
+    }
+
+    #[test]
+    fn servers_are_one_target_with_a_name_that_can_be_one() {
+        let server = Server { port: 99, bind: None, auth: Auth::default() };
+        for (hosts, name, peer) in [
+            (&["box"][..], "box", "box:99"),
+            (&["[fe80::1]:7"], "fe80--1", "[fe80::1]:7"),
+            (&["a", "b:1"], "servers", "a:99,b:1"),
+        ] {
+            let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+            let Ok(target) = server.target(&hosts, None) else { panic!("{hosts:?}") };
+            assert_eq!((target.name.as_str(), target.check()), (name, Ok(())));
+            assert_eq!(target.network.and_then(|network| network.peer).as_deref(), Some(peer));
+        }
+    }
+}

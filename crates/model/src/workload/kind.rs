@@ -1,0 +1,57 @@
+//! The kinds of work.
+
+use super::{Test, Workload};
+use crate::net::Traffic;
+
+/// The kind of work that a workload is. What depends on it matches on this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// Reads, writes, trims and flushes of a file or device.
+    Block,
+    /// Operations on files beyond plain I/O: bytes, streams, copies, trees.
+    Files(Test),
+    /// Streams over a network.
+    Streams(&'a Traffic),
+    /// Round trips over a network.
+    RoundTrips(&'a Traffic),
+}
+
+impl Workload {
+    /// The kind of work that it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind<'_> {
+        match (&self.net, self.test) {
+            (Some(net), _) if net.test.is_rtt() => Kind::RoundTrips(net),
+            (Some(net), _) => Kind::Streams(net),
+            (None, Some(test)) => Kind::Files(test),
+            (None, None) => Kind::Block,
+        }
+    }
+}
+
+impl<'a> Kind<'a> {
+    /// Returns whether it uses the network.
+    #[must_use]
+    pub const fn is_network(self) -> bool {
+        self.traffic().is_some()
+    }
+
+    /// The traffic, if it goes over a network.
+    #[must_use]
+    pub const fn traffic(self) -> Option<&'a Traffic> {
+        match self {
+            Self::Streams(net) | Self::RoundTrips(net) => Some(net),
+            Self::Block | Self::Files(_) => None,
+        }
+    }
+
+    /// The word for one of what it does: `I/O`, `packet`, `round trip`.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Block | Self::Files(_) => "I/O",
+            Self::Streams(_) => "packet",
+            Self::RoundTrips(_) => "round trip",
+        }
+    }
+}

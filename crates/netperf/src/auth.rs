@@ -1,0 +1,67 @@
+//! The shared token. The server sends random bytes, and the client answers with an HMAC (RFC 2104, SHA-256) of these, of the
+//! test's cookie and of its parameters: the token itself is never sent, and an answer serves for one test alone.
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use super::control::{Cookie, random};
+
+/// The server's challenge.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Challenge {
+    nonce: [u8; 32],
+}
+
+/// The client's answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    mac: Vec<u8>,
+}
+
+impl Challenge {
+    /// One that was never used.
+    pub(super) fn new() -> std::io::Result<Self> {
+        let mut nonce = [0; 32];
+        random(&mut nonce)?;
+        Ok(Self { nonce })
+    }
+
+    /// Computes the answer of a client that knows the token.
+    pub(super) fn answer(&self, token: &str, cookie: &Cookie, parameters: &[u8]) -> Answer {
+        Answer { mac: self.mac(token, cookie, parameters).finalize().into_bytes().to_vec() }
+    }
+
+    /// Checks whether an answer shows that its sender knows the token. Takes as long for a wrong one as for a right one.
+    pub(super) fn is_met(&self, answer: &Answer, token: &str, cookie: &Cookie, parameters: &[u8]) -> bool {
+        self.mac(token, cookie, parameters).verify_slice(&answer.mac).is_ok()
+    }
+
+    fn mac(&self, token: &str, cookie: &Cookie, parameters: &[u8]) -> Hmac<Sha256> {
+        let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(token.as_bytes())
+            .unwrap_or_else(|_| unreachable!("a key of HMAC has any length"));
+        for part in [b"iotax net 1".as_slice(), &self.nonce, cookie, parameters] {
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_token_for_the_same_test_will_do() {
+        let challenge = Challenge::new().expect("random");
+        let answer = challenge.answer("secret", &[1; 37], b"{}");
+        assert!(challenge.is_met(&answer, "secret", &[1; 37], b"{}"));
+        assert!(!challenge.is_met(&answer, "other", &[1; 37], b"{}"));
+        assert!(!challenge.is_met(&answer, "secret", &[2; 37], b"{}"));
+        assert!(!challenge.is_met(&answer, "secret", &[1; 37], b"{\"time\":9}"));
+        assert!(!challenge.is_met(&Answer { mac: Vec::new() }, "secret", &[1; 37], b"{}"));
+        assert!(!Challenge::new().expect("random").is_met(&answer, "secret", &[1; 37], b"{}"));
+    }
+}

@@ -1,0 +1,346 @@
+//! The control connection: states of one byte, and JSON with its length before it.
+//!
+//! This is iperf3's protocol (esnet/iperf, `iperf_api.c`). All waiting has a deadline for the whole of what is waited for, so that a
+//! peer that sends a byte now and then holds nobody up, and no length is believed before it is checked.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of the cookie that all connections of a test begin with: 36 letters and digits and a zero.
+pub(super) const COOKIE: usize = 37;
+/// The largest JSON of parameters.
+pub(super) const MAX_PARAMETERS: u32 = 64 << 10;
+/// The largest JSON of results: those of 256 streams take some 100 KiB.
+pub(super) const MAX_RESULTS: u32 = 2 << 20;
+/// The longest that a peer may take for one step.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// The time without a byte after which TCP asks the peer's kernel whether it is still there.
+const KEPT_ALIVE: Duration = Duration::from_secs(30);
+
+/// The identifier that the connections of one test share.
+pub(super) type Cookie = [u8; COOKIE];
+
+/// A state, sent as one byte on the control connection. The numbers are iperf3's but for [`State::Challenge`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i8)]
+pub(super) enum State {
+    TestStart = 1,
+    TestRunning = 2,
+    TestEnd = 4,
+    ParamExchange = 9,
+    CreateStreams = 10,
+    ServerTerminate = 11,
+    ClientTerminate = 12,
+    ExchangeResults = 13,
+    DisplayResults = 14,
+    Done = 16,
+    AccessDenied = -1,
+    ServerError = -2,
+    /// A server of ours has a client of ours prove that it knows the token.
+    Challenge = 73,
+}
+
+impl State {
+    const ALL: [Self; 13] = [
+        Self::TestStart,
+        Self::TestRunning,
+        Self::TestEnd,
+        Self::ParamExchange,
+        Self::CreateStreams,
+        Self::ServerTerminate,
+        Self::ClientTerminate,
+        Self::ExchangeResults,
+        Self::DisplayResults,
+        Self::Done,
+        Self::AccessDenied,
+        Self::ServerError,
+        Self::Challenge,
+    ];
+
+    /// The byte on the wire.
+    pub(super) const fn byte(self) -> u8 {
+        (self as i8).cast_unsigned()
+    }
+
+    fn of(byte: u8) -> Result<Self, Trouble> {
+        Self::ALL.into_iter().find(|state| state.byte() == byte).ok_or(Trouble::NoState(byte))
+    }
+}
+
+/// Why a test at a peer came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("closed the control connection")]
+    Closed,
+    #[error("did not answer within {} s", PATIENCE.as_secs())]
+    Late,
+    #[error("sent {0:#04x}, which is no state of iperf3's protocol")]
+    NoState(u8),
+    #[error("is in state {0:?}, which does not belong here")]
+    Unexpected(State),
+    #[error("announced {length} bytes of JSON; accepted: up to {limit}")]
+    TooLong { length: u32, limit: u32 },
+    #[error("sent JSON that is not understood ({error}): {excerpt}")]
+    Json { error: String, excerpt: String },
+    #[error("refuses: it is busy with another test, or wants to know its token (--auth)")]
+    Denied,
+    #[error("ended the test")]
+    Terminated,
+    #[error("reports an error of its own, number {number} of iperf3's ({system})")]
+    Server { number: i32, system: String },
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// One end of a control connection.
+#[derive(Debug)]
+pub(super) struct Control {
+    socket: TcpStream,
+}
+
+impl Control {
+    /// Wraps a connected socket.
+    pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
+        socket.set_nonblocking(false)?;
+        socket.set_nodelay(true)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEPT_ALIVE)?;
+        sockopt::set_tcp_keepintvl(&socket, PATIENCE)?;
+        sockopt::set_tcp_keepcnt(&socket, 3)?;
+        Ok(Self { socket })
+    }
+
+    /// Where the other end is.
+    pub(super) fn peer(&self) -> io::Result<SocketAddr> {
+        self.socket.peer_addr()
+    }
+
+    /// The connection itself.
+    pub(super) const fn socket(&self) -> &TcpStream {
+        &self.socket
+    }
+
+    /// Sends bytes as they are.
+    pub(super) fn send_bytes(&self, bytes: &[u8]) -> Result<(), Trouble> {
+        (&self.socket).write_all(bytes).map_err(Trouble::from)
+    }
+
+    /// Says a state.
+    pub(super) fn send(&self, state: State) -> Result<(), Trouble> {
+        self.send_bytes(&[state.byte()])
+    }
+
+    /// Sends a message.
+    pub(super) fn send_json<T: Serialize>(&self, message: &T) -> Result<(), Trouble> {
+        self.send_bytes(&framed(message)?)
+    }
+
+    /// Waits up to `patience` for a state; `None` if none came.
+    pub(super) fn poll(&self, patience: Duration) -> Result<Option<State>, Trouble> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let wait = Timespec::try_from(left).map_err(io::Error::other)?;
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&wait)) {
+                Ok(0) => return Ok(None),
+                Ok(_) => break,
+                // A signal is no answer and no silence.
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+        }
+        let mut byte = [0];
+        self.fill(&mut byte, Instant::now() + PATIENCE)?;
+        self.meaning(State::of(byte[0])?).map(Some)
+    }
+
+    /// The next state.
+    pub(super) fn state(&self) -> Result<State, Trouble> {
+        self.poll(PATIENCE)?.ok_or(Trouble::Late)
+    }
+
+    /// Waits for one state.
+    pub(super) fn expect(&self, expected: State) -> Result<(), Trouble> {
+        match self.state()? {
+            state if state == expected => Ok(()),
+            other => Err(Trouble::Unexpected(other)),
+        }
+    }
+
+    /// Makes failures of the states that are ones.
+    fn meaning(&self, state: State) -> Result<State, Trouble> {
+        match state {
+            State::AccessDenied => Err(Trouble::Denied),
+            State::ServerTerminate | State::ClientTerminate => Err(Trouble::Terminated),
+            State::ServerError => {
+                let mut numbers = [0; 8];
+                self.fill(&mut numbers, Instant::now() + PATIENCE)?;
+                let [number, system] = [&numbers[..4], &numbers[4..]]
+                    .map(|bytes| bytes.try_into().map_or(0, i32::from_be_bytes));
+                let system = io::Error::from_raw_os_error(system).to_string();
+                Err(Trouble::Server { number, system })
+            }
+            state => Ok(state),
+        }
+    }
+
+    /// Receives a message of at most `limit` bytes.
+    pub(super) fn json<T: DeserializeOwned>(&self, limit: u32) -> Result<T, Trouble> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut length = [0; 4];
+        self.fill(&mut length, deadline)?;
+        let length = checked_length(length, limit)?;
+        // Memory is taken as bytes come, not as they are announced.
+        let mut text = Vec::new();
+        while text.len() < length {
+            let mut part = [0; 4096];
+            let most = part.len().min(length - text.len());
+            self.fill(&mut part[..most], deadline)?;
+            text.extend_from_slice(&part[..most]);
+        }
+        understood(&text)
+    }
+
+    fn fill(&self, bytes: &mut [u8], deadline: Instant) -> Result<(), Trouble> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Trouble::Late);
+            }
+            self.socket.set_read_timeout(Some(left))?;
+            match (&self.socket).read(&mut bytes[filled..]) {
+                Ok(0) => return Err(Trouble::Closed),
+                Ok(read) => filled += read,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A message with its length before it.
+pub(super) fn framed<T: Serialize>(message: &T) -> Result<Vec<u8>, Trouble> {
+    let mut frame = vec![0; 4];
+    serde_json::to_writer(&mut frame, message).map_err(io::Error::from)?;
+    let length = u32::try_from(frame.len() - 4).map_err(io::Error::other)?;
+    frame[..4].copy_from_slice(&length.to_be_bytes());
+    Ok(frame)
+}
+
+/// The length that four bytes announce, if it is believable.
+pub(super) fn checked_length(bytes: [u8; 4], limit: u32) -> Result<usize, Trouble> {
+    let length = u32::from_be_bytes(bytes);
+    if length == 0 || length > limit {
+        return Err(Trouble::TooLong { length, limit });
+    }
+    usize::try_from(length).map_err(|error| io::Error::other(error).into())
+}
+
+/// The message that a text is.
+pub(super) fn understood<T: DeserializeOwned>(text: &[u8]) -> Result<T, Trouble> {
+    serde_json::from_slice(text).map_err(|error| Trouble::Json {
+        error: printable(&error.to_string()),
+        excerpt: printable(&String::from_utf8_lossy(text)),
+    })
+}
+
+/// The beginning of a text of a peer's, with nothing in it that a terminal would obey.
+fn printable(text: &str) -> String {
+    text.chars().take(120).flat_map(char::escape_debug).collect()
+}
+
+/// A cookie that nobody else has.
+pub(super) fn new_cookie() -> io::Result<Cookie> {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut cookie = [0; COOKIE];
+    random(&mut cookie[..COOKIE - 1])?;
+    cookie[..COOKIE - 1].iter_mut().for_each(|byte| *byte = LETTERS[usize::from(*byte % 32)]);
+    Ok(cookie)
+}
+
+/// Fills with bytes that nobody can guess.
+pub(super) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn pair() -> (Control, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listening");
+        let remote = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        (Control::new(listener.accept().expect("accepted").0).expect("set up"), remote)
+    }
+
+    #[test]
+    fn messages_and_states_pass() {
+        let (local, remote) = pair();
+        let remote = Control::new(remote).expect("set up");
+        assert_eq!(local.poll(Duration::ZERO).expect("polled"), None);
+        remote.send(State::CreateStreams).expect("sent");
+        remote.send_json(&vec![1, 2, 3]).expect("sent");
+        local.expect(State::CreateStreams).expect("the state");
+        assert_eq!(local.json::<Vec<u32>>(100).expect("the message"), [1, 2, 3]);
+        drop(remote);
+        assert!(matches!(local.state(), Err(Trouble::Closed)));
+    }
+
+    #[test]
+    fn what_is_not_the_protocol_is_refused_in_words() {
+        for (bytes, words) in [
+            (&b"\x63"[..], "0x63"),
+            (b"\xff", "busy"),
+            (b"\x0b", "ended the test"),
+            (b"\xfe\0\0\0\x72\0\0\0\x16", "number 114"),
+        ] {
+            let (local, mut remote) = pair();
+            remote.write_all(bytes).expect("written");
+            let error = local.state().expect_err(words).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        for (bytes, words) in [
+            (&b"\xff\xff\xff\xff"[..], "4294967295 bytes"),
+            (b"\0\0\0\0", "0 bytes"),
+            (b"\0\0\0\x02{{", "not understood"),
+            (b"\0\0\0\x02\x1b[", "\\u{1b}["),
+        ] {
+            let (local, mut remote) = pair();
+            remote.write_all(bytes).expect("written");
+            let error = local.json::<u32>(1000).expect_err(words).to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn cookies_are_letters_and_differ() {
+        let [one, other] = [new_cookie().expect("random"), new_cookie().expect("random")];
+        assert_ne!(one, other);
+        assert!(one[..36].iter().all(u8::is_ascii_alphanumeric) && one[36] == 0);
+    }
+}

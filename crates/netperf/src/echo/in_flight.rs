@@ -1,0 +1,220 @@
+//! Messages under way, and what becomes of them.
+
+use iotax_model::record::Probes;
+
+/// When a message went out.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    sent_at: u64,
+    /// When it should have gone out; in a closed loop as `sent_at`.
+    intended_at: u64,
+    is_back: bool,
+}
+
+/// The times of a round trip in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Trip {
+    /// From sending.
+    pub(super) service: u64,
+    /// From the intended start.
+    pub(super) response: u64,
+    /// True if its message counts.
+    pub(super) counts: bool,
+}
+
+/// The latest messages by their numbers, in memory that does not grow: a message so old that its place is taken by another is lost.
+#[derive(Debug)]
+pub(super) struct Flights {
+    places: Box<[Flight]>,
+    /// The number of the next message.
+    next: u64,
+    /// All before this one are back or given up.
+    oldest: u64,
+    /// The first one that counts; what went out in the warm-up does not.
+    first: Option<u64>,
+    /// One more than the greatest number that is back.
+    seen: u64,
+    /// The longest trip.
+    longest: u64,
+    /// A message that comes back later than this after it went out is lost.
+    deadline: u64,
+    late: u64,
+    probes: Probes,
+}
+
+impl Flights {
+    /// Room for at least so many messages at once.
+    pub(super) fn new(room: u64, deadline: u64) -> Self {
+        let room = usize::try_from(room.next_power_of_two()).unwrap_or(usize::MAX);
+        let none = Flight { sent_at: 0, intended_at: 0, is_back: true };
+        Self {
+            places: vec![none; room].into(),
+            next: 0,
+            oldest: 0,
+            first: None,
+            seen: 0,
+            longest: 0,
+            deadline,
+            late: 0,
+            probes: Probes::default(),
+        }
+    }
+
+    fn room(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the room is a power of two that fits")]
+    fn place(&self, number: u64) -> usize {
+        (number & (self.room() - 1)) as usize
+    }
+
+    /// The number of the message that goes out next.
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The next message went out. Whether it counts must not change back.
+    pub(super) fn went(&mut self, sent_at: u64, intended_at: u64, counts: bool) {
+        let place = self.place(self.next);
+        self.places[place] = Flight { sent_at, intended_at, is_back: false };
+        if counts {
+            self.first.get_or_insert(self.next);
+            self.probes.sent += 1;
+        }
+        self.next += 1;
+        self.oldest = self.oldest.max(self.next.saturating_sub(self.room()));
+    }
+
+    /// A message came back. How long it took if it is the first time and not too late.
+    pub(super) fn came(&mut self, number: u64, now: u64) -> Option<Trip> {
+        if number >= self.next || number + self.room() < self.next {
+            return None;
+        }
+        let counts = self.first.is_some_and(|first| number >= first);
+        let place = self.place(number);
+        let flight = &mut self.places[place];
+        let trip = Trip {
+            service: now.saturating_sub(flight.sent_at),
+            response: now.saturating_sub(flight.intended_at),
+            counts,
+        };
+        let again = std::mem::replace(&mut flight.is_back, true);
+        let is_late = !again && trip.service > self.deadline;
+        let is_passed = number + 1 < self.seen;
+        self.seen = self.seen.max(number + 1);
+        if !again {
+            self.longest = self.longest.max(trip.service);
+        }
+        match (counts, again, is_late) {
+            (false, ..) => {}
+            (true, true, _) => self.probes.duplicates += 1,
+            (true, false, true) => self.late += 1,
+            (true, false, false) => {
+                self.probes.received += 1;
+                self.probes.out_of_order += u64::from(is_passed);
+            }
+        }
+        (!again && !is_late).then_some(trip)
+    }
+
+    /// When the last message went out, if it is not back.
+    pub(super) fn awaits_since(&self) -> Option<u64> {
+        let last = self.places[self.place(self.next.checked_sub(1)?)];
+        (!last.is_back).then_some(last.sent_at)
+    }
+
+    /// When the oldest message went out that is not back and not older than the deadline.
+    pub(super) fn oldest_since(&mut self, now: u64) -> Option<u64> {
+        while self.oldest < self.next {
+            let flight = self.places[self.place(self.oldest)];
+            if !flight.is_back && now.saturating_sub(flight.sent_at) <= self.deadline {
+                return Some(flight.sent_at);
+            }
+            self.oldest += 1;
+        }
+        None
+    }
+
+    /// The longest trip so far, in nanoseconds.
+    pub(super) const fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    /// The counts of messages in the window.
+    pub(super) const fn probes(&self) -> Probes {
+        self.probes
+    }
+
+    /// The number of messages in the window that came back after the deadline.
+    pub(super) const fn late(&self) -> u64 {
+        self.late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DEADLINE: u64 = 1000;
+
+    fn probes(sent: u64, received: u64, duplicates: u64, out_of_order: u64) -> Probes {
+        Probes { sent, received, duplicates, out_of_order }
+    }
+
+    #[test]
+    fn what_comes_back_is_matched_by_its_number() {
+        let mut flights = Flights::new(8, DEADLINE);
+        flights.went(100, 100, false);
+        for n in 1..6 {
+            flights.went(100 * n, 100 * n - 30, true);
+        }
+        let trip = |service, response, counts| Some(Trip { service, response, counts });
+        assert_eq!(flights.came(0, 150), trip(50, 50, false), "it went out in the warm-up");
+        assert_eq!(flights.came(1, 150), trip(50, 80, true));
+        assert_eq!(flights.came(3, 390), trip(90, 120, true));
+        assert_eq!(flights.came(2, 400), trip(200, 230, true), "out of order, and back");
+        assert_eq!(flights.came(2, 410), None, "a second time");
+        assert_eq!((flights.came(6, 420), flights.came(u64::MAX, 420)), (None, None), "never sent");
+        assert_eq!(flights.came(4, 400 + DEADLINE + 1), None, "late");
+        assert_eq!((flights.probes(), flights.late()), (probes(5, 3, 1, 1), 1));
+        assert_eq!((flights.awaits_since(), flights.oldest_since(1450)), (Some(500), Some(500)));
+        assert_eq!(flights.oldest_since(500 + DEADLINE + 1), None, "given up");
+    }
+
+    #[test]
+    fn a_message_whose_place_is_taken_is_lost() {
+        let mut flights = Flights::new(5, DEADLINE);
+        (0..20).for_each(|n| flights.went(n + 1, n + 1, true));
+        assert_eq!(flights.oldest_since(20), Some(13), "room for eight");
+        assert_eq!(flights.came(11, 30), None);
+        assert!(flights.came(12, 30).is_some());
+        assert_eq!(flights.probes(), probes(20, 1, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_a_list_of_all(
+            warm in 0_u64..5,
+            replies in prop::collection::vec(0_u64..40, 0..80),
+        ) {
+            let mut flights = Flights::new(64, DEADLINE);
+            (0..30).for_each(|n| flights.went(n + 1, n + 1, n >= warm));
+            let mut trips = 0;
+            for number in &replies {
+                trips += u64::from(flights.came(*number, 100).is_some_and(|trip| trip.counts));
+            }
+            let counted: Vec<(usize, u64)> =
+                replies.iter().copied().enumerate().filter(|(_, n)| (warm..30).contains(n)).collect();
+            let is_first = |at: usize, n: u64| !replies[..at].contains(&n);
+            let received = counted.iter().filter(|(at, n)| is_first(*at, *n)).count() as u64;
+            let passed = counted
+                .iter()
+                .filter(|(at, n)| is_first(*at, *n) && replies[..*at].iter().any(|m| m > n && *m < 30))
+                .count() as u64;
+            prop_assert_eq!(flights.probes(), probes(30 - warm, received, counted.len() as u64 - received, passed));
+            prop_assert_eq!(trips, received);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Round trips: messages that the server sends back, and how long each took.
+//!
+//! The client's `prober` is one worker like those of a disk's measurement: it sends when its schedule says so, whatever became of
+//! the messages before, and reports its counts by interval. A `transport` carries the messages: `icmp`, which any host's kernel
+//! answers, or a socket of `udp` or `tcp` that is connected with a server of ours, which [answers](server) on its own end of it.
+//! That is agreed on as a test of one stream of iperf3's is. A `load` beside them is a test of its own at the same server.
+
+mod icmp;
+mod in_flight;
+mod load;
+mod message;
+mod prober;
+pub(super) mod server;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod udp;
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use iotax_model::net::{Direction, NetTest, Peer, Traffic};
+use iotax_model::record::{Carried, Outcome};
+use iotax_model::units::{Bytes, Nanos};
+use iotax_model::wire::{Event, Job};
+use iotax_model::workload::{Rw, Workload};
+
+use self::icmp::Icmp;
+use self::load::Load;
+use self::prober::{DEADLINE, Prober, Told};
+use self::tcp::Tcp;
+use self::transport::{Line, deepen};
+use self::udp::Udp;
+use super::client::{Session, with_name};
+use super::control::Trouble;
+use super::measure::flows;
+use super::parameters::Parameters;
+use super::report::End;
+use super::stream::{self, Socket};
+use super::{dial, test};
+use iotax_engine::EngineError;
+use iotax_engine::clock;
+use iotax_engine::latencies::Latencies;
+use iotax_engine::random::{Purpose, SplitMix64};
+use iotax_engine::watch;
+use iotax_engine::window::Window;
+use iotax_engine::workers::{Work, Workers};
+
+/// Bytes of a message if nothing else is said.
+const LENGTH: Bytes = Bytes(64);
+/// The longest that one message may take to come back before anything is measured, and the most that may get lost.
+const GREETING: Duration = Duration::from_millis(500);
+const GREETINGS: u32 = 10;
+
+/// Carries out a measurement of round trips, with a load beside them if that is asked for.
+pub(super) fn measure(
+    job: &Job,
+    traffic: &Traffic,
+    peer: &Peer,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    clock::calibrate();
+    let load =
+        if traffic.loaded { Some(load::prepare(&job.workload, traffic, peer, job.interval)?) } else { None };
+    if traffic.test == NetTest::IcmpRtt {
+        let line = icmp(traffic, peer)?;
+        let note = format!("round trips end when the kernel gets the reply; sent through {}", line.kind());
+        events(Event::Ready);
+        let mut outcome = go(job, traffic, line, load, events)?;
+        events(Event::Over);
+        outcome.notes.push(note);
+        return Ok(outcome);
+    }
+    let session = Session::open(peer, |mss| parameters(&job.workload, traffic, mss, peer.token.is_some()));
+    let session = session.map_err(|trouble| named(peer, trouble))?;
+    events(Event::Ready);
+    match on_session(job, traffic, &session, load, events) {
+        Ok(outcome) => conclude(session, outcome).map_err(|trouble| named(peer, trouble)),
+        Err(error) => {
+            session.terminate();
+            Err(match error {
+                Failure::Server(trouble) => named(peer, trouble),
+                Failure::Here(error) => error,
+            })
+        }
+    }
+}
+
+/// Why a measurement with a server of ours came to nothing.
+enum Failure {
+    Server(Trouble),
+    Here(EngineError),
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        Self::Here(error)
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Self {
+        Self::Server(trouble)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Server(error.into())
+    }
+}
+
+/// A failure with the peer's name. Where nobody listens the remedy is another than a stream's.
+fn named(peer: &Peer, trouble: Trouble) -> EngineError {
+    match trouble {
+        Trouble::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => EngineError::Net(format!(
+            "{}:{}: {error}; have iotax net serve run there, or use ICMP (--icmp, test = \"icmp-rtt\"), which any host answers",
+            peer.host, peer.port
+        )),
+        trouble => with_name(peer, trouble),
+    }
+}
+
+/// Asks the server for one stream, on which it answers.
+fn parameters(workload: &Workload, traffic: &Traffic, mss: Option<u32>, auth: bool) -> Parameters {
+    let one = Traffic {
+        direction: Direction::Upload,
+        parallel: 1,
+        length: Some(traffic.length.unwrap_or(LENGTH)),
+        ..traffic.clone()
+    };
+    Parameters::new(&one, workload.window(), workload.ramp_time, mss, auth)
+}
+
+/// Round trips with a server that agreed to them.
+fn on_session(
+    job: &Job,
+    traffic: &Traffic,
+    session: &Session,
+    load: Option<test::Prepared>,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, Failure> {
+    let Some((socket, _)) = session.connect()?.pop() else {
+        return Err(Trouble::Refused("has no stream to answer on".into()).into());
+    };
+    greet(&socket, length(traffic))?;
+    let polls = traffic.busy_poll.is_none() || stream::busy_polls(&socket);
+    let mut outcome = match socket {
+        Socket::Udp(socket) => {
+            if traffic.window.is_none() {
+                deepen(&socket);
+            }
+            go(job, traffic, Udp::new(socket, length(traffic))?, load, events)?
+        }
+        Socket::Tcp(socket) => go(job, traffic, Tcp::new(socket, length(traffic))?, load, events)?,
+    };
+    events(Event::Over);
+    if traffic.busy_poll.is_some() {
+        let kernels = if polls {
+            "and so does its kernel (SO_BUSY_POLL)"
+        } else {
+            "but its kernel does not (SO_BUSY_POLL takes CAP_NET_ADMIN)"
+        };
+        outcome.notes.push(format!("this end asks again and again for what comes, {kernels}"));
+    }
+    Ok(outcome)
+}
+
+/// Has one message come back before anything is measured: an iperf3 takes a test of round trips for one of a stream, and
+/// would answer nothing.
+fn greet(socket: &Socket, length: usize) -> Result<(), Trouble> {
+    let message = vec![0; length];
+    let mut reply = vec![0; length];
+    let came = match socket {
+        Socket::Tcp(stream) => {
+            stream.set_read_timeout(Some(GREETING * GREETINGS))?;
+            (&*stream).write_all(&message)?;
+            (&*stream).read_exact(&mut reply).is_ok()
+        }
+        Socket::Udp(socket) => {
+            socket.set_read_timeout(Some(GREETING))?;
+            (0..GREETINGS).any(|_| {
+                let sent = socket.send(&message).is_ok();
+                // What opened the stream may be answered once more.
+                sent && (0..2).any(|_| socket.recv(&mut reply).is_ok_and(|got| got == length))
+            })
+        }
+    };
+    if came {
+        return Ok(());
+    }
+    let words = "does not send messages back: iotax net serve does, an iperf3 does not; any host answers ICMP \
+                 (--icmp, test = \"icmp-rtt\")";
+    Err(Trouble::Refused(words.into()))
+}
+
+/// Has the server stop, and learns what that cost it.
+fn conclude(session: Session, mut outcome: Outcome) -> Result<Outcome, Trouble> {
+    session.end();
+    session.await_end()?;
+    let local = End { duration_ns: outcome.duration_ns, cpu: Some(outcome.cpu), ..End::default() };
+    let remote = session.exchange(&local)?;
+    if let Some(carried) = &mut outcome.carried {
+        carried.server_cpu = remote.cpu;
+    }
+    Ok(outcome)
+}
+
+/// Makes the round trips of the window that begins now, and the load.
+fn go(
+    job: &Job,
+    traffic: &Traffic,
+    line: impl Line + 'static,
+    load: Option<test::Prepared>,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    let prepared = Prepared::new(job, traffic, line)?;
+    let load = load.map(Load::start).transpose()?;
+    let mut outcome = prepared.go(Window::new(job, clock::now()), events)?;
+    if let Some(load) = load {
+        let report = load.end()?;
+        let carried = outcome.carried.get_or_insert_default();
+        carried.flows = flows(&report);
+        carried.congestion = report.start.congestion;
+        carried.mss = report.start.mss;
+        outcome.notes.extend(report.notes);
+    }
+    Ok(outcome)
+}
+
+fn icmp(traffic: &Traffic, peer: &Peer) -> Result<Icmp, EngineError> {
+    let name = &peer.host;
+    let from_there = |address: SocketAddr| {
+        let from = dial::local(peer.bind.as_deref(), address, 0)?.ip();
+        Icmp::new(address.ip(), Some(from).filter(|from| !from.is_unspecified()), length(traffic))
+    };
+    let mut last = None;
+    for address in dial::resolve(name, 0).map_err(|error| EngineError::Net(format!("{name}: {error}")))? {
+        match from_there(address) {
+            Ok(line) => return Ok(line),
+            Err(error) => last = Some(error),
+        }
+    }
+    let error = last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+    Err(EngineError::Net(format!("{name}: {error}")))
+}
+
+/// Bytes of a message.
+fn length(traffic: &Traffic) -> usize {
+    usize::try_from(traffic.length.unwrap_or(LENGTH).0).unwrap_or(usize::MAX)
+}
+
+/// A measurement that is set up: its worker waits for the start.
+struct Prepared {
+    job: Job,
+    workers: Workers,
+    room: Latencies,
+    told: Receiver<Told>,
+}
+
+impl Prepared {
+    /// Sets up round trips on a line.
+    fn new(job: &Job, traffic: &Traffic, line: impl Line + 'static) -> Result<Self, EngineError> {
+        let workload = as_io(&job.workload, traffic);
+        let room = Latencies::new(&workload);
+        let (sender, told) = mpsc::channel();
+        let cookie = SplitMix64::new(job.seed ^ clock::now(), Purpose::Run, std::process::id().into()).next();
+        let prober = Prober {
+            line,
+            workload: workload.clone(),
+            cookie,
+            spins: traffic.busy_poll.is_some(),
+            told: sender,
+        };
+        let mut work = Some(Box::new(move |context| prober.work(context)) as Work);
+        let workers =
+            Workers::spawn(1, None, &room, |number| work.take().ok_or(EngineError::Panicked(number)))?;
+        Ok(Self { job: Job { workload, ..job.clone() }, workers, room, told })
+    }
+
+    /// Makes the round trips of a window.
+    fn go(mut self, window: Window, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+        let carried = watch::carry_out(&mut self.workers, &self.job, window, &self.room, events);
+        let mut outcome = match carried {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.workers.shutdown(self.job.interval);
+                return Err(error);
+            }
+        };
+        // A worker that is stuck tells nothing.
+        let told = self.told.try_recv().ok();
+        outcome.carried = Some(Carried {
+            probes: told.map(|told| told.probes),
+            mdev_ns: told.and_then(|told| told.mdev_ns),
+            ..Carried::default()
+        });
+        if let Some(late) = told.map(|told| told.late).filter(|late| *late > 0) {
+            let deadline = Nanos(DEADLINE);
+            outcome.notes.push(format!(
+                "{late} replies came more than {deadline} after their messages and count as lost"
+            ));
+        }
+        Ok(outcome)
+    }
+}
+
+/// Round trips in the words of I/O: a message that comes back is a read.
+fn as_io(workload: &Workload, traffic: &Traffic) -> Workload {
+    Workload {
+        rw: Rw::Read,
+        bs: traffic.length.unwrap_or(LENGTH),
+        iodepth: 1,
+        numjobs: 1,
+        rate_iops: traffic.rate,
+        rate: None,
+        thinktime: None,
+        startdelay: None,
+        stall_timeout: None,
+        test: None,
+        ..workload.clone()
+    }
+}

@@ -1,0 +1,311 @@
+//! The client: sends messages when they are due, and times those that come back.
+//!
+//! One thread does both, and never waits for a reply before it sends what is due. What it sends late, because it had no CPU or the
+//! socket no room, shows in the response times.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::sync::mpsc::Sender;
+
+use iotax_model::record::Probes;
+use iotax_model::workload::Workload;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::thread::set_current_timer_slack;
+use rustix::time::Timespec;
+
+use super::in_flight::Flights;
+use super::message::Message;
+use super::transport::{Line, Reply};
+use iotax_engine::EngineError;
+use iotax_engine::clock;
+use iotax_engine::intervals::{IntervalRecorder, IntervalState};
+use iotax_engine::io_errors::IoErrors;
+use iotax_engine::latencies::Latencies;
+use iotax_engine::pace::Pace;
+use iotax_engine::request::{Direction, Io};
+use iotax_engine::window::Window;
+use iotax_engine::workers::{DRAIN, Finish, Report, WorkerContext};
+
+/// A message that is not back after so long is lost, whatever comes of it later.
+pub(super) const DEADLINE: u64 = 5_000_000_000;
+/// In a closed loop the next message goes out after so long if the last one does not come back.
+const PATIENCE: u64 = 1_000_000_000;
+/// After the window's end is waited for so long, or for twice the longest round trip, for what is still under way: not so long that the
+/// worker would be left behind.
+const LAST_CALL: u64 = 1_000_000_000;
+const LAST_CALL_MOST: u64 = DRAIN.0 / 5 * 4;
+/// In a closed loop the next message goes out so long after one that could not be sent or was refused.
+const PAUSE: u64 = 10_000_000;
+/// Before a message is due is spun for so long: a sleeper wakes up late.
+const SPIN: u64 = 20_000;
+/// Messages that may be under way at once: in a closed loop, where duplicates are known among so many, and at most.
+const LEAST_ROOM: u64 = 1 << 12;
+const MOST_ROOM: u64 = 1 << 20;
+/// The most messages sent before replies are read, if more are due at once, and the most replies read before checking what is
+/// due.
+const AT_ONCE: u32 = 16;
+
+/// Results of one measurement of round trips beside its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) probes: Probes,
+    /// Came back after [`DEADLINE`].
+    pub(super) late: u64,
+    /// The standard deviation of the round trips that count, in nanoseconds; absent if there are none.
+    pub(super) mdev_ns: Option<u64>,
+}
+
+/// Work of a worker: round trips on a line.
+pub(super) struct Prober<L> {
+    pub(super) line: L,
+    /// In the words of I/O: it reads, `bs` is a message's length, and `rate_iops` how many are due a second.
+    pub(super) workload: Workload,
+    pub(super) cookie: u64,
+    /// Ask the socket again and again instead of sleeping.
+    pub(super) spins: bool,
+    pub(super) told: Sender<Told>,
+}
+
+impl<L: Line> Prober<L> {
+    /// Sets up, waits for the start and works until what went out in the window is back or lost.
+    pub(super) fn work(self, context: WorkerContext) -> Result<Finish, EngineError> {
+        let Self { line, workload, cookie, spins, told } = self;
+        let WorkerContext { number, common, start, spare, reports, .. } = context;
+        let room = workload.rate_iops.map_or(0, |rate| rate.saturating_mul(DEADLINE / 1_000_000_000));
+        let flights = Flights::new(room.clamp(LEAST_ROOM, MOST_ROOM), DEADLINE);
+        // Nobody listens if the measurement is given up; then the start channel is closed too.
+        let _ = reports.send(Report::Ready);
+        let Ok(window) = start.recv() else { return Ok(Finish::default()) };
+        let pace = Pace::new(&workload, number, 0, window);
+        // The usual slack of 50 us would be lateness.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        let latencies = Latencies::new(&workload);
+        let mut round = Round {
+            line,
+            cookie,
+            length: u32::try_from(workload.bs.0).unwrap_or(u32::MAX),
+            spins,
+            window,
+            pace,
+            flights,
+            recorder: IntervalRecorder::new(number, latencies, window, spare, reports),
+            replies: Vec::with_capacity(1 << 12),
+            errors: IoErrors::default(),
+            paused_until: window.start,
+            no_room: false,
+            spread: Spread::default(),
+        };
+        let began_at = Some(clock::now());
+        while !common.is_stopped() {
+            round.receive()?;
+            let now = clock::now();
+            if round.is_over(now) {
+                break;
+            }
+            let wake = round.send_due(now)?;
+            round.wait(wake);
+        }
+        let (probes, late) = (round.flights.probes(), round.flights.late());
+        let _ = told.send(Told { probes, late, mdev_ns: round.spread.deviation() });
+        Ok(Finish {
+            began_at,
+            ramp_ios: round.recorder.ramp_ios,
+            pacing: round.pace.and_then(|pace| pace.finish(clock::now(), false)),
+            io_errors: round.errors,
+            ..Finish::default()
+        })
+    }
+}
+
+/// A measurement under way.
+struct Round<L> {
+    line: L,
+    cookie: u64,
+    length: u32,
+    spins: bool,
+    window: Window,
+    /// Absent in a closed loop.
+    pace: Option<Pace>,
+    flights: Flights,
+    recorder: IntervalRecorder,
+    replies: Vec<Reply>,
+    errors: IoErrors,
+    /// In a closed loop nothing goes out before.
+    paused_until: u64,
+    /// The socket took no more.
+    no_room: bool,
+    spread: Spread,
+}
+
+impl<L: Line> Round<L> {
+    /// Takes in what is there.
+    fn receive(&mut self) -> Result<(), EngineError> {
+        for _ in 0..AT_ONCE {
+            let came = match self.line.receive(&mut self.replies) {
+                Ok(came) => came,
+                Err(error) => self.failed("read", &error).map(|()| false)?,
+            };
+            let now = clock::now();
+            for index in 0..self.replies.len() {
+                self.came(self.replies[index], now);
+            }
+            self.replies.clear();
+            // In a closed loop nothing more comes when the last one is back, and it need not be asked.
+            if !came || self.pace.is_none() && self.flights.awaits_since().is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn came(&mut self, reply: Reply, now: u64) {
+        if reply.message.cookie != self.cookie {
+            return;
+        }
+        let trip = self.flights.came(reply.message.number, now.saturating_sub(reply.waited));
+        // Warm-up lasts until the recorder begins the window; messages sent before then do not count.
+        let measures = self.recorder.boundary > self.window.begin;
+        if let Some(trip) = trip.filter(|trip| trip.counts == measures) {
+            let io = Io { direction: Direction::Read, offset: 0, length: self.length };
+            self.recorder.latencies.add(io, trip.service, trip.response);
+            if measures {
+                self.spread.add(trip.service);
+            }
+        }
+    }
+
+    /// Counts a failure of the socket, or ends the measurement with it.
+    #[cold]
+    fn failed(&mut self, direction: &'static str, error: &io::Error) -> Result<(), EngineError> {
+        if self.line.ends_with(error) {
+            return Err(EngineError::Net(format!(
+                "the connection broke after {} round trips: {error}",
+                self.flights.next()
+            )));
+        }
+        let (number, now) = (error.raw_os_error().unwrap_or(0), clock::now());
+        self.errors.add(-number, direction, 0, now);
+        self.paused_until = now + PAUSE;
+        Ok(())
+    }
+
+    /// Closes the interval that is over. Whether all is over: the last interval waits for what is still under way.
+    fn is_over(&mut self, now: u64) -> bool {
+        if now < self.recorder.boundary {
+            return false;
+        }
+        let oldest = self.flights.oldest_since(now);
+        let is_owed = self.pace.as_ref().is_some_and(|pace| pace.due() < self.window.end);
+        if now >= self.window.end && (oldest.is_some() || is_owed) && now < self.gives_up() {
+            return false;
+        }
+        self.recorder.turn(now, oldest.map(|since| now - since)) == IntervalState::Over
+    }
+
+    /// When what is under way after the window's end is lost.
+    fn gives_up(&self) -> u64 {
+        self.window.end + LAST_CALL.max(2 * self.flights.longest()).min(DEADLINE).min(LAST_CALL_MOST)
+    }
+
+    /// Sends what is due. When there is more to do if nothing comes.
+    fn send_due(&mut self, now: u64) -> Result<u64, EngineError> {
+        let boundary = if now < self.window.end { self.recorder.boundary } else { self.gives_up() };
+        self.no_room = false;
+        for _ in 0..AT_ONCE {
+            let (due, now) = (self.due(), clock::now());
+            // What was due before the end goes out later too; a closed loop intends nothing.
+            if due >= self.window.end || self.pace.is_none() && now >= self.window.end {
+                return Ok(boundary);
+            }
+            if due > now {
+                return Ok(boundary.min(due));
+            }
+            // Nothing that counts goes out before the warm-up is closed.
+            if now >= self.recorder.boundary && now < self.window.end {
+                return Ok(now);
+            }
+            let message = Message { cookie: self.cookie, number: self.flights.next() };
+            match self.line.send(message) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.no_room = true;
+                    return Ok(boundary);
+                }
+                Err(error) => self.failed("write", &error)?,
+            }
+            let intended = self.pace.as_mut().map_or(now, |pace| pace.take(now, self.length));
+            let counts = intended >= self.window.begin && intended < self.window.end;
+            self.flights.went(now, intended, counts);
+        }
+        Ok(0)
+    }
+
+    /// When the next message is due.
+    fn due(&self) -> u64 {
+        match (&self.pace, self.flights.awaits_since()) {
+            (Some(pace), _) => pace.due(),
+            (None, None) => self.paused_until,
+            (None, Some(since)) if self.paused_until > since => self.paused_until,
+            (None, Some(since)) => since + PATIENCE,
+        }
+    }
+
+    /// Waits until something comes, there is room again, or it is time to wake.
+    fn wait(&self, wake: u64) {
+        let nanos = wake.saturating_sub(clock::now()).saturating_sub(SPIN);
+        if self.spins || nanos == 0 {
+            return std::hint::spin_loop();
+        }
+        let mut wanted = PollFlags::IN;
+        if self.no_room || self.line.is_held_up() {
+            wanted |= PollFlags::OUT;
+        }
+        let time = Timespec {
+            tv_sec: (nanos / 1_000_000_000).cast_signed(),
+            tv_nsec: (nanos % 1_000_000_000).cast_signed(),
+        };
+        // An interruption only means to look again.
+        let _ = poll(&mut [PollFd::from_borrowed_fd(self.line.descriptor(), wanted)], Some(&time));
+    }
+}
+
+/// Sums that give the standard deviation exactly, where a histogram's buckets would be wider than it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spread {
+    count: u128,
+    sum: u128,
+    squares: u128,
+}
+
+impl Spread {
+    fn add(&mut self, value: u64) {
+        let value = u128::from(value);
+        self.count += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// The square root of the mean square less the square of the mean, as ping(8) has it.
+    fn deviation(self) -> Option<u64> {
+        // 2^33 ns squared, 2^30 times, and that times 2^30: it fits.
+        let squares = (self.count * self.squares).checked_sub(self.sum * self.sum)?;
+        u64::try_from(squares.isqrt().checked_div(self.count)?).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deviation_is_exact_where_a_histogram_is_coarse() {
+        let mut spread = Spread::default();
+        assert_eq!(spread.deviation(), None, "of nothing");
+        // Around 5 ms, where a bucket is 32 us wide.
+        [4_999_000, 5_001_000, 4_999_000, 5_001_000].iter().for_each(|value| spread.add(*value));
+        assert_eq!(spread.deviation(), Some(1000));
+        let mut one = Spread::default();
+        one.add(77);
+        assert_eq!(one.deviation(), Some(0));
+    }
+}

@@ -1,0 +1,127 @@
+//! The server: sends back what comes.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::super::parameters::Parameters;
+use super::super::stream::Socket;
+use super::message::LEAST;
+use super::transport::{deepen, unless_blocked};
+
+/// The interval at which a thread that waits checks for a stop.
+const LOOK_UP: Duration = Duration::from_millis(100);
+/// Bytes that are read at once at most, if no message is longer.
+const AT_ONCE: usize = 64 << 10;
+
+/// The way in which a server waits for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// In the kernel.
+    Asleep,
+    /// Asking again and again, which takes a whole CPU.
+    Spinning,
+}
+
+/// Threads that answer, one for each socket, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Answering {
+    /// Answers on sockets that are connected with the client, as it asked.
+    pub(crate) fn start(sockets: Vec<Socket>, parameters: &Parameters) -> io::Result<Self> {
+        let mut answering = Self { stop: Arc::default(), threads: Vec::with_capacity(sockets.len()) };
+        let length = usize::try_from(parameters.length()).map_err(io::Error::other)?;
+        let busy_poll = parameters.iotax.as_ref().and_then(|told| told.busy_poll_ns);
+        let waiting = if busy_poll.is_some() { Waiting::Spinning } else { Waiting::Asleep };
+        for socket in sockets {
+            if let (Socket::Udp(socket), None) = (&socket, parameters.window) {
+                deepen(socket);
+            }
+            let stop = Arc::clone(&answering.stop);
+            let work = move || match &socket {
+                Socket::Tcp(stream) => messages(stream, length, waiting, &stop),
+                Socket::Udp(socket) => datagrams(socket, length, waiting, &stop),
+            };
+            answering.threads.push(thread::Builder::new().name("answers".into()).spawn(work)?);
+        }
+        Ok(answering)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A connection that broke shows at the client, and a panic on stderr.
+            drop(thread.join());
+        }
+    }
+}
+
+/// Sends every datagram of at most `length` bytes back to the peer that a socket is connected with, until it is told to stop.
+/// Those too short to be messages are not answered.
+///
+/// # Errors
+/// A socket that cannot be set up. That a datagram cannot be read or answered is no error: it is lost.
+pub(super) fn datagrams(
+    socket: &UdpSocket,
+    length: usize,
+    waiting: Waiting,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    socket.set_nonblocking(waiting == Waiting::Spinning)?;
+    socket.set_read_timeout(Some(LOOK_UP))?;
+    let mut message = vec![0; length];
+    while !stop.load(Ordering::Relaxed) {
+        match socket.recv(&mut message) {
+            Ok(length @ LEAST..) => drop(socket.send(&message[..length])),
+            Ok(_) => {}
+            // An error that the peer's end sent back (ICMP) is told once.
+            Err(_) => std::hint::spin_loop(),
+        }
+    }
+    Ok(())
+}
+
+/// Sends every message of `length` bytes back on its connection, whole, until that ends or it is told to stop.
+///
+/// # Errors
+/// A connection that broke.
+pub(super) fn messages(
+    mut stream: &TcpStream,
+    length: usize,
+    waiting: Waiting,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(LOOK_UP))?;
+    stream.set_write_timeout(Some(LOOK_UP))?;
+    if waiting == Waiting::Spinning {
+        stream.set_nonblocking(true)?;
+    }
+    let mut bytes = vec![0; AT_ONCE.max(length)];
+    let mut filled = 0;
+    while !stop.load(Ordering::Relaxed) {
+        match unless_blocked(stream.read(&mut bytes[filled..]))? {
+            Some(0) => return Ok(()),
+            Some(read) => filled += read,
+            None => continue,
+        }
+        let whole = filled - filled % length;
+        let mut sent = 0;
+        while sent < whole && !stop.load(Ordering::Relaxed) {
+            sent += unless_blocked(stream.write(&bytes[sent..whole]))?.unwrap_or(0);
+        }
+        bytes.copy_within(whole..filled, 0);
+        filled -= whole;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Carriers of messages to the server and back.
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::BorrowedFd;
+
+use rustix::net::sockopt::{set_socket_recv_buffer_size, socket_recv_buffer_size};
+
+use super::message::Message;
+
+/// A message that came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) message: Message,
+    /// Nanoseconds between its arrival in the kernel and the read; 0 where that is part of the round trip.
+    pub(super) waited: u64,
+}
+
+/// A socket that never blocks.
+pub(super) trait Line: Send {
+    /// The descriptor to wait on.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Sends one message. False if there is no room for it now, and nothing of it went out.
+    fn send(&mut self, message: Message) -> io::Result<bool>;
+
+    /// Takes in what has come, one reading of the socket. False if nothing was there. What is no message is passed over.
+    fn receive(&mut self, replies: &mut Vec<Reply>) -> io::Result<bool>;
+
+    /// True if a part of a message still waits for room.
+    fn is_held_up(&self) -> bool {
+        false
+    }
+
+    /// True if an error of the socket ends it.
+    fn ends_with(&self, error: &io::Error) -> bool;
+}
+
+/// Returns whether something was read or written; a call that would block is no error.
+pub(super) fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes that a socket's buffer for datagrams is to hold, if the kernel gives so many: its default overflows with some 280 small ones,
+/// and what is lost in there would look as if the network had lost it.
+const DEEP: usize = 4 << 20;
+
+/// Has a socket hold more datagrams that wait to be read, as many as the kernel allows.
+pub(super) fn deepen(socket: &UdpSocket) {
+    if socket_recv_buffer_size(socket).is_ok_and(|bytes| bytes < DEEP) {
+        // With less it works too.
+        let _ = set_socket_recv_buffer_size(socket, DEEP);
+    }
+}

@@ -1,0 +1,61 @@
+//! The datagrams that open a stream of UDP: iperf3 sends four bytes and waits for four others. Ours are followed by the test's
+//! cookie, which iperf3 does not read, so that several tests at once are told apart.
+
+use super::control::{COOKIE, Cookie};
+
+/// As iperf3 writes them, in its machine's byte order: since 3.12 digits, before numbers.
+const CALLS: [u32; 2] = [0x3637_3839, 123_456_789];
+const ANSWERS: [u32; 2] = [0x3938_3736, 987_654_321];
+
+/// Bytes of the longest datagram of these.
+pub(super) const LENGTH: usize = 4 + COOKIE;
+
+/// Opens a stream of a test.
+pub(super) fn call(cookie: &Cookie) -> [u8; LENGTH] {
+    let mut call = [0; LENGTH];
+    call[..4].copy_from_slice(&CALLS[0].to_ne_bytes());
+    call[4..].copy_from_slice(cookie);
+    call
+}
+
+/// Opens a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call {
+    /// The cookie of the test; iperf3 does not send one.
+    pub(super) cookie: Option<Cookie>,
+}
+
+/// Reads a datagram that opens a stream; `None` if it is no such datagram.
+pub(super) fn read_call(datagram: &[u8]) -> Option<Call> {
+    is_one_of(datagram.get(..4)?, CALLS).then(|| Call { cookie: datagram[4..].try_into().ok() })
+}
+
+/// Answers such a datagram.
+pub(super) const fn answer() -> [u8; 4] {
+    ANSWERS[0].to_ne_bytes()
+}
+
+/// Checks whether a datagram is the answer.
+pub(super) fn is_answer(datagram: &[u8]) -> bool {
+    datagram.len() == 4 && is_one_of(datagram, ANSWERS)
+}
+
+/// In either byte order: the other end's machine may have another.
+fn is_one_of(bytes: &[u8], numbers: [u32; 2]) -> bool {
+    numbers.iter().any(|number| bytes == number.to_be_bytes() || bytes == number.to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_any_version_are_understood() {
+        assert_eq!(read_call(&call(&[7; COOKIE])), Some(Call { cookie: Some([7; COOKIE]) }));
+        assert_eq!(read_call(b"9876"), Some(Call { cookie: None }), "iperf3 3.12 on this machine's kind");
+        assert_eq!(read_call(&123_456_789_u32.to_ne_bytes()), Some(Call { cookie: None }));
+        assert_eq!((read_call(b"987"), read_call(b"GET /")), (None, None));
+        assert!(is_answer(&answer()) && is_answer(b"6789") && is_answer(&987_654_321_u32.to_be_bytes()));
+        assert!(!is_answer(b"9870") && !is_answer(b"67890"));
+    }
+}

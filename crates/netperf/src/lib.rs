@@ -1,0 +1,45 @@
+//! Makes network load in this process: streams, round trips, and the server that answers them.
+//!
+//! Both ends speak iperf3's protocol, so that either may be an iperf3: a `control` connection with `parameters` at the beginning and
+//! an `exchange` of results in the end, and the streams (`stream`, one thread each, kept by `streams`). The client runs a
+//! `test`, which `client` agrees on with the `server`.
+
+mod auth;
+mod client;
+mod control;
+mod dial;
+mod echo;
+mod exchange;
+mod handshake;
+mod measure;
+mod parameters;
+mod report;
+mod server;
+mod stream;
+mod streams;
+mod test;
+
+use iotax_engine::EngineError;
+use iotax_model::net::Peer;
+use iotax_model::record::Outcome;
+use iotax_model::wire::{Event, Job};
+
+pub use report::{Connection, End, Figures, Interval, Report, Start, StreamEnd, StreamInterval, TcpInfo};
+pub use server::{Server, Serving, Told};
+pub use test::{Prepared, Progress, Test};
+
+/// Carries out one measurement with the server at `peer`. `events` gets the same as from [`iotax_engine::measure`].
+///
+/// # Errors
+/// A job that is none of a network, and a network or server that does not do what is asked.
+pub fn measure(job: &Job, peer: &Peer, events: &mut dyn FnMut(Event)) -> Result<Outcome, EngineError> {
+    iotax_engine::check(job)?;
+    let Some(traffic) = &job.workload.net else {
+        return Err(EngineError::Net(format!("{}: the workload has no net = {{...}}", peer.host)));
+    };
+    traffic.check().map_err(EngineError::Net)?;
+    if traffic.test.is_rtt() {
+        return echo::measure(job, traffic, peer, events);
+    }
+    measure::streams(job, traffic, peer, events)
+}

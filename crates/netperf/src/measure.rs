@@ -1,0 +1,214 @@
+//! A measurement of streams, as an agent is asked for one.
+
+use std::sync::atomic::AtomicBool;
+
+use iotax_model::net::{Peer, Traffic};
+use iotax_model::record::{
+    Carried, CpuTime, ErrorCount, Flow, Outcome, ProcessCounts, Sample, Tallies, Tally, WaySample,
+};
+use iotax_model::wire::{Event, Job};
+
+use super::report::{End, Figures, Interval, Report, StreamEnd};
+use super::test::{Progress, Test};
+use iotax_engine::EngineError;
+use iotax_engine::clock;
+
+/// Carries out a measurement of streams with the server at `peer`.
+pub(super) fn streams(
+    job: &Job,
+    traffic: &Traffic,
+    peer: &Peer,
+    events: &mut dyn FnMut(Event),
+) -> Result<Outcome, EngineError> {
+    let workload = &job.workload;
+    let test = Test {
+        traffic: traffic.clone(),
+        peer: peer.clone(),
+        time: workload.window(),
+        omit: workload.ramp_time,
+        interval: job.interval,
+    };
+    let prepared = test.prepare()?;
+    events(Event::Ready);
+    let mut ramp_packets = 0;
+    let mut marks = [(CpuTime::default(), ProcessCounts::default()); 2];
+    let report = prepared.run(&AtomicBool::new(false), &mut |progress| match progress {
+        Progress::Started(_) => {}
+        Progress::Counting => {
+            marks[0] = clock::process();
+            events(Event::Measuring);
+        }
+        Progress::Interval(interval) if interval.omitted => {
+            ramp_packets += interval.streams.iter().filter_map(|stream| stream.figures.packets).sum::<u64>();
+        }
+        Progress::Interval(interval) => events(Event::Sample(Box::new(sample(interval)))),
+        Progress::Over => {
+            marks[1] = clock::process();
+            events(Event::Over);
+        }
+    })?;
+    Ok(outcome(report, marks, ramp_packets))
+}
+
+/// An interval as this end sees it: of what it sends, what it gave to its kernel.
+fn sample(interval: &Interval) -> Sample {
+    let streams = |sends: bool| interval.streams.iter().filter(move |stream| stream.sends == sends);
+    let tally = |sends: bool| sum(streams(sends).map(|stream| stream.figures));
+    let way = |sends: bool| {
+        let tcp = streams(sends).next()?.tcp.filter(|_| sends);
+        let Figures { lost, out_of_order, duplicates, jitter_ns, retransmits, .. } =
+            Figures::sum(streams(sends).map(|stream| stream.figures));
+        let (rtt_ns, cwnd) = (tcp.map(|tcp| tcp.rtt_ns), tcp.map(|tcp| tcp.snd_cwnd));
+        Some(WaySample {
+            upload: sends,
+            lost,
+            out_of_order,
+            duplicates,
+            jitter_ns,
+            retransmits,
+            rtt_ns,
+            cwnd,
+        })
+    };
+    Sample {
+        at_ns: interval.end_ns,
+        duration_ns: interval.end_ns - interval.begin_ns,
+        tallies: Tallies { write: tally(true), read: tally(false), ..Tallies::default() },
+        oldest_ns: None,
+        ways: [true, false].into_iter().filter_map(way).collect(),
+    }
+}
+
+/// Streams of one direction together; `None` if there is none.
+fn sum(streams: impl Iterator<Item = Figures>) -> Option<Tally> {
+    let mut streams = streams.peekable();
+    streams.peek()?;
+    let Figures { bytes, packets, .. } = Figures::sum(streams);
+    Some(Tally { bytes, ios: packets.unwrap_or(0), ..Tally::default() })
+}
+
+fn outcome(report: Report, marks: [(CpuTime, ProcessCounts); 2], ramp_ios: u64) -> Outcome {
+    let flows = flows(&report);
+    // The server's window is not quite this one's: what it counted is told as the rate that it was, over this window.
+    let window = |upload: bool, count: u64| match &report.remote {
+        Some(remote) if upload && remote.duration_ns > 0 => {
+            over(count, report.local.duration_ns, remote.duration_ns)
+        }
+        _ => count,
+    };
+    let tally = |upload: bool| {
+        let flows = flows.iter().filter(|flow| flow.upload == upload);
+        sum(flows.map(|flow| Figures {
+            // A server that tells nothing of what it received leaves what was sent.
+            bytes: flow.received_bytes.map(|bytes| window(upload, bytes)).or(flow.sent_bytes).unwrap_or(0),
+            packets: flow.received_packets.map(|packets| window(upload, packets)).or(flow.sent_packets),
+            ..Figures::default()
+        }))
+    };
+    let tallies = Tallies { write: tally(true), read: tally(false), ..Tallies::default() };
+    let errors = errors(&report);
+    let [(cpu_then, then), (cpu_now, now)] = marks;
+    let Report { start, local, remote, mut notes } = report;
+    if flows.iter().any(|flow| flow.received_bytes.is_none()) {
+        notes.push("the server does not tell what it received: what was sent is counted".into());
+    }
+    let gaps = [Some(&local), remote.as_ref()].into_iter().flatten().flat_map(|end| &end.streams);
+    let mut gaps: Vec<_> = gaps.flat_map(|stream| stream.gaps.iter().copied()).collect();
+    gaps.sort_by_key(|gap| (std::cmp::Reverse(gap.duration_ns), gap.at_ns));
+    gaps.truncate(Carried::GAPS);
+    Outcome {
+        duration_ns: local.duration_ns,
+        tallies,
+        ramp_ios,
+        cpu: CpuTime {
+            user_ns: cpu_now.user_ns.saturating_sub(cpu_then.user_ns),
+            system_ns: cpu_now.system_ns.saturating_sub(cpu_then.system_ns),
+        },
+        counts: Some(ProcessCounts {
+            context_switches: now.context_switches.saturating_sub(then.context_switches),
+            major_faults: now.major_faults.saturating_sub(then.major_faults),
+            minor_faults: now.minor_faults.saturating_sub(then.minor_faults),
+        }),
+        errors,
+        notes,
+        ioengine: None,
+        pacing: None,
+        stop: None,
+        verify: None,
+        inside: None,
+        flush_ns: None,
+        page_cache: None,
+        carried: Some(Carried {
+            flows,
+            server_cpu: remote.and_then(|remote: End| remote.cpu),
+            congestion: start.congestion,
+            mss: start.mss.filter(|_| !start.udp),
+            probes: None,
+            mdev_ns: None,
+            gaps,
+        }),
+        jobs: Vec::new(),
+    }
+}
+
+/// A count over one time as the same rate makes it over another.
+fn over(count: u64, wanted_ns: u64, counted_ns: u64) -> u64 {
+    let scaled = u128::from(count) * u128::from(wanted_ns) / u128::from(counted_ns.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// The streams that broke, at either end.
+fn errors(report: &Report) -> Vec<ErrorCount> {
+    let ends = [(true, Some(&report.local)), (false, report.remote.as_ref())];
+    let broken = ends.into_iter().filter_map(|(local, end)| Some((local, end?))).flat_map(|(local, end)| {
+        end.streams.iter().filter_map(move |stream| {
+            let direction = if stream.sends == local { "write" } else { "read" };
+            Some((stream.error.clone()?, direction))
+        })
+    });
+    let mut errors = Vec::new();
+    for (error, direction) in broken {
+        let error =
+            ErrorCount { error, direction: direction.into(), count: 1, first_offset: 0, last_offset: None };
+        ErrorCount::add(&mut errors, &error);
+    }
+    errors
+}
+
+/// Merges what both ends know of each stream.
+pub(super) fn flows(report: &Report) -> Vec<Flow> {
+    report.local.streams.iter().map(|stream| flow(report, stream)).collect()
+}
+
+/// Merges what both ends know of a stream.
+fn flow(report: &Report, stream: &StreamEnd) -> Flow {
+    let (sender, receiver) = report.ends(stream.id);
+    let sent = sender.map(|end| end.figures);
+    let received = receiver.map(|end| end.figures);
+    Flow {
+        upload: stream.sends,
+        sent_bytes: sent.map(|figures| figures.bytes),
+        received_bytes: received.map(|figures| figures.bytes),
+        sent_packets: sent.and_then(|figures| figures.packets),
+        received_packets: received.and_then(|figures| figures.packets),
+        lost: received.and_then(|figures| figures.lost),
+        out_of_order: received.and_then(|figures| figures.out_of_order),
+        duplicates: received.and_then(|figures| figures.duplicates),
+        jitter_ns: received.and_then(|figures| figures.jitter_ns),
+        retransmits: sent.and_then(|figures| figures.retransmits),
+        rtt_ns: sender.and_then(|end| end.rtt_ns),
+        max_cwnd: sender.and_then(|end| end.max_cwnd),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_another_window_is_told_as_its_rate() {
+        assert_eq!(over(3_000, 1_000_000_000, 1_500_000_000), 2_000);
+        assert_eq!(over(7, 5, 5), 7);
+        assert_eq!(over(u64::MAX, 2, 1), u64::MAX, "no overflow");
+    }
+}

@@ -1,0 +1,231 @@
+//! Parameters that the client sends to the server, as iperf3's JSON.
+
+use iotax_model::net::{Direction, MOST_STREAMS, NetTest, Traffic};
+use iotax_model::units::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// iperf3's longest test and warm-up.
+const MOST_SECONDS: u64 = 86_400;
+/// Bytes of one write or datagram.
+const MOST_LENGTH: u64 = 1 << 20;
+/// Bytes of one datagram, and of a round trip's message.
+const MOST_DATAGRAM: u64 = 65_507;
+/// Bytes of a socket's buffer, as in iperf3.
+const MOST_WINDOW: u64 = 512 << 20;
+/// iperf3's largest segment.
+const MOST_MSS: u32 = 9 << 10;
+/// Bytes of one write if nothing else is said.
+pub(super) const TCP_LENGTH: u64 = 128 << 10;
+/// Bytes of a datagram where the path does not tell what it carries.
+const UDP_LENGTH: u64 = 1460;
+
+/// The parameters of a test. iperf3 leaves out what is not asked; unknown keys of later versions are passed over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Parameters {
+    #[serde(skip_serializing_if = "is_not")]
+    pub(super) tcp: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    pub(super) udp: bool,
+    /// Warm-up in seconds.
+    pub(super) omit: u64,
+    /// Seconds, or 0 if bytes or blocks end it.
+    pub(super) time: u64,
+    /// Bytes, or 0.
+    pub(super) num: u64,
+    /// Blocks, or 0.
+    pub(super) blockcount: u64,
+    #[serde(rename = "MSS", skip_serializing_if = "Option::is_none")]
+    pub(super) mss: Option<u32>,
+    pub(super) parallel: u32,
+    #[serde(skip_serializing_if = "is_not")]
+    pub(super) reverse: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    pub(super) bidirectional: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) window: Option<u64>,
+    /// Bytes of one write or datagram; absent for TCP's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) len: Option<u64>,
+    /// Bits a second of each stream; absent or 0: as many as it carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bandwidth: Option<u64>,
+    /// Microseconds; iperf3's servers want to know.
+    pub(super) pacing_timer: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) congestion: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) udp_counters_64bit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) zerocopy: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nodelay: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) client_version: Option<String>,
+    /// Keys that only two ends of ours write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) iotax: Option<Extension>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_not(flag: &bool) -> bool {
+    !*flag
+}
+
+/// The client's words to a server of ours. iperf3 passes them over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Extension {
+    pub(super) version: String,
+    /// True if the client knows a token.
+    pub(super) auth: bool,
+    /// The warm-up to the nanosecond.
+    pub(super) omit_ns: u64,
+    /// Round trips instead of streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) test: Option<NetTest>,
+    /// The time that the server's kernel is to poll the device before it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) busy_poll_ns: Option<u64>,
+}
+
+impl Parameters {
+    /// Makes the parameters of a test over a path that carries `mss` bytes in a segment. A `time` of 0 is none.
+    pub(super) fn new(traffic: &Traffic, time: Nanos, omit: Nanos, mss: Option<u32>, auth: bool) -> Self {
+        let udp = matches!(traffic.test, NetTest::Udp | NetTest::UdpRtt);
+        let default = if udp { mss.map_or(UDP_LENGTH, u64::from) } else { TCP_LENGTH };
+        Self {
+            tcp: !udp,
+            udp,
+            omit: omit.0.div_ceil(1_000_000_000),
+            time: time.0.div_ceil(1_000_000_000),
+            num: traffic.bytes.map_or(0, |bytes| bytes.0),
+            blockcount: 0,
+            mss: traffic.mss,
+            parallel: traffic.parallel,
+            reverse: traffic.direction == Direction::Download,
+            bidirectional: traffic.direction == Direction::Both,
+            window: traffic.window.map(|window| window.0),
+            len: Some(traffic.length.map_or(default, |length| length.0)),
+            bandwidth: traffic.bitrate.map(|bitrate| bitrate.0).filter(|bitrate| *bitrate > 0),
+            pacing_timer: 1000,
+            congestion: traffic.congestion.clone(),
+            // More than 2^32 datagrams pass within a day.
+            udp_counters_64bit: udp.then_some(1),
+            zerocopy: traffic.zerocopy.then_some(1),
+            nodelay: None,
+            // iperf3 prints it and no more.
+            client_version: Some(concat!("iotax ", env!("CARGO_PKG_VERSION")).into()),
+            iotax: Some(Extension {
+                version: env!("CARGO_PKG_VERSION").into(),
+                auth,
+                omit_ns: omit.0,
+                test: traffic.test.is_rtt().then_some(traffic.test),
+                busy_poll_ns: traffic.busy_poll.map(|time| time.0),
+            }),
+        }
+    }
+
+    /// Bytes of one write or datagram.
+    pub(super) fn length(&self) -> u64 {
+        self.len.filter(|length| *length > 0).unwrap_or(if self.udp { UDP_LENGTH } else { TCP_LENGTH })
+    }
+
+    /// The numbers of streams that the client sends and receives.
+    pub(super) const fn streams(&self) -> (u32, u32) {
+        match (self.bidirectional, self.reverse) {
+            (true, _) => (self.parallel, self.parallel),
+            (false, true) => (0, self.parallel),
+            (false, false) => (self.parallel, 0),
+        }
+    }
+
+    /// The warm-up.
+    pub(super) fn omit(&self) -> Nanos {
+        let told = self.iotax.as_ref().map(|told| told.omit_ns);
+        Nanos(told.unwrap_or(self.omit.saturating_mul(1_000_000_000)))
+    }
+
+    /// The round trips that are asked for instead of streams.
+    pub(super) fn round_trips(&self) -> Option<NetTest> {
+        self.iotax.as_ref()?.test
+    }
+
+    /// Refuses what no test is, in words that quote it and name what is accepted.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let within = |key: &str, value: u64, least: u64, most: u64| {
+            let fine = (least..=most).contains(&value);
+            if fine { Ok(()) } else { Err(format!("{key} = {value}: accepted: {least} to {most}")) }
+        };
+        if self.tcp == self.udp {
+            return Err("neither tcp nor udp alone is asked for, and nothing else is to be had".into());
+        }
+        within("parallel", self.parallel.into(), 1, MOST_STREAMS.into())?;
+        within("time", self.time, 0, MOST_SECONDS)?;
+        within("omit", self.omit().0.div_ceil(1_000_000_000), 0, MOST_SECONDS)?;
+        let (least, most) = if self.udp { (16, MOST_DATAGRAM) } else { (1, MOST_LENGTH) };
+        within("len", self.length(), least, most)?;
+        within("window", self.window.unwrap_or(0), 0, MOST_WINDOW)?;
+        within("MSS", self.mss.unwrap_or(0).into(), 0, MOST_MSS.into())?;
+        match self.round_trips() {
+            Some(test) if !test.is_rtt() || (test == NetTest::UdpRtt) != self.udp => {
+                Err(format!("test = {test}: it does not go with the protocol"))
+            }
+            Some(_) if self.parallel != 1 || self.reverse || self.bidirectional => {
+                Err("round trips: accepted: one stream (parallel = 1) from the client to the server".into())
+            }
+            Some(_) => within("len", self.length(), 1, MOST_DATAGRAM),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The parameters that `iperf3 -c -d` of version 3.12 printed, and the keys that 3.17 adds.
+    const IPERF3: &str = r#"{"udp":true,"omit":0,"time":10,"num":0,"blockcount":0,"parallel":2,"reverse":true,"len":1448,
+        "bandwidth":1048576,"pacing_timer":1000,"client_version":"3.17","skip_rx_copy":1,"gsro":0}"#;
+
+    #[test]
+    fn iperf3s_parameters_are_understood() {
+        let read: Parameters = serde_json::from_str(IPERF3).expect("read");
+        assert_eq!(read.check(), Ok(()));
+        assert_eq!((read.streams(), read.length(), read.omit()), ((0, 2), 1448, Nanos(0)));
+    }
+
+    #[test]
+    fn ours_read_back() {
+        let traffic = Traffic { parallel: 3, direction: Direction::Both, ..Traffic::new(NetTest::Udp) };
+        let (time, omit) = (Nanos::from_millis(1500), Nanos::from_millis(500));
+        let parameters = Parameters::new(&traffic, time, omit, Some(1400), true);
+        let text = serde_json::to_string(&parameters).expect("written");
+        assert_eq!(serde_json::from_str::<Parameters>(&text).expect("read"), parameters);
+        assert_eq!((parameters.time, parameters.omit, parameters.omit()), (2, 1, omit));
+        assert_eq!((parameters.length(), parameters.streams()), (1400, (3, 3)));
+        assert_eq!(parameters.check(), Ok(()));
+    }
+
+    #[test]
+    fn forged_parameters_are_refused_with_what_is_accepted() {
+        let of = |test| Parameters::new(&Traffic::new(test), Nanos(0), Nanos(0), None, false);
+        let (good, trips) = (of(NetTest::Tcp), of(NetTest::TcpRtt));
+        assert_eq!(Parameters { len: Some(64), ..trips.clone() }.check(), Ok(()));
+        for (bad, words) in [
+            (Parameters { tcp: false, ..good.clone() }, "neither"),
+            (Parameters { parallel: 0, ..good.clone() }, "parallel = 0: accepted: 1 to 128"),
+            (Parameters { parallel: 1_000_000, ..good.clone() }, "1 to 128"),
+            (Parameters { len: Some(1 << 40), ..good.clone() }, "len = 1099511627776"),
+            (Parameters { tcp: false, udp: true, len: Some(4), ..good.clone() }, "16 to 65507"),
+            (Parameters { time: u64::MAX, ..good.clone() }, "time"),
+            (Parameters { window: Some(1 << 60), ..good.clone() }, "window"),
+            (Parameters { parallel: 2, ..trips.clone() }, "one stream"),
+            (Parameters { reverse: true, ..trips.clone() }, "one stream"),
+            (Parameters { len: Some(1 << 20), ..trips }, "1 to 65507"),
+        ] {
+            let refusal = bad.check().expect_err(words);
+            assert!(refusal.contains(words), "{refusal}");
+        }
+    }
+}

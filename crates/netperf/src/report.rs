@@ -1,0 +1,254 @@
+//! Reports of a test: at its start, at each interval, and at its end.
+
+use std::net::SocketAddr;
+
+use iotax_model::record::{CpuTime, Gap};
+use iotax_model::units::Nanos;
+
+use super::parameters::Parameters;
+pub use super::stream::TcpInfo;
+
+/// A test whose streams are connected.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The test's identifier, 36 letters and digits.
+    pub cookie: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The other end of the control connection.
+    pub peer: SocketAddr,
+    /// The streams, in the order of their numbers.
+    pub connections: Vec<Connection>,
+    /// True for datagrams, false for TCP.
+    pub udp: bool,
+    /// True for round trips: messages that the server sends back, and no stream.
+    pub round_trips: bool,
+    /// Streams of each direction.
+    pub parallel: u32,
+    /// Bytes of one write or datagram.
+    pub length: u64,
+    /// The warm-up, which does not count.
+    pub omit: Nanos,
+    /// The time after that; 0 if bytes or blocks end it.
+    pub time: Nanos,
+    /// Bytes of a direction that end it, or 0.
+    pub bytes: u64,
+    /// Writes or datagrams of a direction that end it, or 0.
+    pub blocks: u64,
+    /// True if only the server sends.
+    pub reverse: bool,
+    /// True if both ends send.
+    pub bidirectional: bool,
+    /// Bits a second of each stream, or 0 for as many as it carries.
+    pub bitrate: u64,
+    /// Bytes of the sockets' buffers that were asked for, or 0.
+    pub window: u64,
+    /// Bytes of the first stream's buffers for sending and for receiving, as the kernel has them.
+    pub buffers: Option<(u64, u64)>,
+    /// TCP's largest segment in bytes: the streams', or the control connection's.
+    pub mss: Option<u32>,
+    /// TCP's congestion control here.
+    pub congestion: Option<String>,
+}
+
+/// One stream.
+#[derive(Debug, Clone)]
+pub struct Connection {
+    /// iperf3's number of it: 1, 3, 4, 5 ...
+    pub id: u32,
+    /// True if this end sends.
+    pub sends: bool,
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+}
+
+/// Counts of a stream at one end, over some time. What this end does not know is absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Bytes given to the kernel, or got from it.
+    pub bytes: u64,
+    /// Datagrams sent, or received each once; TCP segments with data.
+    pub packets: Option<u64>,
+    /// Datagrams that did not come. One that comes after an interval's end makes up for it in the whole only: intervals may add up
+    /// to more.
+    pub lost: Option<u64>,
+    /// Datagrams that came after a later one.
+    pub out_of_order: Option<u64>,
+    /// Datagrams that came once more.
+    pub duplicates: Option<u64>,
+    /// RFC 3550's jitter at the end of the time.
+    pub jitter_ns: Option<u64>,
+    /// Segments that TCP sent again.
+    pub retransmits: Option<u64>,
+}
+
+impl Figures {
+    /// Several streams together: the jitter is their mean, as iperf3's. What is unknown of one is unknown of all.
+    pub fn sum(streams: impl Iterator<Item = Self>) -> Self {
+        let streams: Vec<Self> = streams.collect();
+        let all = |of: fn(&Self) -> Option<u64>| {
+            let known = streams.iter().map(of).sum::<Option<u64>>();
+            known.filter(|_| !streams.is_empty())
+        };
+        Self {
+            bytes: streams.iter().map(|stream| stream.bytes).sum(),
+            packets: all(|stream| stream.packets),
+            lost: all(|stream| stream.lost),
+            out_of_order: all(|stream| stream.out_of_order),
+            duplicates: all(|stream| stream.duplicates),
+            jitter_ns: all(|stream| stream.jitter_ns).map(|sum| sum / streams.len() as u64),
+            retransmits: all(|stream| stream.retransmits),
+        }
+    }
+}
+
+/// One interval of a test at this end.
+#[derive(Debug, Clone)]
+pub struct Interval {
+    /// When it began, in nanoseconds from the test's start, or from the warm-up's end after it.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// True in the warm-up.
+    pub omitted: bool,
+    /// The streams, in the order of their numbers.
+    pub streams: Vec<StreamInterval>,
+}
+
+/// One interval of a stream.
+#[derive(Debug, Clone)]
+pub struct StreamInterval {
+    /// Its number.
+    pub id: u32,
+    /// True if this end sends.
+    pub sends: bool,
+    /// Its counts.
+    pub figures: Figures,
+    /// TCP's own figures at the interval's end.
+    pub tcp: Option<TcpInfo>,
+}
+
+/// Results of one end, without the warm-up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct End {
+    /// The length of its window.
+    pub duration_ns: u64,
+    /// CPU time of its process meanwhile.
+    pub cpu: Option<CpuTime>,
+    /// TCP's congestion control there.
+    pub congestion: Option<String>,
+    /// The streams, in the order of their numbers.
+    pub streams: Vec<StreamEnd>,
+}
+
+/// Results of a stream at one end.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StreamEnd {
+    /// Its number.
+    pub id: u32,
+    /// True if this end sends.
+    pub sends: bool,
+    /// The length of its window.
+    pub duration_ns: u64,
+    /// Its counts.
+    pub figures: Figures,
+    /// Datagrams of the warm-up, sent or known to be sent, which are in no count.
+    pub omitted_packets: u64,
+    /// TCP's estimates of the round trip, looked at each interval: least, mean, greatest.
+    pub rtt_ns: Option<[u64; 3]>,
+    /// The largest congestion window in bytes.
+    pub max_cwnd: Option<u64>,
+    /// The largest window of the peer in bytes.
+    pub max_window: Option<u64>,
+    /// Its longest times without a byte, by whether the client, sends.
+    pub gaps: Vec<Gap>,
+    /// Why it broke before it was to end.
+    pub error: Option<String>,
+}
+
+impl End {
+    /// Takes in which streams broke, and why.
+    pub(super) fn broke(&mut self, broken: Vec<(u32, String)>) {
+        for (id, error) in broken {
+            if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
+                stream.error = Some(error);
+            }
+        }
+    }
+
+    /// The streams that broke, in words.
+    pub(super) fn words<'a>(&'a self, whose: &'a str) -> impl Iterator<Item = String> + 'a {
+        self.streams.iter().filter_map(move |stream| {
+            let error = stream.error.as_ref()?;
+            Some(format!("{whose}stream {} broke: {error}", stream.id))
+        })
+    }
+}
+
+/// A whole test.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The report at its start.
+    pub start: Start,
+    /// Results of this end.
+    pub local: End,
+    /// Results that the other end sent; absent if it sent none.
+    pub remote: Option<End>,
+    /// Notes on what was done otherwise than asked.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The end that sent a stream and the one that received it, as far as they are known.
+    #[must_use]
+    pub fn ends(&self, id: u32) -> (Option<&StreamEnd>, Option<&StreamEnd>) {
+        let local = self.local.streams.iter().find(|stream| stream.id == id);
+        let remote =
+            self.remote.as_ref().and_then(|remote| remote.streams.iter().find(|stream| stream.id == id));
+        if local.is_some_and(|local| local.sends) { (local, remote) } else { (remote, local) }
+    }
+}
+
+impl Start {
+    /// Describes a test whose streams are not connected yet.
+    pub(super) fn new(parameters: &Parameters, time: Nanos, cookie: String, peer: SocketAddr) -> Self {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self {
+            cookie,
+            at_ms: now.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0)),
+            peer,
+            connections: Vec::new(),
+            udp: parameters.udp,
+            round_trips: parameters.round_trips().is_some(),
+            parallel: parameters.parallel,
+            length: parameters.length(),
+            omit: parameters.omit(),
+            time,
+            bytes: parameters.num,
+            blocks: parameters.blockcount,
+            reverse: parameters.reverse,
+            bidirectional: parameters.bidirectional,
+            bitrate: parameters.bandwidth.unwrap_or(0),
+            window: parameters.window.unwrap_or(0),
+            buffers: None,
+            mss: None,
+            congestion: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_keep_what_is_unknown_unknown() {
+        let one = Figures { bytes: 5, lost: Some(1), jitter_ns: Some(10), ..Figures::default() };
+        let other = Figures { bytes: 6, jitter_ns: Some(30), ..Figures::default() };
+        assert_eq!(Figures::sum([one, one].into_iter()).lost, Some(2));
+        let sum = Figures::sum([one, other].into_iter());
+        assert_eq!((sum.bytes, sum.lost, sum.jitter_ns, sum.retransmits), (11, None, Some(20), None));
+    }
+}

@@ -1,0 +1,289 @@
+//! Counters of a running stream.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::Settings;
+use super::pace::Pace;
+
+/// The shortest gap that is noted, in a stream that sends more often.
+const SHORTEST_GAP_NS: u64 = 10_000_000;
+/// The number of gaps that are kept, the longest.
+const KEPT: usize = 10;
+
+/// Counters of one end of a stream since it began. One thread writes, any may read: each number is right, and two that are
+/// read one after the other may be an instant apart. They have cache lines to themselves.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Counters {
+    bytes: AtomicU64,
+    packets: AtomicU64,
+    lost: AtomicU64,
+    out_of_order: AtomicU64,
+    duplicates: AtomicU64,
+    jitter_ns: AtomicU64,
+    last_arrival: AtomicU64,
+    /// Gaps before it do not count.
+    begin: AtomicU64,
+    /// The shortest gap that is one, if that is longer than usual.
+    shortest: AtomicU64,
+    /// A [`Way`]; 0 before there is one.
+    way: AtomicU8,
+    gaps: Mutex<Vec<GapSpan>>,
+}
+
+/// [`Counters`] at one moment, or what they gained between two.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Bytes given to the kernel, or got from it; of datagrams all that is in them, and also those that came once more.
+    pub(crate) bytes: u64,
+    /// Datagrams sent, or received for the first time. 0 for TCP, whose packets only the kernel knows ([`super::tcp_info`]).
+    pub(crate) packets: u64,
+    /// Datagrams that did not come, though one that was sent later did. With those received, as many as were sent at least.
+    pub(crate) lost: u64,
+    /// Datagrams that came after a later one, each once.
+    pub(crate) out_of_order: u64,
+    /// Datagrams that came once more.
+    pub(crate) duplicates: u64,
+    /// Interarrival jitter (RFC 3550, section 6.4.1). Never a difference.
+    pub(crate) jitter_ns: u64,
+}
+
+/// The way of datagrams between the program and the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// One by one, several with a call.
+    Many = 1,
+    /// Joined, and cut by the kernel (UDP_SEGMENT, UDP_GRO).
+    Segmented = 2,
+}
+
+impl Way {
+    /// In words, of datagrams that are sent or received.
+    pub(crate) const fn words(self, sends: bool) -> &'static str {
+        match (self, sends) {
+            (Self::Many, true) => "datagrams went to the kernel one by one (sendmmsg)",
+            (Self::Many, false) => "datagrams came from the kernel one by one (recvmmsg)",
+            (Self::Segmented, true) => {
+                "datagrams went to the kernel joined, and it cut them apart (UDP_SEGMENT)"
+            }
+            (Self::Segmented, false) => "datagrams came from the kernel joined (UDP_GRO)",
+        }
+    }
+}
+
+/// A time in which nothing was received, by the clock of [`iotax_engine::clock::now`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GapSpan {
+    /// The last arrival before it.
+    pub(crate) begin: u64,
+    /// The first arrival after it.
+    pub(crate) end: u64,
+    /// Datagrams whose numbers were passed over when it ended, and the bytes that one had; 0 for TCP.
+    pub(crate) lost_bytes: u64,
+}
+
+impl GapSpan {
+    pub(crate) const fn duration(&self) -> u64 {
+        self.end.saturating_sub(self.begin)
+    }
+}
+
+impl Snapshot {
+    /// Subtracts `earlier`. Datagrams that arrive late make up for losses of before; then none
+    /// are lost in between, so that the losses of intervals may add up to more than those of the whole.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            bytes: self.bytes.saturating_sub(earlier.bytes),
+            packets: self.packets.saturating_sub(earlier.packets),
+            lost: self.lost.saturating_sub(earlier.lost),
+            out_of_order: self.out_of_order.saturating_sub(earlier.out_of_order),
+            duplicates: self.duplicates.saturating_sub(earlier.duplicates),
+            jitter_ns: self.jitter_ns,
+        }
+    }
+}
+
+impl Counters {
+    /// The state of now.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let read = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Snapshot {
+            bytes: read(&self.bytes),
+            packets: read(&self.packets),
+            lost: read(&self.lost),
+            out_of_order: read(&self.out_of_order),
+            duplicates: read(&self.duplicates),
+            jitter_ns: read(&self.jitter_ns),
+        }
+    }
+
+    /// Has gaps count from `now` on, and no earlier ones. For the moment when the warm-up is over: without it what
+    /// comes before the first arrival is no gap.
+    pub(crate) fn begin(&self, now: u64) {
+        let mut gaps = self.lock();
+        self.begin.store(now, Ordering::Relaxed);
+        gaps.clear();
+    }
+
+    /// The longest gaps between `begin` and `end`, the longest first, with the one that goes on.
+    pub(crate) fn gaps(&self, end: u64) -> Vec<GapSpan> {
+        let kept = self.lock().clone();
+        let begin = self.begin.load(Ordering::Relaxed).max(self.last_arrival.load(Ordering::Relaxed));
+        let mut found = Vec::new();
+        for gap in kept.into_iter().chain([GapSpan { begin, end, lost_bytes: 0 }]) {
+            keep(&mut found, GapSpan { end: gap.end.min(end), ..gap }, self.shortest());
+        }
+        found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<GapSpan>> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shortest(&self) -> u64 {
+        self.shortest.load(Ordering::Relaxed).max(SHORTEST_GAP_NS)
+    }
+
+    /// Sets how far apart blocks are sent on purpose: that leaves no gap.
+    pub(super) fn expect_blocks(&self, settings: &Settings) {
+        self.expect_every(settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, settings.length)));
+    }
+
+    /// Arrivals are so many nanoseconds apart where nothing holds them up.
+    fn expect_every(&self, gap_ns: u64) {
+        self.shortest.store(gap_ns.saturating_mul(3), Ordering::Relaxed);
+    }
+
+    /// The way that datagrams went; `None` for TCP, and before the first one.
+    pub(crate) fn way(&self) -> Option<Way> {
+        match self.way.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(Way::Many),
+            _ => Some(Way::Segmented),
+        }
+    }
+
+    #[inline]
+    pub(super) fn went(&self, way: Way) {
+        self.way.store(way as u8, Ordering::Relaxed);
+    }
+
+    /// Bytes were sent, in so many datagrams.
+    #[inline]
+    pub(super) fn sent(&self, bytes: u64, packets: u64) {
+        add(&self.bytes, bytes);
+        if packets > 0 {
+            add(&self.packets, packets);
+        }
+    }
+
+    /// Bytes arrived, and so many were seen to be lost before them.
+    #[inline]
+    pub(super) fn arrived(&self, bytes: u64, now: u64, lost_bytes: u64) {
+        add(&self.bytes, bytes);
+        let last = self.last_arrival.load(Ordering::Relaxed);
+        self.last_arrival.store(now, Ordering::Relaxed);
+        if now.saturating_sub(last) >= SHORTEST_GAP_NS {
+            self.add_gap(last, now, lost_bytes);
+        }
+    }
+
+    #[cold]
+    fn add_gap(&self, last: u64, now: u64, lost_bytes: u64) {
+        let mut gaps = self.lock();
+        let begin = last.max(self.begin.load(Ordering::Relaxed));
+        keep(&mut gaps, GapSpan { begin, end: now, lost_bytes }, self.shortest());
+    }
+
+    /// Updates the counts that follow from the datagrams' numbers and times.
+    #[inline]
+    pub(super) fn follow(&self, seen: &super::sequence::Sequence) {
+        self.packets.store(seen.received(), Ordering::Relaxed);
+        self.lost.store(seen.lost(), Ordering::Relaxed);
+        self.out_of_order.store(seen.out_of_order(), Ordering::Relaxed);
+        self.duplicates.store(seen.duplicates(), Ordering::Relaxed);
+        self.jitter_ns.store(seen.jitter_ns(), Ordering::Relaxed);
+    }
+}
+
+/// Adds to a number that this thread alone writes.
+#[inline]
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+}
+
+/// Puts a gap among the longest, if it is one of them. Before anything began there is none.
+fn keep(gaps: &mut Vec<GapSpan>, gap: GapSpan, shortest: u64) {
+    if gap.begin == 0 || gap.duration() < shortest {
+        return;
+    }
+    let at = gaps.partition_point(|other| other.duration() >= gap.duration());
+    gaps.insert(at, gap);
+    gaps.truncate(KEPT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn gaps_of(counters: &Counters, end: u64) -> Vec<(u64, u64, u64)> {
+        let found = counters.gaps(end * MS);
+        found.iter().map(|one| (one.begin / MS, one.duration() / MS, one.lost_bytes)).collect()
+    }
+
+    #[test]
+    fn gaps_are_told_with_what_was_lost_from_the_window_on() {
+        let counters = Counters::default();
+        counters.arrived(1, 100 * MS, 0);
+        counters.arrived(1, 900 * MS, 0);
+        assert_eq!(gaps_of(&counters, 901), [(100, 800, 0)], "from the first arrival on");
+        counters.begin(1_000 * MS);
+        for (at, lost) in [(1_030, 7), (1_039, 0), (1_100, 3)] {
+            counters.arrived(1, at * MS, lost);
+        }
+        assert_eq!(gaps_of(&counters, 1_105), [(1_039, 61, 3), (1_000, 30, 7)]);
+        assert_eq!(
+            gaps_of(&counters, 2_000),
+            [(1_100, 900, 0), (1_039, 61, 3), (1_000, 30, 7)],
+            "one goes on"
+        );
+        assert_eq!(gaps_of(&counters, 1_060), [(1_000, 30, 7), (1_039, 21, 3)], "cut off at the end");
+        counters.begin(1_200 * MS);
+        assert_eq!(gaps_of(&counters, 1_250), [(1_200, 50, 0)], "no arrival yet");
+    }
+
+    #[test]
+    fn the_ten_longest_gaps_are_kept() {
+        let counters = Counters::default();
+        counters.begin(MS);
+        let mut now = MS;
+        for length in (20..50).chain((50..80).rev()) {
+            now += length * MS;
+            counters.arrived(1, now, 0);
+        }
+        let durations: Vec<u64> = counters.gaps(now).iter().map(|one| one.duration() / MS).collect();
+        assert_eq!(durations, (70..80).rev().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_comes_seldom_leaves_no_gap() {
+        let counters = Counters::default();
+        counters.expect_every(20 * MS);
+        counters.begin(MS);
+        for at in [21, 41, 100, 161] {
+            counters.arrived(1, at * MS, 0);
+        }
+        assert_eq!(gaps_of(&counters, 162), [(100, 61, 0)]);
+    }
+
+    #[test]
+    fn what_was_gained_never_runs_backwards() {
+        let earlier = Snapshot { bytes: 10, packets: 5, lost: 4, jitter_ns: 3, ..Snapshot::default() };
+        let later = Snapshot { bytes: 30, packets: 9, lost: 2, jitter_ns: 2, ..earlier };
+        let gained = Snapshot { bytes: 20, packets: 4, jitter_ns: 2, ..Snapshot::default() };
+        assert_eq!(later.since(&earlier), gained);
+    }
+}

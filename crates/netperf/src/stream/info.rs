@@ -1,0 +1,82 @@
+//! The kernel's figures of a TCP connection.
+#![expect(unsafe_code, reason = "the crates in use have no TCP_INFO with the newer kernels' counts")]
+
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+/// Bytes of the kernel's structure (linux/tcp.h) that are looked at.
+const ROOM: usize = 232;
+
+/// The kernel's TCP_CLOSE (net/tcp_states.h).
+const CLOSED: u8 = 7;
+
+/// The part of TCP_INFO that a measurement tells. Times in nanoseconds. Counts that an older kernel does not have are absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Largest segment that is sent, in bytes.
+    pub mss: u32,
+    /// Largest packet of the path, in bytes.
+    pub pmtu: u32,
+    /// TCP's smoothed estimate of the round trip.
+    pub rtt_ns: u64,
+    /// Its mean deviation.
+    pub rttvar_ns: u64,
+    /// The congestion window in bytes.
+    pub snd_cwnd: u64,
+    /// Segments sent again, since the connection began.
+    pub retransmits: u64,
+    /// The least round trip that was seen.
+    pub min_rtt_ns: Option<u64>,
+    /// Segments with data that were received, since the connection began; the kernel counts to 2^32.
+    pub data_segs_in: Option<u32>,
+    /// Segments with data that were sent, those sent again with them; the kernel counts to 2^32.
+    pub data_segs_out: Option<u32>,
+    /// Bytes that the peer has acknowledged.
+    pub bytes_acked: Option<u64>,
+    /// True if bytes wait to be sent, or to be acknowledged.
+    pub waiting: bool,
+    /// The peer's window in bytes.
+    pub snd_wnd: Option<u32>,
+}
+
+/// Reads TCP_INFO of a connection; `None` if the kernel refuses.
+pub(crate) fn tcp_info(socket: &TcpStream) -> Option<TcpInfo> {
+    let mut bytes = [0_u8; ROOM];
+    let mut length = libc::socklen_t::try_from(ROOM).ok()?;
+    // SAFETY: the kernel writes at most `length` bytes, which are there, and then how many it wrote.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    (answer == 0).then(|| parse(bytes.get(..length as usize)))?
+}
+
+/// Reads the structure; the kernel only ever adds to its end.
+fn parse(bytes: Option<&[u8]>) -> Option<TcpInfo> {
+    let bytes = bytes?;
+    let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let long = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let micros = |at: usize| word(at).map(|micros| u64::from(micros) * 1_000);
+    let mss = word(16)?;
+    Some(TcpInfo {
+        mss,
+        pmtu: word(60)?,
+        rtt_ns: micros(68)?,
+        rttvar_ns: micros(72)?,
+        snd_cwnd: u64::from(word(80)?) * u64::from(mss),
+        retransmits: word(100)?.into(),
+        min_rtt_ns: micros(148),
+        data_segs_in: word(152),
+        data_segs_out: word(156),
+        bytes_acked: long(120),
+        // Segments in flight, and bytes that are not sent. Of a connection that broke both may stay, for nothing.
+        waiting: bytes.first() != Some(&CLOSED)
+            && [24, 144].into_iter().any(|at| word(at).is_some_and(|count| count > 0)),
+        snd_wnd: word(228),
+    })
+}

@@ -1,0 +1,125 @@
+//! The streams of iperf3: what is sent over a socket that is connected, and what is counted of it at either end.
+//!
+//! [`send`] and [`receive`] work on the thread that calls them, one for each stream and direction. What they have done so far
+//! stands in [`Counters`], which a reporter reads meanwhile. Neither allocates, locks or shares memory with another stream
+//! while bytes move.
+
+mod counters;
+mod info;
+mod options;
+mod pace;
+mod sequence;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod udp;
+
+use std::io;
+use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use iotax_engine::random::{Purpose, SplitMix64};
+
+pub(crate) use counters::{Counters, GapSpan, Snapshot};
+pub use info::TcpInfo;
+pub(crate) use info::tcp_info;
+pub(crate) use options::{Options, busy_polls};
+
+/// The longest that a call may block before the stream checks for a stop.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A stream's socket, connected.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+}
+
+/// Settings of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Bytes of one write, or of a datagram with its header.
+    pub(crate) length: usize,
+    /// Bits a second of this stream, without any header but the stream's own; `None` for as many as it carries.
+    pub(crate) bitrate: Option<u64>,
+    /// Have the kernel send the pages themselves, as far as it can.
+    pub(crate) zerocopy: bool,
+    /// Datagrams are numbered with 64 bits, as by iperf3's --udp-counters-64bit.
+    pub(crate) udp64: bool,
+    /// The amount that all streams of a direction may send together.
+    pub(crate) amount: Option<Arc<Amount>>,
+}
+
+/// The amount that several streams may send together: iperf3's --bytes or --blockcount.
+#[derive(Debug)]
+pub(crate) struct Amount {
+    left: AtomicU64,
+    in_blocks: bool,
+}
+
+impl Amount {
+    /// A number of bytes.
+    pub(crate) const fn bytes(bytes: u64) -> Self {
+        Self { left: AtomicU64::new(bytes), in_blocks: false }
+    }
+
+    /// A number of writes or datagrams.
+    pub(crate) const fn blocks(blocks: u64) -> Self {
+        Self { left: AtomicU64::new(blocks), in_blocks: true }
+    }
+
+    /// Takes as many of `blocks` writes of `length` bytes as may be made; the last one may go beyond the bytes, as iperf3's does. What
+    /// is taken counts as sent.
+    fn take(&self, blocks: u64, length: usize) -> u64 {
+        let unit = if self.in_blocks { 1 } else { length.max(1) as u64 };
+        let left = |left: u64| left.saturating_sub(blocks.saturating_mul(unit));
+        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| Some(left(now)));
+        before.unwrap_or_default().div_ceil(unit).min(blocks)
+    }
+}
+
+/// Sends until `stop` or until the amount is used up.
+///
+/// # Errors
+/// An error of the socket that does not pass: a link that is down makes datagrams get lost, and does not end the stream.
+pub(crate) fn send(
+    socket: &Socket,
+    settings: &Settings,
+    counters: &Counters,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    match socket {
+        Socket::Tcp(socket) => tcp::send(socket, settings, counters, stop),
+        Socket::Udp(socket) => udp::send(socket, settings, counters, stop),
+    }
+}
+
+/// Receives until `stop` or, of TCP, until the stream's end. What has arrived and was not read by then is not counted.
+///
+/// # Errors
+/// An error of the socket that does not pass.
+pub(crate) fn receive(
+    socket: &Socket,
+    settings: &Settings,
+    counters: &Counters,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    match socket {
+        Socket::Tcp(socket) => tcp::receive(socket, settings, counters, stop),
+        Socket::Udp(socket) => udp::receive(socket, settings, counters, stop),
+    }
+}
+
+/// Bytes that nothing on the way can compress, the same ones always.
+fn payload(length: usize) -> Vec<u8> {
+    let mut random = SplitMix64::new(0, Purpose::Payload, 0);
+    let words = std::iter::repeat_with(|| random.next().to_le_bytes());
+    words.flatten().take(length).collect()
+}
+
+/// True if a call only has to be made again.
+fn passes(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,102 @@
+//! Paces a stream to a bitrate.
+
+use std::time::Duration;
+
+use iotax_engine::clock;
+
+/// The shortest sleep: what falls due within it goes out together. iperf3's timer has a millisecond.
+const TICK_NS: u64 = 250_000;
+/// The time by which a stream that was held up may be behind and still catch up. iperf3 makes up for all; after a link was down that
+/// would be a burst of seconds.
+const MOST_BEHIND_NS: u64 = 100_000_000;
+
+/// The schedule of a stream with a bitrate.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Nanoseconds of one block.
+    gap: f64,
+    /// When the next block is due.
+    due: f64,
+    begin: u64,
+}
+
+impl Pace {
+    /// For blocks of `length` bytes from `now` on.
+    pub(super) fn new(bitrate: u64, length: usize, now: u64) -> Self {
+        Self { gap: gap(bitrate, length), due: 0.0, begin: now }
+    }
+
+    /// Takes the blocks that are due, at most `most`; they count as sent. 0 if the next one is due later.
+    pub(super) fn take(&mut self, now: u64, most: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.begin) as f64;
+        if elapsed < self.due {
+            return 0;
+        }
+        self.due = self.due.max(elapsed - MOST_BEHIND_NS as f64);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and cut off"
+        )]
+        let due = ((elapsed - self.due) / self.gap + 1.0) as u64;
+        let taken = due.min(most);
+        self.due += taken as f64 * self.gap;
+        taken
+    }
+
+    /// Nanoseconds from one block to the next at a bitrate.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float's cast stays in range"
+    )]
+    pub(super) fn gap_ns(bitrate: u64, length: usize) -> u64 {
+        gap(bitrate, length) as u64
+    }
+
+    /// Sleeps until the next block is due, or a tick, whichever is longer, and not beyond `most`.
+    pub(super) fn rest(&self, most: Duration) {
+        let wait = self.due - clock::now().saturating_sub(self.begin) as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float's cast stays in range"
+        )]
+        let wait = (wait as u64).max(TICK_NS);
+        std::thread::sleep(Duration::from_nanos(wait).min(most));
+    }
+}
+
+fn gap(bitrate: u64, length: usize) -> f64 {
+    length as f64 * 8e9 / bitrate.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_never_more_than_what_was_due_nor_less_in_the_long_run() {
+        // A block each 100 us, asked for at uneven times.
+        let mut pace = Pace::new(80_000_000, 1_000, 5_000);
+        let (mut sent, mut now) = (0, 5_000);
+        for step in 0..2_000_u64 {
+            now += 1_000 + step * 7_919 % 400_000;
+            sent += pace.take(now, 64);
+            assert!(sent <= (now - 5_000) / 100_000 + 1, "{sent} by {now}");
+        }
+        assert_eq!(sent, (now - 5_000) / 100_000 + 1);
+        assert_eq!(pace.take(now, 64), 0, "none is due before its time");
+    }
+
+    #[test]
+    fn what_a_long_stall_held_up_is_not_sent_at_once() {
+        let mut pace = Pace::new(80_000_000, 1_000, 0);
+        assert_eq!(pace.take(0, 1), 1);
+        let mut burst = 0;
+        while let taken @ 1.. = pace.take(5_000_000_000, 64) {
+            burst += taken;
+        }
+        assert_eq!(burst, MOST_BEHIND_NS / 100_000 + 1);
+    }
+}

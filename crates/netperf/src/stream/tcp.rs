@@ -1,0 +1,107 @@
+//! Streams over TCP.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{MemfdFlags, memfd_create, sendfile};
+
+use super::pace::Pace;
+use super::{Counters, PATIENCE, Settings, passes, payload};
+use iotax_engine::clock;
+
+/// The bytes that are sent over and over, and the call that sends them.
+enum Block {
+    /// It is copied from here.
+    Copied(Vec<u8>),
+    /// The pages of this file, which exists in memory only, are sent themselves.
+    Shared(OwnedFd, usize),
+}
+
+impl Block {
+    fn new(settings: &Settings) -> io::Result<Self> {
+        let bytes = payload(settings.length);
+        if !settings.zerocopy {
+            return Ok(Self::Copied(bytes));
+        }
+        let mut file = std::fs::File::from(memfd_create("iotax", MemfdFlags::CLOEXEC)?);
+        file.write_all(&bytes)?;
+        Ok(Self::Shared(file.into(), bytes.len()))
+    }
+
+    const fn length(&self) -> usize {
+        match self {
+            Self::Copied(bytes) => bytes.len(),
+            Self::Shared(_, length) => *length,
+        }
+    }
+
+    /// Sends what comes after the first `done` bytes, or a part of it. How many bytes went.
+    fn send(&self, mut socket: &TcpStream, done: usize) -> io::Result<usize> {
+        match self {
+            Self::Copied(bytes) => socket.write(&bytes[done..]),
+            Self::Shared(file, length) => {
+                Ok(sendfile(socket, file, Some(&mut (done as u64)), length - done)?)
+            }
+        }
+    }
+}
+
+/// See [`super::send`].
+pub(super) fn send(
+    socket: &TcpStream,
+    settings: &Settings,
+    counters: &Counters,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let block = Block::new(settings)?;
+    let mut pace = settings.bitrate.map(|bitrate| Pace::new(bitrate, block.length(), clock::now()));
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(pace) = &mut pace
+            && pace.take(clock::now(), 1) == 0
+        {
+            pace.rest(PATIENCE);
+            continue;
+        }
+        if let Some(amount) = &settings.amount
+            && amount.take(1, block.length()) == 0
+        {
+            break;
+        }
+        let mut done = 0;
+        while done < block.length() && !stop.load(Ordering::Relaxed) {
+            match block.send(socket, done) {
+                Ok(sent) => {
+                    counters.sent(sent as u64, 0);
+                    done += sent;
+                }
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// See [`super::receive`].
+pub(super) fn receive(
+    mut socket: &TcpStream,
+    settings: &Settings,
+    counters: &Counters,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    counters.expect_blocks(settings);
+    let mut block = vec![0_u8; settings.length];
+    while !stop.load(Ordering::Relaxed) {
+        match socket.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => counters.arrived(read as u64, clock::now(), 0),
+            Err(error) if passes(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Streams over UDP. Each datagram begins with the time of its sending, seconds and microseconds, and its number, in 32 or 64
+//! bits, all big-endian, as iperf3's do.
+//!
+//! Where the kernel can, many datagrams pass to it as one: it cuts them apart (UDP_SEGMENT) as late as it can, and joins what
+//! came close together (UDP_GRO). Datagrams keep their numbers and are counted one by one, but those of one batch have one time
+//! of sending and one of arrival, and what drops packets on this machine drops all of it. So a stream of a bitrate is sent
+//! joined only where it could not be sent otherwise.
+//!
+//! The time of arrival is the kernel's own, where it tells: a receiver that waits for a CPU is no jitter of the network.
+
+mod inbox;
+mod outbox;
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use inbox::Inbox;
+use outbox::Outbox;
+
+use super::super::handshake;
+use super::counters::Way;
+use super::pace::Pace;
+use super::sequence::Sequence;
+use super::{Counters, PATIENCE, Settings, passes};
+use iotax_engine::clock;
+
+/// Bytes of the longer header.
+const HEADER: usize = 16;
+/// Datagrams that are to leave less than so many nanoseconds apart are sent joined.
+const CLOSE_NS: u64 = 5_000;
+/// The time before a sender retries when the kernel has no route or no room.
+const REST: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// See [`super::send`].
+pub(super) fn send(
+    socket: &UdpSocket,
+    settings: &Settings,
+    counters: &Counters,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let mut outbox = Outbox::new(socket, settings);
+    let mut pace = settings.bitrate.map(|bitrate| Pace::new(bitrate, outbox.length(), clock::now()));
+    while !stop.load(Ordering::Relaxed) {
+        let mut count = outbox.room();
+        if let Some(pace) = &mut pace {
+            count = pace.take(clock::now(), count);
+            if count == 0 {
+                pace.rest(PATIENCE);
+                continue;
+            }
+        }
+        if let Some(amount) = &settings.amount {
+            count = amount.take(count, outbox.length());
+            if count == 0 {
+                break;
+            }
+        }
+        outbox.fill(count);
+        while !outbox.is_empty() && !stop.load(Ordering::Relaxed) {
+            match outbox.send(socket) {
+                Ok((bytes, datagrams)) => counters.sent(bytes, datagrams),
+                Err(error) if passes(&error) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(REST),
+                Err(error) if is_away(&error) => {
+                    let (bytes, datagrams) = outbox.lose();
+                    counters.sent(bytes, datagrams);
+                    std::thread::sleep(REST);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        counters.went(outbox.way());
+    }
+    Ok(())
+}
+
+/// True if there is no route to the peer for the time being.
+fn is_away(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENETDOWN | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EHOSTDOWN | libc::EADDRNOTAVAIL)
+    )
+}
+
+/// True if the peer's port was closed when something was sent to it.
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// See [`super::receive`].
+pub(super) fn receive(
+    socket: &UdpSocket,
+    settings: &Settings,
+    counters: &Counters,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Inbox::prepare(socket);
+    counters.expect_blocks(settings);
+    let mut inbox = Inbox::new()?;
+    let (mut sequence, mut way) = (Sequence::new(), Way::Many);
+    while !stop.load(Ordering::Relaxed) {
+        match inbox.receive(socket) {
+            Ok(()) => {}
+            Err(error) if passes(&error) || is_away(&error) || is_refused(&error) => continue,
+            Err(error) => return Err(error),
+        }
+        let now = clock::now();
+        for index in 0..inbox.filled() {
+            let batch = inbox.batch(index);
+            if batch.segment < batch.bytes.len() {
+                way = Way::Segmented;
+            }
+            let arrived = batch.arrived.unwrap_or(now);
+            let (mut bytes, mut lost) = (0, 0_u64);
+            for datagram in batch.bytes.chunks(batch.segment) {
+                let Some((sent, number)) = read_header(datagram, settings.udp64, &sequence) else { continue };
+                bytes += datagram.len() as u64;
+                lost = lost.saturating_add(sequence.arrived(number));
+                sequence.took(arrived.cast_signed().wrapping_sub(sent.cast_signed()));
+            }
+            if bytes > 0 {
+                counters.arrived(bytes, now, lost.saturating_mul(batch.segment as u64));
+            }
+        }
+        counters.follow(&sequence);
+        counters.went(way);
+    }
+    Ok(())
+}
+
+/// Bytes of a header whose number has 64 bits, or 32.
+const fn header_bytes(wide: bool) -> usize {
+    if wide { HEADER } else { HEADER - 4 }
+}
+
+/// Writes what comes before a datagram's payload.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
+fn write_header(datagram: &mut [u8], stamp: [u8; 8], number: u64, wide: bool) {
+    let number =
+        if wide { number.to_be_bytes() } else { u64::from(number as u32).rotate_left(32).to_be_bytes() };
+    let mut header = [0; HEADER];
+    header[..8].copy_from_slice(&stamp);
+    header[8..].copy_from_slice(&number);
+    datagram[..header_bytes(wide)].copy_from_slice(&header[..header_bytes(wide)]);
+}
+
+/// A time as datagrams carry it: of a clock that only its own machine knows.
+#[expect(clippy::cast_possible_truncation, reason = "the header has 32 bits")]
+fn stamp(now: u64) -> [u8; 8] {
+    let (seconds, micros) = ((now / 1_000_000_000) as u32, (now % 1_000_000_000 / 1_000) as u32);
+    (u64::from(seconds) << 32 | u64::from(micros)).to_be_bytes()
+}
+
+/// When a datagram was sent, in nanoseconds of its sender's clock, and its number; `None` if it is too short to be of a stream,
+/// or opened it: that is sent again where the answer takes its time.
+#[inline]
+fn read_header(datagram: &[u8], wide: bool, sequence: &Sequence) -> Option<(u64, u64)> {
+    if datagram.len() == handshake::LENGTH && handshake::read_call(datagram).is_some() {
+        return None;
+    }
+    let header = datagram.get(..header_bytes(wide))?;
+    let word = |at: usize| header.get(at..at + 4).map(|word| word.try_into().map(u32::from_be_bytes))?.ok();
+    let sent = u64::from(word(0)?) * 1_000_000_000 + u64::from(word(4)?) * 1_000;
+    let low = word(8)?;
+    let number = if wide { u64::from(low) << 32 | u64::from(word(12)?) } else { sequence.extended(low) };
+    Some((sent, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_read_as_it_was_written() {
+        let now = 12_345_678_901_234;
+        for (wide, number) in [(false, 7), (true, 7), (true, 1 << 40)] {
+            let mut datagram = [0xff; 20];
+            write_header(&mut datagram, stamp(now), number, wide);
+            assert_eq!(read_header(&datagram, wide, &Sequence::new()), Some((now / 1_000 * 1_000, number)));
+            assert_eq!(datagram[if wide { 16 } else { 12 }..], [0xff; 8][if wide { 4 } else { 0 }..]);
+        }
+        // Seconds, microseconds and the number, as iperf3 has them.
+        let mut datagram = [0; 12];
+        write_header(&mut datagram, stamp(3_000_005_000), 0x0102_0304, false);
+        assert_eq!(datagram, [0, 0, 0, 3, 0, 0, 0, 5, 1, 2, 3, 4]);
+        assert_eq!(read_header(&datagram[..11], false, &Sequence::new()), None, "too short");
+        let call = handshake::call(&[b'a'; super::super::super::control::COOKIE]);
+        assert_eq!(read_header(&call, true, &Sequence::new()), None, "it opens a stream");
+    }
+}

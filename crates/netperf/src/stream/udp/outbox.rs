@@ -1,0 +1,181 @@
+//! Datagrams on their way to the kernel.
+
+use std::io::{self, IoSlice};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
+
+use super::super::counters::Way;
+use super::super::options::number;
+use super::super::pace::Pace;
+use super::super::{Settings, payload};
+use super::{CLOSE_NS, header_bytes, stamp, write_header};
+use iotax_engine::clock;
+
+/// The most datagrams that the kernel cuts one batch into (UDP_MAX_SEGMENTS, which newer kernels doubled).
+const MOST_SEGMENTS: usize = 64;
+/// Bytes of a batch: an IP packet, with room for its headers.
+const MOST_BYTES: usize = 65_000;
+
+/// Datagrams of equal length side by side, all of them with a payload that stays and a header that is written anew.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    datagrams: Vec<u8>,
+    length: usize,
+    wide: bool,
+    way: Way,
+    /// The number of the last datagram that was sent or lost.
+    number: u64,
+    /// The datagrams in the box that are to be sent, after those that were.
+    waiting: usize,
+    done: usize,
+}
+
+impl Outbox {
+    pub(super) fn new(socket: &UdpSocket, settings: &Settings) -> Self {
+        let length = settings.length.max(header_bytes(settings.udp64));
+        let room = (MOST_BYTES / length).clamp(1, MOST_SEGMENTS);
+        let mut outbox = Self {
+            datagrams: payload(length * room),
+            length,
+            wide: settings.udp64,
+            way: Way::Many,
+            number: 0,
+            waiting: 0,
+            done: 0,
+        };
+        let gap = settings.bitrate.map_or(0, |bitrate| Pace::gap_ns(bitrate, length));
+        if room > 1 && gap < CLOSE_NS && segment(socket, length).is_ok() {
+            outbox.way = Way::Segmented;
+        }
+        outbox
+    }
+
+    /// Bytes of a datagram.
+    pub(super) const fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The number of datagrams per call.
+    pub(super) fn room(&self) -> u64 {
+        (self.datagrams.len() / self.length) as u64
+    }
+
+    /// The call that sends them.
+    pub(super) const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Puts so many datagrams in, of those that there is room for.
+    pub(super) fn fill(&mut self, count: u64) {
+        (self.waiting, self.done) = (usize::try_from(count.min(self.room())).unwrap_or_default(), 0);
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Gives what there is to the kernel, as sent at this moment. How many bytes it took, and datagrams.
+    ///
+    /// # Errors
+    /// An error of the socket. Nothing was sent then, and another call sends the same datagrams, or in another way.
+    pub(super) fn send(&mut self, socket: &UdpSocket) -> io::Result<(u64, u64)> {
+        let stamp = stamp(clock::now());
+        let waiting = &mut self.datagrams[self.done * self.length..][..self.waiting * self.length];
+        for (datagram, number) in waiting.chunks_exact_mut(self.length).zip(self.number + 1..) {
+            write_header(datagram, stamp, number, self.wide);
+        }
+        let sent = match self.way {
+            Way::Segmented => socket.send(waiting).map(|bytes| bytes / self.length),
+            Way::Many => send_many(socket, waiting, self.length),
+        };
+        match sent {
+            Ok(sent) => {
+                self.take(sent);
+                Ok(((sent * self.length) as u64, sent as u64))
+            }
+            // A datagram that is longer than the path's packets, or a device that cannot cut.
+            Err(error) if self.way == Way::Segmented && cannot_cut(&error) => {
+                segment(socket, 0)?;
+                self.way = Way::Many;
+                Err(io::ErrorKind::Interrupted.into())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts what is in the box as sent and lost. How many bytes that were, and datagrams.
+    pub(super) fn lose(&mut self) -> (u64, u64) {
+        let lost = self.waiting;
+        self.take(lost);
+        ((lost * self.length) as u64, lost as u64)
+    }
+
+    const fn take(&mut self, count: usize) {
+        self.number += count as u64;
+        self.waiting -= count;
+        self.done += count;
+    }
+}
+
+/// Has the kernel cut what is sent into datagrams of such a length; 0 for none of it.
+fn segment(socket: &UdpSocket, length: usize) -> io::Result<()> {
+    number(socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, length as u64)
+}
+
+fn cannot_cut(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
+}
+
+/// Sends datagrams of such a length with one call. How many were sent.
+fn send_many(socket: &UdpSocket, datagrams: &[u8], length: usize) -> io::Result<usize> {
+    let slices: Vec<[IoSlice<'_>; 1]> =
+        datagrams.chunks_exact(length).map(|one| [IoSlice::new(one)]).collect();
+    let mut nothing: Vec<SendAncillaryBuffer<'_, '_, '_>> =
+        slices.iter().map(|_| SendAncillaryBuffer::default()).collect();
+    let mut messages: Vec<MMsgHdr<'_>> =
+        slices.iter().zip(&mut nothing).map(|(slice, nothing)| MMsgHdr::new(slice, nothing)).collect();
+    Ok(sendmmsg(socket, &mut messages, SendFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::sequence::Sequence;
+    use super::super::read_header;
+    use super::*;
+
+    /// Sends `count` datagrams in such a way; returns the lengths and numbers of those that arrive.
+    fn sent(way: Way, count: u64) -> Vec<(usize, u64)> {
+        let [local, remote] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a free port"));
+        local.connect(remote.local_addr().expect("bound")).expect("connected");
+        let settings = Settings { length: 100, bitrate: None, zerocopy: false, udp64: true, amount: None };
+        let mut outbox = Outbox::new(&local, &settings);
+        if way == Way::Many {
+            segment(&local, 0).expect("reset");
+            outbox.way = way;
+        }
+        outbox.fill(count);
+        while !outbox.is_empty() {
+            outbox.send(&local).expect("sent");
+        }
+        outbox.fill(1);
+        assert_eq!(outbox.lose(), (100, 1));
+        outbox.fill(1);
+        assert_eq!(outbox.send(&local).expect("sent"), (100, 1));
+        let mut datagram = [0; 200];
+        let mut next = || {
+            let length = remote.recv(&mut datagram).expect("all of it");
+            let (_, number) = read_header(&datagram[..length], true, &Sequence::new()).expect("a header");
+            (length, number)
+        };
+        (0..=count).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn datagrams_are_the_same_whatever_way_they_go() {
+        let expected: Vec<_> = (1..=20).chain([22]).map(|number| (100, number)).collect();
+        assert_eq!(sent(Way::Many, 20), expected);
+        assert_eq!(sent(Way::Segmented, 20), expected);
+    }
+}

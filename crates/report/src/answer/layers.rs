@@ -1,0 +1,164 @@
+//! What each layer costs: a line for each, for all places of the ladder where it costs alike.
+
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Edge, Judgement, Metric};
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+
+use super::speed;
+use super::together::{self, Where};
+use crate::sentences::{amount, margin};
+
+/// A longer line gives numbers of workloads instead of their names.
+const LONG: usize = 78;
+
+/// The steps of one name with the same verdicts, at least one.
+struct Layer<'a> {
+    places: Vec<Place<'a>>,
+}
+
+/// A step and its comparisons by the workloads' headline figures, in the plan's order.
+struct Place<'a> {
+    edge: &'a Edge,
+    comparisons: Vec<&'a Comparison>,
+    /// By the host's CPU time for each I/O.
+    cpu: Vec<&'a Comparison>,
+}
+
+/// What is said of a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Moved(Verdict, Metric),
+    Same,
+    Open,
+    Withheld,
+}
+
+/// The lines, in the order of the ladder.
+pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut layers: Vec<Layer<'_>> = Vec::new();
+    for edge in &judgement.edges {
+        let workloads = run.plan.workloads.iter();
+        let comparisons: Vec<&Comparison> = workloads
+            .filter_map(|workload| judgement.step(&workload.name, edge, Metric::headline(workload)))
+            .collect();
+        if comparisons.is_empty() {
+            continue;
+        }
+        let workloads = run.plan.workloads.iter();
+        let on_disk = workloads.filter(|workload| !workload.kind().is_network());
+        let cpu = on_disk.filter_map(|workload| judgement.step(&workload.name, edge, Metric::CPU_PER_IO));
+        let place = Place { edge, comparisons, cpu: cpu.collect() };
+        match layers.iter_mut().find(|layer| layer.is_like(&place)) {
+            Some(layer) => layer.places.push(place),
+            None => layers.push(Layer { places: vec![place] }),
+        }
+    }
+    layers.iter().map(|layer| layer.line(run)).collect()
+}
+
+fn said(comparison: &Comparison) -> Said {
+    match comparison.verdict {
+        _ if comparison.withheld.is_some() => Said::Withheld,
+        Verdict::Same => Said::Same,
+        Verdict::Undecided => Said::Open,
+        moved => Said::Moved(moved, comparison.metric),
+    }
+}
+
+impl Place<'_> {
+    fn said(&self) -> Vec<(&str, Said)> {
+        self.comparisons.iter().map(|c| (c.workload.as_str(), said(c))).collect()
+    }
+}
+
+impl Layer<'_> {
+    fn is_like(&self, place: &Place<'_>) -> bool {
+        let first = &self.places[0];
+        first.edge.name == place.edge.name && first.said() == place.said()
+    }
+
+    fn line(&self, run: &Run) -> String {
+        let [full, brief] = [false, true].map(|brief| self.line_with(run, brief));
+        let line = if full.chars().count() <= LONG { full } else { brief };
+        let with_cpu = self.cpu().map(|cpu| format!("{line}; {cpu}"));
+        with_cpu.filter(|line| line.chars().count() <= LONG).unwrap_or(line)
+    }
+
+    /// `5.40 to 5.50 us more CPU per I/O`; absent unless it is decided, and one way, wherever it was measured.
+    fn cpu(&self) -> Option<String> {
+        if self.places.iter().any(|place| place.cpu.len() < place.comparisons.len()) {
+            return None;
+        }
+        let all = || self.places.iter().flat_map(|place| &place.cpu);
+        let taxes: Option<Vec<f64>> = all().map(|c| Some(c.tax?.ns.abs())).collect();
+        let word = [(Verdict::Slower, "more"), (Verdict::Faster, "less")]
+            .into_iter()
+            .find_map(|(verdict, word)| all().all(|c| c.verdict == verdict).then_some(word))?;
+        Some(format!("{} {word} CPU per I/O", amount::range(&taxes?, human::time)?))
+    }
+
+    fn line_with(&self, run: &Run, brief: bool) -> String {
+        let mut kinds: Vec<Said> = Vec::new();
+        for (_, said) in self.places[0].said() {
+            if !kinds.contains(&said) {
+                kinds.push(said);
+            }
+        }
+        // What it costs comes first, what is not known last.
+        kinds.sort_by_key(|kind| match kind {
+            Said::Moved(Verdict::Slower, _) => 0,
+            Said::Moved(..) => 1,
+            Said::Same => 2,
+            Said::Open => 3,
+            Said::Withheld => 4,
+        });
+        let parts: Vec<String> = kinds.into_iter().map(|kind| self.part(run, kind, brief)).collect();
+        format!("{}: {}", self.name(), parts.join("; "))
+    }
+
+    /// `qcow2 over vm-raw`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw)`, `cache=none instead of writeback (vm-none)`.
+    fn name(&self) -> String {
+        let Edge { from, to, name } = self.places[0].edge;
+        match self.places.as_slice() {
+            [_] if name.contains(" instead of ") => format!("{name} ({to})"),
+            [_] => format!("{name} over {from}"),
+            several => {
+                let targets: Vec<String> = several.iter().map(|place| place.edge.to.clone()).collect();
+                format!("{name} ({})", listed(&targets))
+            }
+        }
+    }
+
+    /// `random writes 4.2-9.1% slower`, `same on reads (within 2%)`.
+    fn part(&self, run: &Run, kind: Said, brief: bool) -> String {
+        let of_kind = |place: &Place<'_>| -> Vec<f64> {
+            place.comparisons.iter().filter(|c| said(c) == kind).map(|c| c.ratio).collect()
+        };
+        let ratios: Vec<f64> = self.places.iter().flat_map(of_kind).collect();
+        let told = self.places[0].said();
+        let workloads: Vec<&str> =
+            told.iter().filter(|(_, said)| *said == kind).map(|(workload, _)| *workload).collect();
+        let alone = run.plan.workloads.len() == 1;
+        let on = together::name(run, &workloads, brief);
+        match (kind, on) {
+            (Said::Moved(_, metric), on) => around(&speed::range(metric, &ratios), on, alone),
+            (Said::Same, Where::Everywhere) if alone => format!("same ({})", margin(run)),
+            (Said::Same, Where::Everywhere) => format!("same everywhere ({})", margin(run)),
+            (Said::Same, Where::On(on)) => format!("same on {on} ({})", margin(run)),
+            (Said::Open, Where::Everywhere) => "not decided".into(),
+            (Said::Open, Where::On(on)) => format!("{on} not decided"),
+            (Said::Withheld, Where::Everywhere) => "not usable".into(),
+            (Said::Withheld, Where::On(on)) => format!("{on} not usable"),
+        }
+    }
+}
+
+fn around(what: &str, on: Where, alone: bool) -> String {
+    match on {
+        Where::Everywhere if alone => what.into(),
+        Where::Everywhere => format!("{what} everywhere"),
+        Where::On(on) => format!("{on} {what}"),
+    }
+}

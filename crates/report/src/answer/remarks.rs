@@ -1,0 +1,218 @@
+//! What is to be known before the table is believed: three lines at most, the rest on request.
+
+use iotax_analysis::cells::{place, place_of};
+use iotax_analysis::grade::Grade;
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Judgement, Metric, Stopped};
+use iotax_model::record::Measurement;
+use iotax_model::units::human::listed;
+use iotax_model::{Warning, WarningKind};
+
+use crate::figure::counted;
+use crate::marks;
+use crate::remarks::{checks, remarks};
+use crate::sentences::lost;
+
+/// Remarks that are shown.
+const MOST: usize = 3;
+/// The rank up to which figures are wrong or another question's.
+const GRAVE: u8 = 2;
+/// More rounds than this are no advice.
+const MANY_ROUNDS: u32 = 200;
+
+/// Of a run of one target, in one line: whether to believe its figures.
+pub(crate) fn trust(run: &Run, judgement: &Judgement) -> String {
+    let unusable: Vec<&Measurement> = run
+        .measurements
+        .iter()
+        .zip(&judgement.grades)
+        .filter_map(|(m, grade)| (*grade == Grade::Unusable).then_some(m))
+        .collect();
+    let about = |w: &&Warning| unusable.iter().any(|m| place_of(w) == Some(place(m)));
+    let mut found = grouped(&judgement.warnings);
+    // What makes a measurement unusable comes first.
+    found.sort_by_key(|(kind, warnings)| (!warnings.iter().any(about), rank(*kind)));
+    let id = run.id;
+    let Some((kind, warnings)) = found.first() else {
+        let checks = listed(&checks(run).map(str::to_owned));
+        let other = if super::emulated(run).is_some() { "other " } else { "" };
+        return format!("Checked {checks}: no {other}findings.");
+    };
+    let word = if unusable.is_empty() { "With care" } else { "NOT to be believed" };
+    let others = match found.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{word}: {}{others}; iotax report {id} --detail.", finding(run, *kind, warnings))
+}
+
+/// Of a run of one target, what makes its figures wrong or another question's, in full.
+pub(crate) fn grave(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let all = remarks(run, &judgement.warnings);
+    all.iter().filter(|remark| rank(remark.kind) <= GRAVE).map(ToString::to_string).collect()
+}
+
+/// The lines; the last names the command that shows the rest.
+pub(super) fn lines(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut found = grouped(&judgement.warnings);
+    found.sort_by_key(|(kind, _)| rank(*kind));
+    let clean = found.is_empty() && !run.measurements.is_empty();
+    let (grave, others): (Vec<_>, Vec<_>) = found.iter().partition(|(kind, _)| rank(*kind) <= GRAVE);
+    let said = |found: &(WarningKind, Vec<&Warning>)| finding(run, found.0, &found.1);
+    let mut lines: Vec<String> = grave.into_iter().map(said).collect();
+    lines.extend(lost(run).chain(failed(run, judgement)).chain(open(run, judgement)));
+    lines.extend(others.into_iter().map(said));
+    let more = lines.len().saturating_sub(MOST);
+    lines.truncate(MOST);
+    let id = run.id;
+    lines.push(match (more, clean) {
+        (0, true) if super::emulated(run).is_some() => {
+            format!("The checks found nothing else. All figures: iotax report {id} --detail")
+        }
+        (0, true) => format!("The checks found nothing. All figures: iotax report {id} --detail"),
+        (0, false) => format!("Where, what to do, and all figures: iotax report {id} --detail"),
+        (more, _) => format!("{more} more, where, what to do, and all figures: iotax report {id} --detail"),
+    });
+    lines
+}
+
+/// What failed, with its workload where there are several.
+fn failed<'a>(run: &'a Run, judgement: &'a Judgement) -> impl Iterator<Item = String> + 'a {
+    run.plan.workloads.iter().flat_map(move |workload| {
+        let lines = marks::failures(run, judgement, workload).into_iter();
+        lines.map(
+            move |line| {
+                if run.plan.workloads.len() > 1 { format!("{}: {line}", workload.name) } else { line }
+            },
+        )
+    })
+}
+
+/// What is not decided, and what would help.
+fn open(run: &Run, judgement: &Judgement) -> Option<String> {
+    let is_headline = |c: &&Comparison| {
+        run.plan.workloads.iter().any(|w| w.name == c.workload && Metric::headline(w) == c.metric)
+    };
+    let all: Vec<&Comparison> =
+        judgement.comparisons.iter().chain(&judgement.steps).filter(is_headline).collect();
+    let mut pairs: Vec<(&str, &str, &str)> = Vec::new();
+    let mut needed: Vec<Option<u32>> = Vec::new();
+    let mut count = 0_usize;
+    for c in &all {
+        let pair = (c.workload.as_str(), c.target.as_str(), c.baseline.as_str());
+        if pairs.contains(&pair) {
+            continue;
+        }
+        pairs.push(pair);
+        if c.verdict == Verdict::Undecided && c.withheld.is_none() {
+            count += 1;
+            needed.push(c.needed_rounds);
+        }
+    }
+    (count > 0).then(|| {
+        let rounds = needed.into_iter().collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().max());
+        let ended = judgement.standing.as_ref().and_then(|standing| standing.stopped);
+        let advice = match rounds.filter(|rounds| *rounds <= MANY_ROUNDS) {
+            _ if ended == Some(Stopped::MaxTime) => format!("; more time may: iotax resume {}", run.id),
+            Some(rounds) => format!("; about {} in all would decide", counted(rounds, "round")),
+            None => String::new(),
+        };
+        format!("{count} of {} not decided{advice}", counted(pairs.len() as u64, "comparison"))
+    })
+}
+
+/// By kind, in the order of their first appearance. That guests were emulated is said elsewhere.
+fn grouped(warnings: &[Warning]) -> Vec<(WarningKind, Vec<&Warning>)> {
+    let mut groups: Vec<(WarningKind, Vec<&Warning>)> = Vec::new();
+    for warning in warnings.iter().filter(|warning| warning.kind != WarningKind::Emulated) {
+        match groups.iter_mut().find(|(kind, _)| *kind == warning.kind) {
+            Some((_, group)) => group.push(warning),
+            None => groups.push((warning.kind, vec![warning])),
+        }
+    }
+    groups
+}
+
+/// `other load: another program used the device (140 of 400 measurements)`.
+fn finding(run: &Run, kind: WarningKind, warnings: &[&Warning]) -> String {
+    let mut places: Vec<_> =
+        warnings.iter().filter_map(|w| Some((&w.target, &w.workload, w.round?))).collect();
+    places.sort_unstable();
+    places.dedup();
+    // What failed is no measurement.
+    let is_there = |(target, workload, round): &(&Option<String>, &Option<String>, u32)| {
+        let here = |m: &Measurement| {
+            m.round == *round
+                && target.as_ref().is_none_or(|name| *name == m.target)
+                && workload.as_ref().is_none_or(|name| *name == m.workload)
+        };
+        run.measurements.iter().any(here)
+    };
+    let there = places.iter().filter(|place| is_there(place)).count();
+    let mut targets: Vec<String> = Vec::new();
+    for target in warnings.iter().filter_map(|w| w.target.as_ref()) {
+        if !targets.contains(target) {
+            targets.push(target.clone());
+        }
+    }
+    let place = match (places.len() as u64, targets.as_slice()) {
+        (0, []) => String::new(),
+        (0, targets) => format!(" ({})", listed(targets)),
+        (found, _) if there == 0 => format!(" ({})", counted(found, "measurement")),
+        _ => format!(" ({there} of {} measurements)", run.measurements.len()),
+    };
+    format!("{}: {}{place}", kind.word().replace('_', " "), short(kind))
+}
+
+/// The gravest first: what makes figures wrong, what makes them another question's, what makes them uncertain.
+const fn rank(kind: WarningKind) -> u8 {
+    match kind {
+        WarningKind::Corrupt => 0,
+        WarningKind::Incomplete => 1,
+        WarningKind::CacheLie | WarningKind::BufferedDirect | WarningKind::Holes | WarningKind::Bypassed => 2,
+        WarningKind::Clock | WarningKind::Compressible => 3,
+        WarningKind::SaturatedGenerator
+        | WarningKind::CannotSustain
+        | WarningKind::CpuBound
+        | WarningKind::LinkBound
+        | WarningKind::Throttled => 4,
+        WarningKind::CacheKept | WarningKind::Extended | WarningKind::Offloads => 5,
+        WarningKind::OtherLoad
+        | WarningKind::Loss
+        | WarningKind::Gap
+        | WarningKind::Retransmits
+        | WarningKind::Unsteady
+        | WarningKind::Outlier
+        | WarningKind::Emulated => 6,
+    }
+}
+
+/// What was seen, in a few words.
+const fn short(kind: WarningKind) -> &'static str {
+    match kind {
+        WarningKind::CacheLie => "a cache answered, not the device",
+        WarningKind::Holes => "what was read had never been written",
+        WarningKind::Compressible => "a layer could shorten the data",
+        WarningKind::BufferedDirect => "direct I/O was asked for and not done",
+        WarningKind::Clock => "a clock is off, or CPU time was stolen",
+        WarningKind::Emulated => "guests ran without KVM",
+        WarningKind::SaturatedGenerator => "it was the bottleneck",
+        WarningKind::Unsteady => "the rate still changed within the window",
+        WarningKind::Throttled => "the rate fell in a step, as under a limit",
+        WarningKind::OtherLoad => "other programs used the device",
+        WarningKind::CacheKept => "a cache could not be dropped before",
+        WarningKind::CannotSustain => "more I/O was due than could be started",
+        WarningKind::Corrupt => "blocks differ from what was written",
+        WarningKind::Outlier => "unlike the other rounds",
+        WarningKind::Bypassed => "packets bypassed the interfaces",
+        WarningKind::Offloads => "interfaces differ in what they offload",
+        WarningKind::LinkBound => "the link was the bottleneck",
+        WarningKind::CpuBound => "one end's CPU was the bottleneck",
+        WarningKind::Retransmits => "retransmits slowed the stream",
+        WarningKind::Loss => "packets were lost",
+        WarningKind::Gap => "nothing arrived for some time",
+        WarningKind::Incomplete => "missing, failed or ended early",
+        WarningKind::Extended => "rounds were added once results were known",
+    }
+}

@@ -1,0 +1,102 @@
+//! How much slower or faster, in a few letters: `4.2-9.1% slower`, `3.1x as fast`.
+
+use iotax_analysis::Metric;
+
+/// A share of this is said as so many times.
+const TIMES_SLOWER: f64 = 0.1;
+/// A multiple of this is said as so many times.
+const TIMES_FASTER: f64 = 2.0;
+
+/// Over the ratios of several comparisons that all went the same way: `28-31% slower`, of latencies `12% higher latency`.
+pub(super) fn range(metric: Metric, ratios: &[f64]) -> String {
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = ratios.iter().copied().fold(0.0, f64::max);
+    // The smaller change first.
+    let (near, far) = if least < 1.0 && most <= 1.0 { (most, least) } else { (least, most) };
+    let (far, far_unit) = amount(far);
+    let (near, unit) = match amount(near) {
+        // Beside so many times a percentage would read as a part of one.
+        (_, "%") if far_unit == "x" && near >= 1.0 => (format!("{near:.1}"), "x"),
+        other => other,
+    };
+    let words = words(metric, far_unit, most > 1.0);
+    match (near == far && unit == far_unit, unit == far_unit) {
+        (true, _) => format!("{far}{far_unit} {words}"),
+        (false, true) => format!("{near}-{far}{far_unit} {words}"),
+        (false, false) => format!("{near}{unit} to {far}{far_unit} {words}"),
+    }
+}
+
+/// The number and its unit: `%`, or `x` for so many times.
+fn amount(ratio: f64) -> (String, &'static str) {
+    match ratio {
+        r if r <= 0.0 => ("100".into(), "%"),
+        r if r < TIMES_SLOWER => (format!("{:.0}", 1.0 / r), "x"),
+        r if r >= TIMES_FASTER => (format!("{r:.1}"), "x"),
+        r => (percent(r), "%"),
+    }
+}
+
+/// `4.2` or `31`: how far a ratio is from 1.
+fn percent(ratio: f64) -> String {
+    match (ratio - 1.0).abs() * 100.0 {
+        percent if percent >= 9.95 => format!("{percent:.0}"),
+        percent if percent >= 0.095 => format!("{percent:.1}"),
+        percent => format!("{percent:.2}"),
+    }
+}
+
+fn words(metric: Metric, unit: &str, up: bool) -> &'static str {
+    match (metric.more_is_better(), unit, up) {
+        (true, "x", true) => "as fast",
+        (true, _, true) => "faster",
+        (true, _, false) => "slower",
+        (false, "x", true) => "the latency",
+        (false, _, true) => "higher latency",
+        (false, _, false) => "lower latency",
+    }
+}
+
+/// In a cell: `-31%`, `-3.1%`, `+210%`, `12x`, `1/20`.
+pub(super) fn change(ratio: f64) -> String {
+    match ratio {
+        r if r <= 0.0 => "-100%".into(),
+        r if r < TIMES_SLOWER => format!("1/{:.0}", 1.0 / r),
+        r if r >= 10.0 => format!("{r:.0}x"),
+        r => format!("{}{}%", if r < 1.0 { '-' } else { '+' }, percent(r)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_said_once_with_their_unit() {
+        for (ratios, words) in [
+            (&[0.69, 0.72][..], "28-31% slower"),
+            (&[0.957], "4.3% slower"),
+            (&[0.957, 0.8], "4.3-20% slower"),
+            (&[0.711, 0.712], "29% slower"),
+            (&[1.12, 1.3], "12-30% faster"),
+            (&[2.5, 3.1], "2.5-3.1x as fast"),
+            (&[1.5, 3.1], "1.5-3.1x as fast"),
+            (&[0.5, 0.02], "50% to 50x slower"),
+            (&[0.02], "50x slower"),
+        ] {
+            assert_eq!(range(Metric::IOPS, ratios), words);
+        }
+        assert_eq!(range(Metric::LATENCY_MEAN, &[1.25]), "25% higher latency");
+        assert_eq!(range(Metric::LATENCY_MEAN, &[4.0]), "4.0x the latency");
+        assert_eq!(range(Metric::LATENCY_MEAN, &[0.8]), "20% lower latency");
+    }
+
+    #[test]
+    fn a_change_is_a_few_letters() {
+        for (ratio, text) in
+            [(0.69, "-31%"), (0.969, "-3.1%"), (1.0, "+0.00%"), (3.1, "+210%"), (12.4, "12x"), (0.05, "1/20")]
+        {
+            assert_eq!(change(ratio), text);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! All cells of a run in one table: what each target does on each workload, and how that differs from the baseline.
+
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Judgement, Metric};
+use iotax_model::Workload;
+use iotax_model::units::human;
+use iotax_model::workload::Kind;
+
+use super::speed;
+use crate::figure::{UNKNOWN, megabytes, microseconds, or_unknown, rate};
+use crate::marks;
+use crate::sentences::margin;
+
+/// From this block size on bytes per second say more than I/Os per second.
+const LARGE: u64 = 64 << 10;
+
+/// Rows of targets, columns of workloads.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Table {
+    /// The workloads and their units.
+    pub(crate) workloads: Vec<(String, &'static str)>,
+    /// The targets, each with a cell for every workload.
+    pub(crate) targets: Vec<(String, Vec<Cell>)>,
+    /// What the marks mean.
+    pub(crate) legend: String,
+}
+
+/// What a target does on a workload.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cell {
+    /// In the workload's unit.
+    pub(crate) value: String,
+    /// How that differs from the baseline; absent for the baseline and where nothing is known.
+    pub(crate) change: Option<Change>,
+}
+
+/// A difference from the baseline.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Change {
+    /// Within the margin.
+    Same,
+    /// By this ratio.
+    Decided(Verdict, f64),
+    /// By this ratio, which more rounds may move to either side of the margin.
+    Open(f64),
+    /// A measurement cannot be used.
+    Withheld,
+}
+
+impl Change {
+    /// `-31%`, `=`, `-3.1%?`, `!`.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Same => "=".into(),
+            Self::Decided(_, ratio) => speed::change(ratio),
+            Self::Open(ratio) => format!("{}?", speed::change(ratio)),
+            Self::Withheld => "!".into(),
+        }
+    }
+
+    /// What colours it.
+    pub(crate) const fn verdict(self) -> Verdict {
+        match self {
+            Self::Same => Verdict::Same,
+            Self::Decided(verdict, _) => verdict,
+            Self::Open(_) | Self::Withheld => Verdict::Undecided,
+        }
+    }
+}
+
+/// Absent if nothing was measured.
+pub(super) fn of(run: &Run, judgement: &Judgement) -> Option<Table> {
+    let measured = |w: &&Workload| judgement.summaries.iter().any(|summary| summary.workload == w.name);
+    let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(measured).collect();
+    if workloads.is_empty() {
+        return None;
+    }
+    let row = |target: &str| workloads.iter().map(|w| cell(run, judgement, w, target)).collect();
+    let targets: Vec<(String, Vec<Cell>)> =
+        run.plan.targets.iter().map(|target| (target.name.clone(), row(&target.name))).collect();
+    let legend = legend(run, &targets);
+    let workloads = workloads.into_iter().map(|w| (w.name.clone(), shown(w).1)).collect();
+    Some(Table { workloads, targets, legend })
+}
+
+/// The figure of a workload's cells, its unit, and how it is written.
+fn shown(workload: &Workload) -> (Metric, &'static str, fn(f64) -> String) {
+    let headline = Metric::headline(workload);
+    match workload.kind() {
+        _ if headline == Metric::LATENCY_MEAN => (headline, "us", microseconds),
+        Kind::Streams(_) => (headline, rate(workload).0, rate(workload).1),
+        Kind::Block if workload.bs.0 >= LARGE => (Metric::BYTES_PER_S, "MB/s", megabytes),
+        _ => (headline, "IOPS", human::count),
+    }
+}
+
+fn cell(run: &Run, judgement: &Judgement, workload: &Workload, target: &str) -> Cell {
+    let (metric, _, words) = shown(workload);
+    if judgement.summary(&workload.name, target).is_none() {
+        let lost = marks::is_lost(run, target);
+        return Cell { value: if lost { marks::LOST.into() } else { UNKNOWN.into() }, change: None };
+    }
+    let comparison = judgement.comparison(&workload.name, target, Metric::headline(workload));
+    let unusable = judgement.is_unusable(run, &workload.name, target).then_some(Change::Withheld);
+    let change = comparison.map(change).or(unusable);
+    Cell { value: or_unknown(mean(run, &workload.name, target, metric), words), change }
+}
+
+/// The geometric mean over all rounds of the cell. The change beside it is one too, over the rounds that both sides have up to the look that
+/// decided it; a median might lie on the other side of the baseline's.
+fn mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
+    let rounds = run.measurements.iter().filter(|m| m.workload == workload && m.target == target);
+    let values: Vec<f64> = rounds.filter_map(|m| metric.value(m)).filter(|value| *value > 0.0).collect();
+    (!values.is_empty())
+        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
+fn change(comparison: &Comparison) -> Change {
+    match comparison.verdict {
+        _ if comparison.withheld.is_some() => Change::Withheld,
+        Verdict::Same => Change::Same,
+        Verdict::Undecided => Change::Open(comparison.ratio),
+        decided => Change::Decided(decided, comparison.ratio),
+    }
+}
+
+/// Of the marks that occur.
+fn legend(run: &Run, targets: &[(String, Vec<Cell>)]) -> String {
+    let has = |is: fn(Change) -> bool| {
+        targets.iter().flat_map(|(_, cells)| cells).filter_map(|cell| cell.change).any(is)
+    };
+    let marks = [
+        (has(|change| change == Change::Same), format!("= same, {}", margin(run))),
+        (has(|change| matches!(change, Change::Open(_))), "? not decided".into()),
+        (has(|change| change == Change::Withheld), "! not usable".into()),
+    ];
+    let until = if run.plan.until_decided.is_some() { ", up to the look that decided" } else { "" };
+    let mut parts = vec![format!("Change against {}{until}", run.plan.baseline)];
+    parts.extend(marks.into_iter().filter_map(|(occurs, text)| occurs.then_some(text)));
+    parts.join("; ")
+}

@@ -1,0 +1,56 @@
+//! Several workloads under one name: `everywhere`, `reads`, `random writes`.
+
+use iotax_analysis::store::Run;
+use iotax_model::Workload;
+use iotax_model::units::human::listed;
+use iotax_model::workload::Kind;
+
+/// A class of workloads and who belongs to it.
+type Class = (&'static str, fn(&Workload) -> bool);
+
+const CLASSES: [Class; 8] = [
+    ("reads", only_reads),
+    ("writes", only_writes),
+    ("random I/O", |w| w.rw.is_random()),
+    ("sequential I/O", |w| !w.rw.is_random()),
+    ("random reads", |w| w.rw.is_random() && only_reads(w)),
+    ("random writes", |w| w.rw.is_random() && only_writes(w)),
+    ("sequential reads", |w| !w.rw.is_random() && only_reads(w)),
+    ("sequential writes", |w| !w.rw.is_random() && only_writes(w)),
+];
+
+fn only_reads(workload: &Workload) -> bool {
+    workload.jobs().all(|job| job.rw.reads() && !job.rw.writes())
+}
+
+/// A trim neither reads nor writes.
+fn only_writes(workload: &Workload) -> bool {
+    workload.jobs().all(|job| job.rw.writes() && !job.rw.reads())
+}
+
+/// Workloads of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Where {
+    /// The only one, or all.
+    Everywhere,
+    /// A class of them or their names.
+    On(String),
+}
+
+/// Who these workloads are together; of several without a common name their names, or with `brief` their number.
+pub(super) fn name(run: &Run, names: &[&str], brief: bool) -> Where {
+    let all = &run.plan.workloads;
+    if names.len() == all.len() {
+        return Where::Everywhere;
+    }
+    let alike = |workload: &Workload| workload.kind() == Kind::Block && workload.jobs().count() == 1;
+    let block = all.iter().all(alike);
+    let is_one = |class: &&Class| all.iter().all(|w| (class.1)(w) == names.contains(&w.name.as_str()));
+    if let Some((class, _)) = CLASSES.iter().filter(|_| block).find(is_one) {
+        return Where::On((*class).into());
+    }
+    if brief && names.len() > 1 {
+        return Where::On(format!("{} of {} workloads", names.len(), all.len()));
+    }
+    Where::On(listed(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()))
+}

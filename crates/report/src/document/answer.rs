@@ -1,0 +1,155 @@
+//! The answer of a run on one screen.
+
+use iotax_analysis::store::Run;
+use iotax_analysis::{Judgement, Metric};
+use iotax_model::Workload;
+use iotax_model::units::human;
+
+use super::run::figures_table;
+use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::answer::{Answer, Cell, Change, Table, emulated, grave, trust};
+use crate::figure::{counted, megabytes, title};
+use crate::marks;
+use crate::sentences::verified;
+
+/// Columns of workloads that fit a terminal beside the targets' names.
+const COLUMNS: usize = 5;
+
+/// What a run says, on one screen: a line for each layer, one table, the gravest remarks; of a single target two lines and
+/// its figures. Of suites, of what other tools measured, and of a single target over a network, the whole report.
+#[must_use]
+pub fn answer(run: &Run, judgement: &Judgement) -> Page {
+    let network = run.plan.workloads.iter().any(|workload| workload.kind().is_network());
+    let alone = run.plan.targets.len() < 2;
+    let whole = run.source.is_some() || (alone && network) || run.plan.known_suite().is_some();
+    if whole || judgement.summaries.is_empty() {
+        return super::run(run, judgement);
+    }
+    if alone {
+        return bench(run, judgement);
+    }
+    let answer = Answer::of(run, judgement);
+    let mut page = Page::default();
+    page.add(Part::Head(head(run)));
+    page.add_lines(answer.emulated.map(str::to_owned).into_iter().collect());
+    page.add_lines(answer.layers);
+    if let Some(table) = answer.table {
+        add_table(&mut page, table);
+    }
+    page.add_lines(answer.remarks);
+    page
+}
+
+/// The table of a run of several targets that goes on, with what is known of each cell.
+#[must_use]
+pub fn so_far(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    if let Some(table) = Answer::of(run, judgement).table {
+        add_table(&mut page, table);
+    }
+    page
+}
+
+fn add_table(page: &mut Page, table: Table) {
+    grids(&table).into_iter().for_each(|grid| page.add(Part::Table(grid)));
+    page.add(Part::Lines(vec![table.legend]));
+}
+
+/// Of a single target: what was measured, whether to believe it, and the figures by direction.
+fn bench(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    let mut lines: Vec<String> =
+        run.plan.workloads.iter().filter_map(|workload| measured(run, judgement, workload)).collect();
+    // What it is called stands before what was measured.
+    if let Some(first) = lines.first_mut() {
+        *first = format!("Run {}, {}: {first}", run.id, run.plan.name);
+    }
+    lines.extend(emulated(run).map(str::to_owned));
+    lines.push(trust(run, judgement));
+    lines.extend(verified(run));
+    lines.extend(grave(run, judgement));
+    lines.into_iter().for_each(|line| page.add(Part::Head(line)));
+    for workload in &run.plan.workloads {
+        let Some(grid) = figures_table(run, judgement, workload) else { continue };
+        if run.plan.workloads.len() > 1 {
+            page.add(Part::Head(workload.name.clone()));
+        }
+        page.add(Part::Table(grid));
+        page.add_lines(marks::failures(run, judgement, workload));
+    }
+    page
+}
+
+/// `4k random read, queue depth 1: 14.7k IOPS (60.2 MB/s) at 67.1 us, 4.10 us of CPU each`.
+fn measured(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
+    let summary = judgement.summary(&workload.name, &run.plan.targets.first()?.name)?;
+    let bytes = summary.of(Metric::BYTES_PER_S).filter(|bytes| *bytes > 0.0);
+    let parts = [
+        summary.of(Metric::IOPS).map(|iops| format!("{} IOPS", human::count(iops))),
+        bytes.map(|bytes| format!("{} MB/s", megabytes(bytes))),
+        summary.of(Metric::LATENCY_MEAN).map(|ns| format!("{} each", human::time(ns))),
+        summary.of(Metric::CPU_PER_IO).map(|ns| format!("{} of CPU", human::time(ns))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    Some(format!("{}: {}", title(workload), parts.join(", ")))
+}
+
+/// `Run 17, ladder /mnt: 12 rounds of 4 targets and 5 workloads`.
+fn head(run: &Run) -> String {
+    let rounds = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
+    format!(
+        "Run {}, {}: {}{} of {} and {}",
+        run.id,
+        run.plan.name,
+        if run.plan.until_decided.is_some() { "up to " } else { "" },
+        counted(rounds, "round"),
+        counted(run.plan.targets.len() as u64, "target"),
+        counted(run.plan.workloads.len() as u64, "workload")
+    )
+}
+
+/// One for every few workloads.
+fn grids(table: &Table) -> Vec<Grid> {
+    let places: Vec<usize> = (0..table.workloads.len()).collect();
+    places.chunks(COLUMNS).map(|places| grid(table, places)).collect()
+}
+
+fn grid(table: &Table, places: &[usize]) -> Grid {
+    let heads = places.iter().map(|at| {
+        let (name, unit) = &table.workloads[*at];
+        let (first, second) = in_two(name);
+        Field { stacked: vec![first, second, (*unit).to_owned()], ..figure(format!("{name}, {unit}")) }
+    });
+    let rows = table.targets.iter().map(|(target, cells)| {
+        let shown = places.iter().map(|at| shown(table, &cells[*at], *at));
+        [words(target)].into_iter().chain(shown).collect()
+    });
+    Grid { head: [words("")].into_iter().chain(heads).collect(), rows: rows.collect() }
+}
+
+/// `10.5k -31% `: changes of a column stand beneath one another, whatever mark they bear.
+fn shown(table: &Table, cell: &Cell, column: usize) -> Field {
+    let in_column = || table.targets.iter().filter_map(|(_, cells)| cells[column].change);
+    let width = in_column().map(|change| change.text().trim_end_matches('?').chars().count()).max();
+    let marked = in_column().any(|change| change.text().ends_with('?'));
+    let Some(width) = width else { return figure(&cell.value) };
+    let text = cell.change.map(Change::text).unwrap_or_default();
+    let (number, mark) = text.strip_suffix('?').map_or((text.as_str(), " "), |number| (number, "?"));
+    let mark = if marked { mark } else { "" };
+    let text = format!("{} {number:>width$}{mark}", cell.value);
+    Field { is_figure: true, ..verdict(text, cell.change.map(Change::verdict)) }
+}
+
+/// The longest name of a workload that stands in one line.
+const SHORT: usize = 10;
+
+/// A name of a workload over two lines, broken where its parts meet nearest to the middle: `randread-` and `4k-qd32`.
+fn in_two(name: &str) -> (String, String) {
+    if name.chars().count() <= SHORT {
+        return (name.to_owned(), String::new());
+    }
+    let joints = name.char_indices().filter(|(_, c)| "-_./ ".contains(*c)).map(|(at, c)| at + c.len_utf8());
+    let at = joints.min_by_key(|at| at.abs_diff(name.len() - at)).unwrap_or(name.len());
+    let (first, second) = name.split_at(at);
+    (first.trim_end().to_owned(), second.to_owned())
+}

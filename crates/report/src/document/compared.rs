@@ -1,0 +1,193 @@
+//! Two runs, or two targets of one, held against one another.
+
+use iotax_model::Workload;
+use iotax_model::units::human::listed;
+
+use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::figure::{change_with, counted, title_in};
+use crate::sentences::compared::{self, percent};
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Cell, Compared, Difference, GateResult, Matched, Side, Which};
+
+/// What is shown when no metric is asked for.
+pub const SHOWN: [Metric; 4] = [Metric::LATENCY_MEAN, Metric::LATENCY_P99, Metric::IOPS, Metric::CPU_PER_IO];
+
+/// What is compared and what differs beside it, then for each workload the figures of both, then what it means.
+#[must_use]
+pub fn compared(a: &Side<'_>, b: &Side<'_>, compared: &Compared, metrics: &[Metric]) -> Page {
+    let mut page = Page::default();
+    let (over, under) = if compared.baseline == Which::A { (b, a) } else { (a, b) };
+    page.add(Part::Head(format!("{} against {}", over.called(), under.called())));
+    page.add_lines(
+        [(a, Which::A), (b, Which::B)].map(|(side, which)| introduced(side, which, compared)).into(),
+    );
+    let differing = differing(compared);
+    if differing.is_empty() {
+        page.add(Part::Sentence("Nothing else that is on record differs.".into()));
+    } else {
+        page.add_list("What differs", differing);
+    }
+    for (w, workload) in compared.workloads.iter().enumerate() {
+        let grid = table(compared, w, metrics);
+        if grid.rows.is_empty() {
+            continue;
+        }
+        let title = title_in(compared.source.as_ref(), &workload.a);
+        page.add(Part::Head(format!("{title} ({})", workload.name())));
+        page.add(Part::Table(grid));
+    }
+    page.add(Part::Sentence(rule(compared)));
+    page.add_list("What it means", compared::conclusions(compared));
+    let hidden = |metric: Option<Metric>| metric.is_some_and(|metric| !metrics.contains(&metric));
+    let missing = compared.missing.iter().filter(|m| !hidden(m.metric)).map(|m| format!("{}.", m.reason));
+    page.add_list("Without a partner", missing.collect());
+    page.add_list("Gates", compared.gates.iter().map(|result| gate(compared, result)).collect());
+    page
+}
+
+const fn other(which: Which) -> Which {
+    match which {
+        Which::A => Which::B,
+        Which::B => Which::A,
+    }
+}
+
+/// `A: run 12, which disk format for our VMs, 2026-09-21T14:13:20Z (baseline)`.
+fn introduced(side: &Side<'_>, which: Which, compared: &Compared) -> String {
+    let account = side.account;
+    let role = if compared.baseline == which { " (baseline)" } else { "" };
+    let run = if account.label.starts_with("run ") { String::new() } else { format!("run {}, ", account.id) };
+    let source = account.source.as_ref().map(|source| format!(", {source}")).unwrap_or_default();
+    format!("{which}: {}, {run}{}, {}{role}{source}", side.called(), account.name, account.started_at)
+}
+
+/// `kernel: 6.1 in A, 6.2 in B`; what holds for all targets is said once.
+fn differing(compared: &Compared) -> Vec<String> {
+    let mut lines: Vec<String> = compared.machines.iter().map(|d| said("", d)).collect();
+    for pair in &compared.targets {
+        match pair.matched {
+            Matched::Settings => {
+                lines.push(format!("{} in A is {} in B: they are made of the same.", pair.a, pair.b));
+            }
+            Matched::Only => {
+                lines.push(format!("{} in A is held against {} in B: each is alone.", pair.a, pair.b));
+            }
+            Matched::Asked | Matched::Name => {}
+        }
+    }
+    // The same difference of several targets is one line.
+    let mut found: Vec<(&Difference, Vec<String>)> = Vec::new();
+    for pair in &compared.targets {
+        for difference in &pair.differences {
+            match found.iter_mut().find(|(known, _)| *known == difference) {
+                Some((_, names)) => names.push(pair.name()),
+                None => found.push((difference, vec![pair.name()])),
+            }
+        }
+    }
+    lines.extend(found.iter().map(|(difference, names)| said(&listed(names), difference)));
+    lines.extend(compared.workloads.iter().flat_map(|w| w.differences.iter().map(|d| said(&w.name(), d))));
+    lines
+}
+
+fn said(place: &str, difference: &Difference) -> String {
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "not there or not known".into());
+    let place = if place.is_empty() { String::new() } else { format!("{place}, ") };
+    format!("{place}{}: {} in A, {} in B", difference.what, side(&difference.a), side(&difference.b))
+}
+
+/// A row for each target and metric.
+fn table(compared: &Compared, workload: usize, metrics: &[Metric]) -> Grid {
+    let (over, under) = (other(compared.baseline), compared.baseline);
+    let mut grid = Grid::new(&["", "", "A", "B", &format!("{over} against {under}"), ""]);
+    grid.head[1].is_figure = false;
+    let on = &compared.workloads[workload].a;
+    let metrics: Vec<Metric> = metrics.iter().map(|metric| metric.or_of_streams(on)).collect();
+    for target in 0..compared.targets.len() {
+        let cells = metrics.iter().filter_map(|metric| compared.cell(target, workload, *metric));
+        for (i, cell) in cells.enumerate() {
+            let name = if i == 0 { compared.targets[target].name() } else { String::new() };
+            grid.rows.push(row(name, on, cell, compared.targets[target].label()));
+        }
+    }
+    grid
+}
+
+fn row(name: String, on: &Workload, cell: &Cell, label: Option<&str>) -> Vec<Field> {
+    let word = cell.verdict.word_or_withheld(cell.withheld.is_some());
+    vec![
+        words(name),
+        words(cell.metric.name_on(on)),
+        figure(cell.metric.figure_on(on, cell.a)),
+        figure(cell.metric.figure_on(on, cell.b)),
+        figure(change_with(cell.ratio, cell.interval)),
+        verdict([word].into_iter().chain(label).collect::<Vec<_>>().join(", "), Some(cell.verdict)),
+    ]
+}
+
+/// By which rule the verdicts were found.
+fn rule(compared: &Compared) -> String {
+    let how = if compared.paired {
+        "Both were measured in the same rounds and are compared within them (Student's t)"
+    } else {
+        "The two have no round in common and are compared as two samples (Welch's t), which knows the noise within each run and not \
+         what changes from one run to the next"
+    };
+    let rounds = |of: fn(&Cell) -> u32| {
+        let all = compared.cells.iter().map(of);
+        let (least, most) = (all.clone().min().unwrap_or_default(), all.max().unwrap_or_default());
+        if least == most { most.to_string() } else { format!("{least} to {most}") }
+    };
+    let (a, b) = (rounds(|c| c.rounds.0), rounds(|c| c.rounds.1));
+    let rounds = if compared.paired { format!("{a} rounds") } else { format!("{a} rounds of A, {b} of B") };
+    format!(
+        "{how}: {rounds}. In brackets the interval that the verdict rests on; the same is within {}.",
+        percent(compared.margin)
+    )
+}
+
+/// `slower > 5%: tripped by vm-raw on randread-4k-qd1 (+7.2% [+6.1, +8.3]).`
+fn gate(compared: &Compared, result: &GateResult) -> String {
+    let place = |cell: &Cell| {
+        format!("{} on {}", compared.targets[cell.target].name(), compared.workloads[cell.workload].name())
+    };
+    let mut parts = Vec::new();
+    if !result.tripped.is_empty() {
+        let cells: Vec<String> = result
+            .tripped
+            .iter()
+            .map(|(i, interval)| {
+                let cell = &compared.cells[*i];
+                format!("{} ({})", place(cell), change_with(cell.ratio, Some(*interval)))
+            })
+            .collect();
+        parts.push(format!("tripped by {}", listed(&cells)));
+    } else if result.cells == 0 {
+        parts.push(format!("nothing to judge: no cell has {} on both sides", result.gate.metric.word()));
+    } else if result.open.is_empty() {
+        parts.push(format!("passed by {}", all(result.cells)));
+    }
+    if !result.open.is_empty() {
+        let cells: Vec<String> = result.open.iter().map(|i| place(&compared.cells[*i])).collect();
+        parts.push(format!(
+            "{} of {} could not be judged: {}",
+            result.open.len(),
+            all(result.cells),
+            listed(&cells)
+        ));
+    }
+    if !result.missing.is_empty() {
+        parts.push(format!("not judged, because one side lacks it: {}", listed(&result.missing)));
+    }
+    format!("{}: {}.", result.gate, parts.join("; "))
+}
+
+fn all(cells: usize) -> String {
+    counted(cells as u64, "cell")
+}
+
+/// What each gate came to, for whoever reads no tables.
+#[must_use]
+pub fn gates(compared: &Compared) -> Vec<String> {
+    compared.gates.iter().map(|result| gate(compared, result)).collect()
+}

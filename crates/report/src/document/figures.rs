@@ -1,0 +1,61 @@
+//! Every figure that is known, for people who look for one: a row for each, the targets side by side.
+
+use iotax_model::Workload;
+
+use super::{Grid, Page, Part, figure, words};
+use crate::figure::{or_unknown, title_in};
+use iotax_analysis::metric::Unit;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Judgement, Metric, Summary};
+
+/// A table for each workload, over all rounds.
+#[must_use]
+pub fn figures(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    for workload in &run.plan.workloads {
+        let Some(grid) = table(run, judgement, workload) else { continue };
+        let title = title_in(run.source.as_ref(), workload);
+        page.add(Part::Head(format!("All figures: {title} ({})", workload.name)));
+        page.add(Part::Table(grid));
+    }
+    page
+}
+
+/// A column for each target that was measured; absent if none was.
+fn table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    let cells = cells(run, judgement, workload);
+    let mut head = vec![words("")];
+    head.extend(cells.iter().map(|cell| figure(&cell.target)));
+    let rows = rows(judgement, workload, &cells).into_iter().map(|(name, values)| {
+        let mut row = vec![words(name)];
+        row.extend(values.into_iter().map(figure));
+        row
+    });
+    Grid { head, rows: rows.collect() }.filled()
+}
+
+/// The cells of a workload that were measured, in the plan's order of targets.
+pub(crate) fn cells<'a>(run: &Run, judgement: &'a Judgement, workload: &Workload) -> Vec<&'a Summary> {
+    run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
+}
+
+/// The name of each figure that is known of any of these cells, with its value for each.
+pub(crate) fn rows(
+    judgement: &Judgement,
+    workload: &Workload,
+    cells: &[&Summary],
+) -> Vec<(&'static str, Vec<String>)> {
+    let known = |metric: &&Metric| {
+        cells.iter().any(|cell| cell.of(**metric).is_some_and(|value| says(**metric, value)))
+    };
+    let row = |metric: &Metric| {
+        let value = |cell: &&Summary| or_unknown(cell.of(*metric), |value| metric.figure_on(workload, value));
+        (metric.name_on(workload), cells.iter().map(value).collect())
+    };
+    judgement.figures.iter().filter(known).map(row).collect()
+}
+
+/// Nothing lost and nothing failed is no row.
+fn says(metric: Metric, value: f64) -> bool {
+    metric.definition().unit != Unit::Count || value > 0.0
+}

@@ -1,0 +1,110 @@
+//! Several runs side by side.
+
+use super::{Field, Grid, Page, Part, figure, verdict, words};
+use crate::figure::{UNKNOWN, bits_with, change, time_with, title};
+use crate::sentences::compared::percent;
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Account, Change, Compared, History, Point, Track};
+
+/// The runs and what differs between them, then every cell's mean latency in each of them: with its 95% interval over the rounds,
+/// against the first run that has it and against the one before.
+#[must_use]
+pub fn history(accounts: &[Account], history: &History) -> Page {
+    let mut page = Page::default();
+    page.add(Part::Table(runs(accounts)));
+    let differing = history.neighbours.iter().zip(accounts.windows(2));
+    page.add_list("What differs", differing.flat_map(|(found, two)| changed(found.as_ref(), two)).collect());
+    let of_metric = |metric: Metric| history.tracks.iter().filter(move |track| track.metric == metric);
+    let crosses =
+        accounts.iter().flat_map(|account| &account.workloads).any(|workload| workload.kind().is_network());
+    let workload_of =
+        |track: &Track| accounts.iter().flat_map(|a| &a.workloads).find(|w| w.name == track.workload);
+    let leading =
+        |track: &&Track| track.metric == workload_of(track).map_or(Metric::LATENCY_MEAN, Metric::leading);
+    for track in history.tracks.iter().filter(leading) {
+        let workload = workload_of(track);
+        let does = workload.map(title).unwrap_or_default();
+        let column = |metric: Metric| workload.map_or(metric.name(), |workload| metric.column(workload));
+        page.add(Part::Head(format!("{}, {does} ({})", track.target, track.workload)));
+        let mut grid = Grid::new(&[
+            "run",
+            "rounds",
+            column(track.metric),
+            column(Metric::IOPS),
+            "vs first",
+            "",
+            "vs previous",
+            "",
+        ]);
+        grid.head[5].is_figure = false;
+        let iops = of_metric(Metric::IOPS)
+            .find(|other| (&other.target, &other.workload) == (&track.target, &track.workload));
+        for point in &track.points {
+            let also = iops.and_then(|track| track.points.iter().find(|other| other.run == point.run));
+            grid.rows.push(row(&accounts[point.run], track.metric, point, also));
+        }
+        page.add(Part::Table(grid));
+    }
+    page.add(Part::Sentence(format!(
+        "In brackets the 95% interval over the rounds. Changes are of the mean latency{}; runs have no rounds in common and are \
+         compared as two samples (Welch's t), which knows the noise within each run and not what changes from one run to the next. \
+         The same is within {}.",
+        if crosses { ", of streams of their throughput" } else { "" },
+        percent(history.margin)
+    )));
+    page
+}
+
+fn runs(accounts: &[Account]) -> Grid {
+    let mut grid = Grid::new(&["run", "began", "what"]);
+    grid.head[1].is_figure = false;
+    let row = |a: &Account| vec![words(&a.label), words(&a.started_at), words(&a.name)];
+    grid.rows = accounts.iter().map(row).collect();
+    grid
+}
+
+/// What differs between a run and the one before, in one line.
+fn changed(found: Option<&Compared>, two: &[Account]) -> Vec<String> {
+    let (before, after) = (&two[0].label, &two[1].label);
+    let Some(compared) = found else {
+        return vec![format!("{after} has no cell in common with {before}.")];
+    };
+    let places = compared.targets.iter().flat_map(|t| t.differences.iter().map(|d| (t.name(), d)));
+    let places =
+        places.chain(compared.workloads.iter().flat_map(|w| w.differences.iter().map(|d| (w.name(), d))));
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| UNKNOWN.into());
+    let machines = compared.machines.iter().map(|d| (String::new(), d));
+    let mut lines = Vec::new();
+    for (place, d) in machines.chain(places) {
+        let place = if place.is_empty() { place } else { format!("{place}, ") };
+        lines.push(format!(
+            "{after} against {before}: {place}{}: {} instead of {}",
+            d.what,
+            side(&d.b),
+            side(&d.a)
+        ));
+    }
+    lines
+}
+
+fn row(account: &Account, metric: Metric, point: &Point, iops: Option<&Point>) -> Vec<Field> {
+    let mean =
+        if metric.is_time() { time_with(point.mean, point.band) } else { bits_with(point.mean, point.band) };
+    let note = if point.emulated { ", emulated" } else { "" };
+    let mut fields = vec![
+        words(format!("{}{note}", account.label)),
+        figure(point.rounds.to_string()),
+        figure(mean),
+        figure(iops.map_or_else(|| UNKNOWN.into(), |point| Metric::IOPS.figure(point.mean))),
+    ];
+    for change in [&point.since_first, &point.since_previous] {
+        fields.extend(told(change.as_ref()));
+    }
+    fields
+}
+
+fn told(found: Option<&Change>) -> [Field; 2] {
+    let Some(found) = found else { return [figure(""), words("")] };
+    let word = found.verdict.word_or_withheld(found.withheld.is_some());
+    [figure(change(found.ratio)), verdict(word, Some(found.verdict))]
+}

@@ -1,0 +1,164 @@
+//! What another tool measured: its own figures, and whose they are.
+
+use iotax_model::record::{ImportSource, ImportedMetric, Measurement};
+use iotax_model::units::human;
+
+use super::targets::comparison_table;
+use super::{Grid, Page, Part, figure, words};
+use crate::figure::{UNKNOWN, counted, megabytes, or_unknown, title_in};
+use iotax_analysis::cells::by_cell;
+use iotax_analysis::stats::median;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Judgement, Metric, Summary};
+
+/// What an overview shows, with the heads of its columns.
+const SHOWN: [(Metric, &str); 8] = [
+    (Metric::IOPS, "IOPS"),
+    (Metric::BYTES_PER_S, "MB/s"),
+    (Metric::LATENCY_MEAN, "mean"),
+    (Metric::LATENCY_P50, "p50"),
+    (Metric::LATENCY_P90, "p90"),
+    (Metric::LATENCY_P99, "p99"),
+    (Metric::LATENCY_P99_9, "p99.9"),
+    (Metric::CPU_PER_IO, "CPU/IO"),
+];
+
+/// An overview of all cells; where there are several targets, each workload's comparison too; then every other figure.
+pub(super) fn add(page: &mut Page, run: &Run, judgement: &Judgement, source: &ImportSource) {
+    let told = source.to_string();
+    page.add(Part::Head(format!("{}{}.", told[..1].to_uppercase(), &told[1..])));
+    let measured = by_cell(run);
+    let rows: Vec<Row<'_>> = judgement
+        .summaries
+        .iter()
+        .map(|summary| {
+            let cell = (summary.workload.as_str(), summary.target.as_str());
+            (summary, measured.get(&cell).map_or(&[][..], Vec::as_slice))
+        })
+        .collect();
+    if let Some(grid) = overview(run, &rows) {
+        page.add(Part::Table(grid));
+    }
+    if run.plan.targets.len() > 1 {
+        for workload in &run.plan.workloads {
+            let compared = judgement.comparisons.iter().any(|c| c.workload == workload.name);
+            let Some(grid) = comparison_table(run, judgement, workload).filter(|_| compared) else {
+                continue;
+            };
+            page.add(Part::Head(format!("{} ({})", title_in(run.source.as_ref(), workload), workload.name)));
+            page.add(Part::Table(grid));
+        }
+    }
+    if let Some(grid) = others(run, &rows) {
+        page.add(Part::Head("What else it states".into()));
+        page.add(Part::Table(grid));
+    }
+    if !source.not_understood.is_empty() {
+        let lines = counted(source.not_understood.len() as u64, "line");
+        page.add(Part::Sentence(format!(
+            "Not understood: {lines}, kept with the run (iotax report {} --json -).",
+            run.id
+        )));
+    }
+}
+
+/// A cell, and what was measured of it.
+type Row<'a> = (&'a Summary, &'a [&'a Measurement]);
+
+/// One row per cell, the columns that any cell has.
+fn overview(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
+    let value = |metric: Metric, of: &[&Measurement]| {
+        median(&of.iter().filter_map(|m| metric.of(m)).collect::<Vec<_>>())
+    };
+    let shown: Vec<(Metric, &str)> = SHOWN
+        .into_iter()
+        .filter(|(metric, _)| rows.iter().any(|(_, of)| value(*metric, of).is_some()))
+        .collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let names = names(run);
+    let rounds = run.plan.repeat > 1;
+    let mut head: Vec<&str> = shown.iter().map(|(_, name)| *name).collect();
+    head.extend(rounds.then_some("rounds"));
+    let mut grid = table(names, &head);
+    for (summary, of) in rows {
+        let figures: Vec<Option<f64>> = shown.iter().map(|(metric, _)| value(*metric, of)).collect();
+        if figures.iter().all(Option::is_none) {
+            continue;
+        }
+        let mut row = name(names, summary);
+        row.extend(shown.iter().zip(figures).map(|((metric, _), value)| {
+            figure(or_unknown(value, |value| {
+                if *metric == Metric::BYTES_PER_S { megabytes(value) } else { metric.figure(value) }
+            }))
+        }));
+        row.extend(rounds.then(|| figure(summary.rounds.to_string())));
+        grid.rows.push(row);
+    }
+    grid.filled()
+}
+
+/// One row per cell, the columns that any cell has, by the source's names: medians over the rounds.
+fn others(run: &Run, rows: &[Row<'_>]) -> Option<Grid> {
+    let names = names(run);
+    let mut grid = table(names, &["figure", "value"]);
+    for (summary, measurements) in rows {
+        let figures =
+            |m: &Measurement| m.stated.as_ref().map(|stated| stated.others.clone()).unwrap_or_default();
+        let mut known: Vec<ImportedMetric> = Vec::new();
+        for one in measurements.iter().flat_map(|m| figures(m)) {
+            if !known.iter().any(|other| other.name == one.name && other.unit == one.unit) {
+                known.push(one);
+            }
+        }
+        for one in known {
+            let same = |other: &ImportedMetric| other.name == one.name && other.unit == one.unit;
+            let all: Vec<f64> = measurements
+                .iter()
+                .filter_map(|m| figures(m).into_iter().find(same))
+                .map(|f| f.value)
+                .collect();
+            let mut row = name(names, summary);
+            row.extend([
+                words(one.name.clone()),
+                figure(median(&all).map_or_else(|| UNKNOWN.into(), |value| shown(value, &one.unit))),
+            ]);
+            grid.rows.push(row);
+        }
+    }
+    let column = names.len();
+    if let Some(head) = grid.head.get_mut(column) {
+        head.is_figure = false;
+    }
+    grid.filled()
+}
+
+/// In words where the unit is one of ours, else as it is.
+fn shown(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => human::time(value),
+        "B/s" => human::rate(value),
+        "B" if value >= 0.0 => human::rate(value).trim_end_matches("/s").to_owned(),
+        "IOPS" => human::count(value),
+        unit => {
+            let value = format!("{value:.3}");
+            format!("{} {unit}", value.trim_end_matches('0').trim_end_matches('.')).trim_end().to_owned()
+        }
+    }
+}
+
+/// The columns that name a cell: the target only where there is more than one.
+fn names(run: &Run) -> &'static [&'static str] {
+    if run.plan.targets.len() > 1 { &["workload", "target"] } else { &["workload"] }
+}
+
+fn name(names: &[&str], summary: &Summary) -> Vec<super::Field> {
+    let both = [words(summary.workload.as_str()), words(summary.target.as_str())];
+    both.into_iter().take(names.len()).collect()
+}
+
+fn table(names: &[&str], figures: &[&str]) -> Grid {
+    let head = names.iter().map(|name| words(*name)).chain(figures.iter().map(|name| figure(*name)));
+    Grid { head: head.collect(), rows: vec![] }
+}

@@ -1,0 +1,48 @@
+//! What a network's workloads carried, set as tables.
+
+use iotax_model::Workload;
+
+use super::targets::lost_row;
+use super::{Grid, figure, verdict, words};
+use crate::figure::UNKNOWN;
+use crate::marks::marks;
+use crate::network::{self, Table};
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Judgement};
+
+/// One row per target; absent if none was measured.
+pub(super) fn figures(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    let table = network::figures(run, judgement, workload, false)?;
+    let compares = run.plan.targets.len() > 1;
+    let mut grid = set(&table, compares);
+    for (fields, row) in grid.rows.iter_mut().zip(&table.rows).filter(|_| compares) {
+        let word = row.comparison.map(Comparison::word);
+        let marks =
+            if row.name == row.target { marks(run, judgement, &workload.name, row.target) } else { vec![] };
+        let said: Vec<&str> = word.into_iter().chain(marks).collect();
+        fields.push(verdict(said.join(", "), row.comparison.map(|c| c.verdict)));
+    }
+    let columns = grid.head.len();
+    let missing =
+        run.plan.targets.iter().filter(|target| judgement.summary(&workload.name, &target.name).is_none());
+    grid.rows.extend(missing.filter_map(|target| lost_row(run, judgement, &target.name, columns)));
+    grid.filled()
+}
+
+/// One row per target and direction; absent where the totals say as much.
+pub(super) fn ways(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    set(&network::ways(run, judgement, workload)?, false).filled()
+}
+
+/// The names and figures; with a place for verdicts if there are any.
+fn set(table: &Table<'_>, verdicts: bool) -> Grid {
+    let mut head = vec![words("")];
+    head.extend(table.head.iter().map(figure));
+    head.extend(verdicts.then(|| words("")));
+    let row = |row: &network::Row<'_>| {
+        let unknown = if row.name == row.target { UNKNOWN } else { "" };
+        let figures = row.figures.iter().map(|text| figure(text.as_deref().unwrap_or(unknown)));
+        std::iter::once(words(&row.name)).chain(figures).collect()
+    };
+    Grid { head, rows: table.rows.iter().map(row).collect() }
+}

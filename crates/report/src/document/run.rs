@@ -1,0 +1,165 @@
+//! A run: for each workload what every target gives, and what it means.
+
+use iotax_model::record::Tally;
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+use iotax_model::workload::Kind;
+use iotax_model::{Histogram, Workload};
+
+use super::targets::comparison_table;
+use super::{Field, Grid, Page, Part, certainty, figure, guests, imported, layers, network, words};
+use crate::figure::{megabytes, or_unknown, title};
+use crate::marks;
+use crate::remarks::{checks, engine, notes, remarks};
+use crate::sentences::conclusions;
+use iotax_analysis::percentile::percentile;
+use iotax_analysis::store::Run;
+use iotax_analysis::suite;
+use iotax_analysis::{Judgement, Metric, Of};
+
+/// The whole report: for each workload a table, what each layer costs, what each guest got and where its latency arises; then what
+/// it means, and remarks.
+///
+/// The workloads of a suite that differ in sizes or depths stand in one table for each test.
+///
+/// A run of a single target has nothing to compare and shows its figures in full instead.
+#[must_use]
+pub fn run(run: &Run, judgement: &Judgement) -> Page {
+    let mut page = Page::default();
+    if let Some(source) = &run.source {
+        imported::add(&mut page, run, judgement, source);
+        page.add_list("What it means", conclusions(run, judgement));
+        page.add_list("Remarks", notes(run));
+        return page;
+    }
+    let tests = suite::tests(run);
+    tests.iter().for_each(|test| super::suite::add(&mut page, run, judgement, test));
+    let alone = run.plan.workloads.iter().filter(|_| tests.is_empty());
+    for workload in alone {
+        let grid = if workload.kind().is_network() {
+            network::figures(run, judgement, workload)
+        } else if run.plan.targets.len() > 1 {
+            comparison_table(run, judgement, workload)
+        } else {
+            figures_table(run, judgement, workload)
+        };
+        let Some(grid) = grid else { continue };
+        page.add(Part::Head(format!("{} ({})", title(workload), workload.name)));
+        page.add(Part::Table(grid));
+        let more = [
+            network::ways(run, judgement, workload),
+            layers::steps(judgement, workload),
+            guests::crowds(judgement, workload, Of::Guests),
+            guests::crowds(judgement, workload, Of::Jobs),
+        ];
+        more.into_iter().flatten().for_each(|grid| page.add(Part::Table(grid)));
+        let mut lines = guests::noises(run, judgement, workload);
+        lines.extend(layers::insides(judgement, &workload.name));
+        lines.extend(layers::flows(judgement, &workload.name));
+        lines.extend(not_given(run, judgement, workload));
+        lines.extend(marks::failures(run, judgement, workload));
+        let (margin, compared) = (run.plan.margin.share(), run.plan.targets.len() > 1);
+        lines.extend(certainty::over_the_run(judgement, &workload.name, margin, compared));
+        let known = run.plan.known_suite().into_iter();
+        let remarks = known.flat_map(|suite| suite.remarks_on(suite.test(workload)));
+        lines.extend(remarks.map(|remark| format!("Note: {remark}.")));
+        page.add_lines(lines);
+    }
+    if page.parts.is_empty() {
+        page.add(Part::Sentence("Nothing was measured.".into()));
+    }
+    super::suite::add_indexes(&mut page, run);
+    page.add_list("What it means", conclusions(run, judgement));
+    if let Some(suite) = run.plan.known_suite() {
+        page.add_list("Of this suite", suite.remarks_on_all().map(|remark| format!("{remark}.")).collect());
+    }
+    page.add_list("Remarks", remark_lines(run, judgement));
+    page
+}
+
+/// One row per direction, and one for all together if there are several; absent if nothing was measured. In an open loop
+/// each is followed by its response times.
+pub(super) fn figures_table(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<Grid> {
+    let target = &run.plan.targets.first()?.name;
+    let summary = judgement.summary(&workload.name, target)?;
+    let mut grid = Grid::new(&["", "IOPS", "MB/s", "mean", "p50", "p99", "p99.9", "max", "CPU/IO"]);
+    // Files without content are not written: that is no figure.
+    let on_files = matches!(workload.kind(), Kind::Files(test) if test.is_on_files());
+    let directions: Vec<(&str, &Tally)> = summary
+        .tallies
+        .each()
+        .filter_map(|(name, tally)| Some((name, tally?)))
+        .filter(|(_, tally)| tally.ios > 0 || !on_files)
+        .collect();
+    let moving: Vec<&Tally> =
+        directions.iter().filter(|(name, _)| *name != "sync").map(|(_, tally)| *tally).collect();
+    for (name, tally) in &directions {
+        let cpu = if moving.len() == 1 && *name != "sync" { summary.of(Metric::CPU_PER_IO) } else { None };
+        add_figures(&mut grid, name, tally, summary.duration_ns, cpu);
+    }
+    if moving.len() > 1 {
+        let mut all = Tally::default();
+        moving.iter().for_each(|tally| all.merge(tally));
+        add_figures(&mut grid, "all", &all, summary.duration_ns, summary.of(Metric::CPU_PER_IO));
+    }
+    // The last column holds figures here.
+    grid.head.iter_mut().skip(1).for_each(|field| field.is_figure = true);
+    let marks: Vec<&str> = marks::marks(run, judgement, &workload.name, target);
+    if marks.iter().any(|mark| *mark != "emulated") {
+        grid.head.push(words(""));
+        grid.rows.iter_mut().for_each(|row| row.push(words(marks.join(", "))));
+    }
+    grid.filled()
+}
+
+/// The percentiles that a table of one target's figures leaves out.
+fn not_given(run: &Run, judgement: &Judgement, workload: &Workload) -> Option<String> {
+    let [target] = run.plan.targets.as_slice() else { return None };
+    if Metric::leading(workload) != Metric::LATENCY_MEAN {
+        return None;
+    }
+    let tallies = &judgement.summary(&workload.name, &target.name)?.tallies;
+    let rows: Vec<_> = tallies.each().filter_map(|(name, tally)| Some((name, tally?))).collect();
+    certainty::left_out(&rows, &SHOWN)
+}
+
+fn add_figures(grid: &mut Grid, name: &str, tally: &Tally, duration_ns: u64, cpu: Option<f64>) {
+    let per_second = |count: u64| (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / 1e9));
+    let bytes = (tally.bytes > 0).then_some(tally.bytes).and_then(per_second);
+    let mut row = vec![
+        words(name),
+        figure(or_unknown(per_second(tally.ios), human::count)),
+        figure(or_unknown(bytes, megabytes)),
+    ];
+    row.extend(times(&tally.latency));
+    row.push(figure(or_unknown(cpu, human::time)));
+    grid.rows.push(row);
+    if let Some(response) = &tally.response {
+        let mut row = vec![words(format!("{name}, response")), figure(""), figure("")];
+        row.extend(times(response));
+        row.push(figure(""));
+        grid.rows.push(row);
+    }
+}
+
+/// The percentiles of a table of one target's figures.
+const SHOWN: [f64; 3] = [0.5, 0.99, 0.999];
+
+/// Mean, percentiles and maximum.
+fn times(latency: &Histogram) -> impl Iterator<Item = Field> {
+    let percentiles = SHOWN.map(|q| percentile(latency, q));
+    let max = latency.max().map(|max| max as f64);
+    let figures = [latency.mean()].into_iter().chain(percentiles).chain([max]);
+    figures.map(|ns| figure(or_unknown(ns, human::time)))
+}
+
+fn remark_lines(run: &Run, judgement: &Judgement) -> Vec<String> {
+    let mut lines: Vec<String> = remarks(run, &judgement.warnings).iter().map(ToString::to_string).collect();
+    lines.extend(notes(run));
+    if lines.is_empty() && !run.measurements.is_empty() {
+        let checks = checks(run).map(str::to_owned);
+        lines.push(format!("clean: the checks of {} found nothing.", listed(&checks)));
+    }
+    lines.extend(engine(run));
+    lines
+}

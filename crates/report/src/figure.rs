@@ -1,0 +1,396 @@
+//! Figures as reports write them.
+
+use iotax_model::Workload;
+use iotax_model::net::{Direction, NetTest, Traffic};
+use iotax_model::record::ImportSource;
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+use iotax_model::workload::{Distribution, Kind, Test};
+
+use iotax_analysis::fairness::Fairness;
+use iotax_analysis::stats::paired::Interval;
+use iotax_analysis::{Comparison, Tax};
+
+/// What stands where a figure is not known.
+pub(super) const UNKNOWN: &str = "-";
+
+/// The figure in words, or the sign for an unknown one.
+pub(super) fn or_unknown(value: Option<f64>, words: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.into(), words)
+}
+
+/// `+35.2 us`, `-1.20 ms`.
+pub(crate) fn signed_time(ns: f64) -> String {
+    let sign = if ns < 0.0 { '-' } else { '+' };
+    format!("{sign}{}", human::time(ns.abs()))
+}
+
+/// `+35.2 us [34.1, 36.4]`: the interval in the estimate's unit. An estimate alone would look certain, so a missing
+/// interval is named.
+pub(super) fn tax(tax: &Tax) -> String {
+    let estimate = signed_time(tax.ns);
+    let Some(interval) = tax.interval else { return format!("{estimate} [no interval]") };
+    format!("{estimate} {}", bracketed(&estimate, interval))
+}
+
+/// What a step costs: in time where it is one, else by how much less or more is carried.
+pub(super) fn step_in_words(step: &Comparison) -> String {
+    if step.metric.is_time() {
+        return step.tax.as_ref().map_or_else(|| UNKNOWN.into(), tax);
+    }
+    change_with(step.ratio, step.interval)
+}
+
+/// `84.1 us [83.0, 85.2]`.
+pub(super) fn time_with(ns: f64, interval: Option<Interval>) -> String {
+    let estimate = human::time(ns);
+    match interval {
+        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval)),
+        None => format!("{estimate} [no interval]"),
+    }
+}
+
+/// `9.41 Gbit/s [9.32, 9.50]`, of bytes per second.
+pub(super) fn bits_with(bytes_per_s: f64, interval: Option<Interval>) -> String {
+    let estimate = human::bits(bytes_per_s);
+    match interval {
+        Some(interval) => format!("{estimate} {}", bracketed(&estimate, interval.map(|end| end * 8.0))),
+        None => format!("{estimate} [no interval]"),
+    }
+}
+
+/// An interval in nanoseconds or bits per second in the unit of its estimate.
+fn bracketed(estimate: &str, interval: Interval) -> String {
+    let unit = match estimate.rsplit(' ').next() {
+        Some("us" | "kbit/s") => 1e3,
+        Some("ms" | "Mbit/s") => 1e6,
+        Some("s" | "Gbit/s") => 1e9,
+        _ => 1.0,
+    };
+    // As many decimals as the estimate shows, fewer where three digits say it.
+    let digits =
+        estimate.split_once('.').map_or(0, |(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let end = |ns: f64| {
+        let value = ns / unit;
+        let digits = match value.abs() {
+            v if v >= 99.95 => 0,
+            v if v >= 9.995 => digits.min(1),
+            _ => digits,
+        };
+        let text = format!("{value:.digits$}");
+        // Minus nothing is nothing.
+        if text.trim_start_matches(['-', '0', '.']).is_empty() {
+            text.trim_start_matches('-').into()
+        } else {
+            text
+        }
+    };
+    format!("[{}, {}]", end(interval.low), end(interval.high))
+}
+
+/// `0.994 [0.981, 1.000]`: Jain's index with its interval.
+pub(super) fn evenness(fairness: Option<Fairness>) -> String {
+    let Some(Fairness { mean, interval }) = fairness else { return UNKNOWN.into() };
+    match interval {
+        Some(interval) => format!("{mean:.3} [{:.3}, {:.3}]", interval.low, interval.high),
+        None => format!("{mean:.3} [no interval]"),
+    }
+}
+
+/// `512` for 512 MB/s: three digits, powers of 1000, without the unit, which stands in the column's head.
+pub(super) fn megabytes(bytes_per_s: f64) -> String {
+    let value = bytes_per_s / 1e6;
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+/// `67.7` for 67.7 us: three digits, without the unit, which stands in the column's head.
+pub(super) fn microseconds(ns: f64) -> String {
+    megabytes(ns * 1e3)
+}
+
+/// `9.41` for 9.41 Gbit/s: three digits, down to a tenth of a Mbit/s, without the unit, which stands in the column's head.
+pub(super) fn gigabits(bytes_per_s: f64) -> String {
+    let value = bytes_per_s * 8.0 / 1e9;
+    match value {
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.9995 => format!("{v:.2}"),
+        v if v >= 0.09995 => format!("{v:.3}"),
+        v => format!("{v:.4}"),
+    }
+}
+
+/// What the CPU time of a workload is counted per: `I/O`, `GiB`.
+pub(super) fn cpu_unit(workload: &Workload) -> &'static str {
+    match workload.kind() {
+        Kind::Streams(_) => "GiB",
+        kind => kind.unit(),
+    }
+}
+
+/// In what a workload's bytes per second are told in columns, and how.
+pub(super) fn rate(workload: &Workload) -> (&'static str, fn(f64) -> String) {
+    if workload.kind().is_network() { ("Gbit/s", gigabits) } else { ("MB/s", megabytes) }
+}
+
+/// `0.12%`, `3.4%`, `42%`: a share from 0 to 1.
+pub(crate) fn share(share: f64) -> String {
+    format!("{}%", hundredths(share * 100.0))
+}
+
+/// `+1.2%`, `-35%`, `+210%`; from a ratio of 10 on `12 times`.
+pub(crate) fn change(ratio: f64) -> String {
+    if ratio >= 10.0 {
+        return format!("{} times", human::count(ratio));
+    }
+    let percent = (ratio - 1.0) * 100.0;
+    let sign = if percent < 0.0 { '-' } else { '+' };
+    format!("{sign}{}%", hundredths(percent.abs()))
+}
+
+/// `+1.2% [+0.4, +2.0]`, in percent throughout; a missing interval is named.
+pub(crate) fn change_with(ratio: f64, interval: Option<Interval>) -> String {
+    let Some(interval) = interval else { return format!("{} [no interval]", change(ratio)) };
+    let end = |ratio: f64| if ratio >= 10.0 { "> +900".into() } else { change(ratio).replace('%', "") };
+    format!("{} [{}, {}]", change(ratio), end(interval.low), end(interval.high))
+}
+
+/// Two digits after the point below 1, one below 10, else none.
+fn hundredths(percent: f64) -> String {
+    match percent {
+        p if p >= 9.95 => format!("{p:.0}"),
+        p if p >= 0.995 => format!("{p:.1}"),
+        p => format!("{p:.2}"),
+    }
+}
+
+/// What a workload does: `4k random read, queue depth 1`; of several jobs at once, each.
+pub(super) fn title(workload: &Workload) -> String {
+    let jobs: Vec<String> = workload.jobs().map(title_of_one).collect();
+    jobs.join(" + ")
+}
+
+fn title_of_one(workload: &Workload) -> String {
+    match workload.kind() {
+        Kind::Block => title_of_block(workload),
+        Kind::Files(test) => title_of_test(workload, test),
+        Kind::Streams(net) | Kind::RoundTrips(net) => title_of_net(net),
+    }
+}
+
+fn title_of_block(workload: &Workload) -> String {
+    use std::fmt::Write as _;
+    let order = if workload.rw.is_random() { "random" } else { "sequential" };
+    let what = match (workload.rw.reads(), workload.rw.writes()) {
+        (true, true) => {
+            format!("read and write, {}/{}", workload.rwmixread, 100_u8.saturating_sub(workload.rwmixread))
+        }
+        (true, false) => "read".into(),
+        (false, true) => "write".into(),
+        (false, false) => "trim".into(),
+    };
+    let mut text = format!("{} {order} {what}, queue depth {}", workload.lengths(), workload.iodepth);
+    if workload.rw.is_random() && workload.random_distribution != Distribution::Random {
+        let _ = write!(text, ", {}", workload.random_distribution);
+    }
+    if let Some(stride) = workload.stride {
+        let _ = write!(text, ", stride {stride}");
+    }
+    if workload.numjobs > 1 {
+        let _ = write!(text, ", {} jobs", workload.numjobs);
+    }
+    if !workload.direct {
+        text.push_str(", through the page cache");
+    }
+    if workload.end_fsync {
+        text.push_str(", flushed in the end");
+    }
+    text
+}
+
+/// What is done over a network: `TCP up, 4 streams`, `UDP down at 10.0 Mbit/s, datagrams of 64 bytes`, `TCP round trips of 64 bytes, 1000/s, under load
+/// up`.
+fn title_of_net(net: &Traffic) -> String {
+    let name = net.test.word().split('-').next().unwrap_or_default().to_uppercase();
+    let way = match net.direction {
+        Direction::Both => "both ways",
+        one => one.word(),
+    };
+    let mut parts = Vec::new();
+    if net.test.is_rtt() {
+        let length =
+            net.length.map(|length| format!(" of {}", counted(length.0, "byte"))).unwrap_or_default();
+        parts.push(format!("{name} round trips{length}"));
+        parts.extend(net.rate.map(|rate| format!("{rate}/s")));
+        parts.extend(net.loaded.then(|| format!("under load {way}")));
+    } else {
+        let bitrate = net
+            .bitrate
+            .map(|bitrate| format!(" at {}", human::bits(bitrate.0 as f64 / 8.0)))
+            .unwrap_or_default();
+        parts.push(format!("{name} {way}{bitrate}"));
+        parts.extend(net.length.map(|length| match net.test {
+            NetTest::Udp => format!("datagrams of {}", counted(length.0, "byte")),
+            _ => format!("{length} at a time"),
+        }));
+    }
+    if net.parallel > 1 {
+        parts.push(format!("{} streams", net.parallel));
+    }
+    parts.extend(net.congestion.clone());
+    parts.extend(net.zerocopy.then(|| "without copying".to_owned()));
+    parts.extend(net.busy_poll.map(|time| format!("polling for {time}")));
+    parts.join(", ")
+}
+
+/// What a test does: `a new file written byte by byte, through the page cache`, `1000 files deleted, in random order, 4 jobs`.
+fn title_of_test(workload: &Workload, test: Test) -> String {
+    use std::fmt::Write as _;
+    let bs = workload.bs;
+    let on_files = |done: &str| {
+        let files = workload.files().map(grouped).unwrap_or_default();
+        let size = workload.filesize.map(|size| format!(" of {size}")).unwrap_or_default();
+        let each = if workload.numjobs > 1 { " by each job" } else { "" };
+        let order = if workload.rw.is_random() { ", in random order" } else { "" };
+        format!("{files} files{size} {done}{each}{order}")
+    };
+    let mut text = match test {
+        Test::Putc => "a new file written byte by byte".into(),
+        Test::Getc => "read byte by byte".into(),
+        Test::Rewrite => format!("{bs} records read, changed and written back"),
+        Test::Seeks => format!("{bs} read at random, every tenth changed and written back"),
+        Test::WriteNew => format!("a new file written, {bs} at a time"),
+        Test::StdioWrite => format!("a new file written with fwrite, {bs} at a time"),
+        Test::StdioRead => format!("read with fread, {bs} at a time"),
+        Test::Copy => format!("a file copied over and over, {bs} at a time"),
+        Test::Create => on_files("created"),
+        Test::Open => on_files("opened and closed"),
+        Test::Stat => on_files("asked for their attributes"),
+        Test::Rename => on_files("renamed"),
+        Test::Delete => on_files("deleted"),
+        Test::Pack => "a tree read into one archive".into(),
+        Test::Unpack => "a tree made from an archive".into(),
+        Test::Walk => "a tree walked, every entry asked for its attributes".into(),
+        Test::RemoveTree => "a tree deleted".into(),
+        Test::Foreign => "as another tool did it".into(),
+    };
+    if workload.numjobs > 1 {
+        let _ = write!(text, ", {} jobs", workload.numjobs);
+    }
+    if !workload.direct && !test.is_on_files() {
+        text.push_str(", through the page cache");
+    }
+    if workload.end_fsync {
+        text.push_str(", flushed in the end");
+    }
+    text
+}
+
+/// [`title`] of a run's own workload; of an imported one only what its source tells: `rw = randread, bs = 4k`.
+pub(crate) fn title_in(source: Option<&ImportSource>, workload: &Workload) -> String {
+    let Some(source) = source else { return title(workload) };
+    let tree = serde_json::to_value(workload).unwrap_or_default();
+    let known = source.known.get(&workload.name).into_iter().flatten();
+    let told = known.filter(|key| *key != "test").filter_map(|key| {
+        let value = tree.get(key)?;
+        Some(format!("{key} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { format!("as {} did it", source.tool) } else { told.join(", ") }
+}
+
+/// `1,234,567`.
+pub(super) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 round`, `3 rounds`.
+pub(crate) fn counted(n: impl Into<u64>, noun: &str) -> String {
+    let n = n.into();
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// As [`listed`], but no longer than a reader reads: `a, b, c, d, e and 290 others`.
+pub(crate) fn listed_briefly(items: &[String]) -> String {
+    /// The longest list in full, and how many of a longer one are named.
+    const WHOLE: usize = 20;
+    const NAMED: usize = 5;
+    if items.len() <= WHOLE {
+        return listed(items);
+    }
+    format!("{} and {} others", items[..NAMED].join(", "), items.len() - NAMED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iotax_model::suite::{Suite, SuiteOptions};
+
+    #[test]
+    fn a_test_is_called_by_what_it_does() {
+        let titles = |suite: &str, names: &[&str]| -> Vec<String> {
+            let workloads = (Suite::named(suite).expect("a suite").workloads)(&SuiteOptions::default());
+            names.iter().map(|name| title(workloads.iter().find(|w| w.name == *name).expect(name))).collect()
+        };
+        assert_eq!(
+            titles("bonnie", &["putc", "seeks", "get_block", "ran_stat"]),
+            [
+                "a new file written byte by byte, through the page cache, flushed in the end",
+                "8k read at random, every tenth changed and written back, 5 jobs, through the page cache, flushed in the end",
+                "8k sequential read, queue depth 1, through the page cache",
+                "16,384 files asked for their attributes, in random order",
+            ]
+        );
+        assert_eq!(
+            titles("mdlife", &["delete-1000-t4"]),
+            ["1,000 files deleted by each job, in random order, 4 jobs"]
+        );
+        assert_eq!(titles("archive", &["pack"]), ["a tree read into one archive, flushed in the end"]);
+    }
+
+    #[test]
+    fn an_interval_is_in_its_estimates_unit() {
+        let with = |ns, low, high| tax(&Tax { ns, interval: Some(Interval { low, high }) });
+        assert_eq!(with(35_200.0, 34_100.0, 36_400.0), "+35.2 us [34.1, 36.4]");
+        assert_eq!(with(1_100_000.0, 980_000.0, 1_220_000.0), "+1.10 ms [0.98, 1.22]");
+        assert_eq!(with(-80.0, -163.4, -0.3), "-80.0 ns [-163, -0.3]");
+        assert_eq!(with(1_230.0, -4.0, 2_000.0), "+1.23 us [0.00, 2.00]");
+        assert_eq!(tax(&Tax { ns: 5.0, interval: None }), "+5.00 ns [no interval]");
+    }
+
+    #[test]
+    fn changes_are_in_percent() {
+        for (ratio, words) in
+            [(1.0, "+0.00%"), (1.0042, "+0.42%"), (0.65, "-35%"), (3.1, "+210%"), (12.0, "12.0 times")]
+        {
+            assert_eq!(change(ratio), words);
+        }
+        assert_eq!(change_with(1.012, Some(Interval { low: 0.994, high: 1.03 })), "+1.2% [-0.60, +3.0]");
+        assert_eq!(change_with(2.0, Some(Interval { low: 0.1, high: 90.0 })), "+100% [-90, > +900]");
+        assert_eq!(change_with(0.5, None), "-50% [no interval]");
+    }
+
+    #[test]
+    fn lists_read_as_english() {
+        let list = |items: &[&str]| listed(&items.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(list(&["a"]), "a");
+        assert_eq!(list(&["a", "b", "c"]), "a, b and c");
+        let many: Vec<String> = (1..=295).map(|n| n.to_string()).collect();
+        assert_eq!(listed_briefly(&many), "1, 2, 3, 4, 5 and 290 others");
+        assert_eq!(listed_briefly(&many[..20]), listed(&many[..20]));
+        assert_eq!(counted(1_u32, "round") + &counted(2_u32, "round"), "1 round2 rounds");
+    }
+}

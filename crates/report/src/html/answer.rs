@@ -1,0 +1,63 @@
+//! The answer at the top: a line for each layer and one table of all cells, coloured by how much they differ.
+
+use iotax_analysis::Judgement;
+use iotax_analysis::store::Run;
+use iotax_analysis::suite::Test;
+use maud::{Markup, html};
+
+use crate::answer::{Answer, Cell, Change, Table};
+
+/// Shades of a change: the deepest from a factor of two on.
+const SHADES: f64 = 5.0;
+
+/// Absent where a run has one target only, is a suite, or another tool's.
+pub(super) fn section(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
+    let is_ladder = run.source.is_none() && run.plan.targets.len() > 1 && tests.is_empty();
+    if !is_ladder || judgement.summaries.is_empty() {
+        return html! {};
+    }
+    let answer = Answer::of(run, judgement);
+    html! {
+        section.answer id="answer" {
+            @if let Some(emulated) = answer.emulated { p.emulated { (emulated) } }
+            @if !answer.layers.is_empty() { ul { @for line in &answer.layers { li { (line) } } } }
+            @if let Some(table) = &answer.table { (cells(table)) }
+        }
+    }
+}
+
+fn cells(table: &Table) -> Markup {
+    html! {
+        div.wide {
+            table.cells {
+                thead {
+                    tr {
+                        th {}
+                        @for (name, unit) in &table.workloads { th { (name) br; small { (unit) } } }
+                    }
+                }
+                tbody {
+                    @for (target, cells) in &table.targets {
+                        tr { td { (target) } @for cell in cells { (one(cell)) } }
+                    }
+                }
+            }
+        }
+        p.note { (table.legend) "." }
+    }
+}
+
+fn one(cell: &Cell) -> Markup {
+    // Empty where there is none, so that figures stand beneath one another.
+    let change = cell.change.map(Change::text).unwrap_or_default();
+    html! {
+        td class=[cell.change.and_then(shade)] { (cell.value) " " span.change { (change) } }
+    }
+}
+
+/// The class of a cell's colour: `slow3` for a loss of a third and more, `fast1`; none where nothing is decided.
+fn shade(change: Change) -> Option<String> {
+    let Change::Decided(verdict, ratio) = change else { return None };
+    let depth = (ratio.ln().abs() / std::f64::consts::LN_2 * SHADES).ceil().clamp(1.0, SHADES);
+    Some(format!("{}{depth}", if verdict.is_worse() { "slow" } else { "fast" }))
+}

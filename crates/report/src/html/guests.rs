@@ -1,0 +1,125 @@
+//! Several guests or jobs at once: what each got, the tail against their number, and what a neighbour did.
+
+use iotax_model::Workload;
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::chart::{Across, Cell, Chart, Panel, Place, Plot, file_name};
+use super::colour;
+use super::latency::logarithmic;
+use crate::beside;
+use crate::figure::{UNKNOWN, evenness, or_unknown, rate};
+use iotax_analysis::fairness::{Member, by_count};
+use iotax_analysis::store::Run;
+use iotax_analysis::{Crowd, Judgement, Metric, Of};
+
+/// The percentiles of the picture.
+const SHOWN: [Metric; 3] = [Metric::LATENCY_P50, Metric::LATENCY_P99, Metric::LATENCY_P99_9];
+
+/// Everything there is of it; nothing if every target was one guest alone.
+pub(super) fn several(run: &Run, judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
+    let workload = here.workload;
+    let all_of =
+        |of| judgement.crowds.iter().filter(move |crowd| crowd.workload == workload && crowd.of == of);
+    let crowds: Vec<&Crowd> = all_of(Of::Guests).collect();
+    let jobs: Vec<&Crowd> = all_of(Of::Jobs).collect();
+    html! {
+        @for noise in judgement.noises.iter().filter(|noise| noise.workload == workload) {
+            p.note {
+                "Beside " (noise.target) ", " b { (noise.name) } " made " (beside::made(run, noise, on))
+                @if let Some(together) = beside::together(noise) { "; " (together) } "."
+            }
+        }
+        @if !crowds.is_empty() {
+            div.wide { (parts(run, judgement, &crowds, on)) }
+            p.note {
+                "Fairness is Jain's index of the guests' I/Os per second, or bytes of streams: 1 if all got the same, 1/n if one got everything; mean \
+                 over the rounds with its 95% interval."
+            }
+        }
+        @if !jobs.is_empty() {
+            div.wide { (parts(run, judgement, &jobs, on)) }
+            p.note { "Each job's rates are over the time in which it ran; the totals are over the whole window." }
+        }
+        div.pair {
+            @for group in by_count(&run.plan.targets) { (tail(judgement, workload, &group).figure(here)) }
+        }
+    }
+}
+
+fn parts(run: &Run, judgement: &Judgement, crowds: &[&Crowd], on: &Workload) -> Markup {
+    let (name, in_rate) = rate(on);
+    let is_of_guests = crowds.iter().all(|crowd| crowd.of == Of::Guests);
+    html! {
+        table.steps {
+            thead {
+                tr {
+                    th { (crowds[0].member_word()) "s at once" }
+                    th { (Metric::IOPS.column(on)) } th { (name) } th { "p50" } th { "p99" }
+                    @if is_of_guests { th { "fairness" } }
+                }
+            }
+            tbody {
+                @for crowd in crowds {
+                    @for member in &crowd.members { (one(member, crowd, in_rate)) }
+                    tr {
+                        td class=(colour(run, &crowd.target)) { span.swatch {} (crowd.target) ", all" }
+                        @if let Some(all) = judgement.summary(&crowd.workload, &crowd.target) {
+                            td { (or_unknown(all.of(Metric::IOPS), human::count)) }
+                            td { (or_unknown(all.of(Metric::BYTES_PER_S), in_rate)) }
+                            td { (or_unknown(all.of(Metric::LATENCY_P50), human::time)) }
+                            td { (or_unknown(all.of(Metric::LATENCY_P99), human::time)) }
+                        } @else {
+                            @for _ in 0..4 { td { (UNKNOWN) } }
+                        }
+                        @if is_of_guests { td { (evenness(crowd.fairness)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn one(member: &Member, crowd: &Crowd, in_rate: fn(f64) -> String) -> Markup {
+    html! {
+        tr.member {
+            td { @if crowd.member_word() == "guest" { "guest " } (member.name) }
+            td { (or_unknown(member.iops, human::count)) }
+            td { (or_unknown(member.bytes_per_s, in_rate)) }
+            td { (or_unknown(member.percentile(0.5), human::time)) }
+            td { (or_unknown(member.percentile(0.99), human::time)) }
+            @if crowd.of == Of::Guests { td {} }
+        }
+    }
+}
+
+/// Percentiles of all guests together against their number.
+fn tail(judgement: &Judgement, workload: &str, group: &[(u32, &str)]) -> Chart {
+    let (mut rows, mut words) = (Vec::new(), Vec::new());
+    for (count, target) in group {
+        let Some(summary) = judgement.summary(workload, target) else { continue };
+        for metric in SHOWN {
+            let name = metric.name();
+            let Some(ns) = summary.of(metric).filter(|ns| *ns > 0.0) else { continue };
+            rows.push(vec![name.into(), (*count).into(), Cell::from(ns / 1e3)]);
+            words.push(format!("{count} at once, {name} {}", human::time(ns)));
+        }
+    }
+    let label = format!("Latency against the number of guests, from {}", group[0].1);
+    let colours = SHOWN.iter().enumerate().map(|(n, metric)| (metric.name().into(), format!("t{}", n + 1)));
+    Chart {
+        key: file_name(&format!("guests-{}", group[0].1)),
+        title: label,
+        note: "all guests together, logarithmic".into(),
+        message: words.join("; "),
+        columns: ["percentile", "guests", "latency_us"].map(Into::into).into(),
+        rows,
+        colours: colours.collect(),
+        plot: Plot::Lines {
+            series: 0,
+            across: Across::Words { column: 1, label: "guests at once".into() },
+            panels: vec![Panel { column: 2, axis: logarithmic(""), height: 200, ends: None }],
+            marks: true,
+        },
+    }
+}

@@ -1,0 +1,252 @@
+//! What each layer costs: pictures of the ladder in time and in CPU time, and its steps in figures.
+
+use std::collections::HashMap;
+
+use iotax_model::Workload;
+use iotax_model::record::Measurement;
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::chart::{Axis, Chart, Label, Plot, Unit};
+use super::taxes::tax_in_words;
+use super::verdict::verdict;
+use super::{colour, place};
+use crate::figure::{cpu_unit, or_unknown, signed_time, step_in_words, tax, title};
+use iotax_analysis::stats::paired::Interval;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Edge, Judgement, Metric, Tax};
+
+/// One rung, in nanoseconds.
+struct Rung {
+    name: String,
+    /// What it adds, and how much.
+    words: String,
+    /// The layer that it adds; empty for a lowest rung.
+    layer: String,
+    /// Where its bar begins: the rung beneath, or nothing.
+    from: f64,
+    /// What it adds.
+    adds: f64,
+    /// The interval of its end.
+    ends: Option<Interval>,
+    /// The place of the rung beneath in the same list, always an earlier one.
+    beneath: Option<usize>,
+}
+
+/// By target: the edge on which it is drawn, and what that costs.
+type Steps<'a> = HashMap<&'a str, (&'a Edge, Tax)>;
+
+/// Every workload's ladder; nothing if nothing was compared.
+pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
+    let compared = |workload: &&Workload| {
+        let both = judgement.steps.iter().chain(&judgement.comparisons);
+        both.into_iter().any(|c| c.workload == workload.name)
+    };
+    let workloads: Vec<&Workload> = run.plan.workloads.iter().filter(compared).collect();
+    html! {
+        @if !workloads.is_empty() {
+            section id="layers" {
+                h2 { "What each layer costs" small { "added time" @if workloads.iter().all(|workload| !workload.kind().is_network()) { " per I/O" } ", with intervals" } }
+                @for workload in workloads {
+                    h3 { (title(workload)) small { (workload.name) } }
+                    div.pair {
+                        (ladder(run, judgement, workload, Metric::LATENCY_MEAN).figure(place(run, &workload.name)))
+                        (ladder(run, judgement, workload, Metric::cpu(workload)).figure(place(run, &workload.name)))
+                    }
+                    (steps(run, judgement, workload))
+                }
+            }
+        }
+    }
+}
+
+/// From the lowest rung up; where no target is another one plus a layer, each one's tax over the baseline.
+fn ladder(run: &Run, judgement: &Judgement, on: &Workload, metric: Metric) -> Chart {
+    let workload = on.name.as_str();
+    let (what, key) = match on.kind() {
+        _ if metric.is_cpu() => (format!("Host CPU time per {}", cpu_unit(on)), "cpu"),
+        kind if kind.is_network() => ("Mean round trip".into(), "latency"),
+        _ => ("Mean latency".into(), "latency"),
+    };
+    let (rungs, key, title, note) = if judgement.edges.is_empty() {
+        let key = if key == "cpu" { "tax-on-cpu" } else { "tax" };
+        let title = format!("Tax on {}{} over {}", what[..1].to_lowercase(), &what[1..], run.plan.baseline);
+        (taxes(run, judgement, workload, metric), key, title, "with intervals")
+    } else {
+        let key = if key == "cpu" { "layers-cpu" } else { "layers" };
+        (rungs(run, judgement, workload, metric), key, format!("{what}, layer by layer"), "with intervals")
+    };
+    // A figure of one rung alone compares nothing.
+    let rungs = if rungs.iter().any(|rung| !rung.layer.is_empty()) { rungs } else { vec![] };
+    let without = rungs.iter().any(|rung| !rung.layer.is_empty() && rung.ends.is_none());
+    let us = |ns: f64| ns / 1e3;
+    let message: Vec<String> = rungs.iter().map(|rung| format!("{}: {}", rung.name, rung.words)).collect();
+    let beneath = |rung: &Rung| rung.beneath.map_or(String::new(), |place| rungs[place].name.clone());
+    Chart {
+        key: key.into(),
+        title,
+        note: format!(
+            "{note}{}",
+            if without { "; a bar without one has none that says anything" } else { "" }
+        ),
+        message: message.join("; "),
+        columns: ["target", "over", "layer", "from_us", "adds_us", "end_low_us", "end_high_us"]
+            .map(Into::into)
+            .into(),
+        rows: rungs
+            .iter()
+            .map(|rung| {
+                vec![
+                    rung.name.as_str().into(),
+                    beneath(rung).as_str().into(),
+                    rung.layer.as_str().into(),
+                    us(rung.from).into(),
+                    us(rung.adds).into(),
+                    rung.ends.map(|ends| us(ends.low)).into(),
+                    rung.ends.map(|ends| us(ends.high)).into(),
+                ]
+            })
+            .collect(),
+        colours: rungs.iter().map(|rung| (rung.name.clone(), colour(run, &rung.name))).collect(),
+        plot: Plot::Bars {
+            name: 0,
+            series: 0,
+            from: Some(3),
+            value: 4,
+            ends: Some((5, 6)),
+            labels: rungs
+                .iter()
+                .map(|rung| Label {
+                    name: rung.name.clone(),
+                    words: rung.words.clone(),
+                    beneath: rung.beneath,
+                })
+                .collect(),
+            axis: Axis { label: String::new(), unit: Unit::Time, log: false, at_least: 0.0 },
+        },
+    }
+}
+
+/// Every target against the baseline.
+fn taxes(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
+    let rung = |name: &str| {
+        let comparison = judgement.comparison(workload, name, metric)?;
+        let cost = comparison.tax.as_ref()?;
+        Some(Rung {
+            name: name.into(),
+            words: format!("{}, {}", tax(cost), comparison.word()),
+            layer: format!("all over {}", run.plan.baseline),
+            from: 0.0,
+            adds: cost.ns,
+            ends: cost.interval,
+            beneath: None,
+        })
+    };
+    run.plan.targets.iter().filter_map(|target| rung(&target.name)).collect()
+}
+
+fn rungs(run: &Run, judgement: &Judgement, workload: &str, metric: Metric) -> Vec<Rung> {
+    let mut rungs: Vec<Rung> = Vec::new();
+    let steps = steps_to(judgement, workload, metric);
+    for target in &run.plan.targets {
+        if !steps.contains_key(target.name.as_str())
+            && let Some(mean) = geometric_mean(run, workload, &target.name, metric)
+        {
+            rungs.push(Rung {
+                name: target.name.clone(),
+                words: human::time(mean),
+                layer: String::new(),
+                from: 0.0,
+                adds: mean,
+                ends: None,
+                beneath: None,
+            });
+            add_above(run, &steps, &mut rungs);
+        }
+    }
+    rungs
+}
+
+/// The edge on which each target is drawn, and what it costs: its first of which that is known.
+fn steps_to<'a>(judgement: &'a Judgement, workload: &str, metric: Metric) -> Steps<'a> {
+    let of_it = judgement.steps.iter().filter(|c| c.workload == workload && c.metric == metric);
+    let costs: HashMap<_, Tax> =
+        of_it.filter_map(|c| Some(((c.target.as_str(), c.baseline.as_str()), c.tax?))).collect();
+    let mut steps = Steps::new();
+    for edge in &judgement.edges {
+        if let Some(cost) = costs.get(&(edge.to.as_str(), edge.from.as_str())) {
+            steps.entry(&edge.to).or_insert((edge, *cost));
+        }
+    }
+    steps
+}
+
+/// Adds all that stands on the last rung.
+fn add_above(run: &Run, steps: &Steps<'_>, rungs: &mut Vec<Rung>) {
+    let Some(place) = rungs.len().checked_sub(1) else { return };
+    let (beneath, from) = (rungs[place].name.clone(), rungs[place].from + rungs[place].adds);
+    for target in &run.plan.targets {
+        let step = steps.get(target.name.as_str()).filter(|(edge, _)| edge.from == beneath);
+        let Some((edge, cost)) = step else { continue };
+        rungs.push(Rung {
+            name: target.name.clone(),
+            words: format!("{} {}", edge.name, tax(cost)),
+            layer: edge.name.clone(),
+            from,
+            adds: cost.ns,
+            ends: cost.interval.map(|i| i.map(|end| from + end)),
+            beneath: Some(place),
+        });
+        add_above(run, steps, rungs);
+    }
+}
+
+/// Over the rounds, as the steps have it; absent if nothing was measured.
+fn geometric_mean(run: &Run, workload: &str, target: &str, metric: Metric) -> Option<f64> {
+    let of_cell = |m: &&Measurement| m.workload == workload && m.target == target;
+    let logs: Vec<f64> =
+        run.measurements.iter().filter(of_cell).filter_map(|m| Some(metric.of(m)?.ln())).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+/// One row per edge; nothing if none was measured.
+pub(super) fn steps(run: &Run, judgement: &Judgement, workload: &Workload) -> Markup {
+    let (leading, cpu_metric) = (Metric::leading(workload), Metric::cpu(workload));
+    let workload_name = &workload.name;
+    let steps: Vec<_> = judgement
+        .edges
+        .iter()
+        .filter_map(|edge| Some((edge, judgement.step(workload_name, edge, leading)?)))
+        .collect();
+    html! {
+        @if !steps.is_empty() {
+            div.wide {
+                table.steps {
+                    thead {
+                        tr {
+                            th { "layer by layer" } th.left { "what is compared" } th { (leading.column(workload)) }
+                            th { @if workload.kind().is_network() { (cpu_metric.column(workload)) } @else { "host CPU" br; "per I/O" } } th.verdict { "verdict" }
+                        }
+                    }
+                    tbody {
+                        @for (edge, latency) in steps {
+                            @let cpu = judgement.step(workload_name, edge, cpu_metric).and_then(|step| step.tax);
+                            tr {
+                                td { (edge.name) }
+                                td.left { (edge.to) " \u{2212} " (edge.from) }
+                                td {
+                                    @match &latency.tax {
+                                        Some(cost) => (tax_in_words(cost)),
+                                        None => (step_in_words(latency)),
+                                    }
+                                }
+                                td { (or_unknown(cpu.map(|cpu| cpu.ns), signed_time)) }
+                                td.verdict { (verdict(run, latency)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

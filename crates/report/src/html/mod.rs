@@ -1,0 +1,359 @@
+//! A run as one HTML file: no request, light and dark, printable, and without its script whole but for the pictures.
+
+mod answer;
+mod bars;
+mod chart;
+mod clock;
+mod guests;
+mod heat;
+mod latency;
+mod layers;
+mod network;
+mod passed;
+mod script;
+mod suite;
+mod surface;
+mod taxes;
+mod timeline;
+mod verdict;
+mod within;
+mod workload;
+
+use iotax_model::record::TargetRecord;
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+use iotax_model::visible;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use chart::{Cell, Place};
+
+use super::figure::counted;
+use super::marks::{LOST, is_lost};
+use super::remarks::{checks, engine, notes, remarks};
+use super::sentences::margin;
+use super::{plan_toml, sentences};
+use crate::mark::Mark;
+use iotax_analysis::Judgement;
+use iotax_analysis::grade::Grade;
+use iotax_analysis::store::Run;
+use iotax_analysis::suite::Test;
+use iotax_analysis::time::utc;
+
+/// Colours of targets in the style sheet; an eleventh target shares the first one's.
+const COLOURS: usize = 10;
+
+/// By how a page begins it is told from other pages, those that quote it included.
+pub const MARK: Mark = Mark::start(
+    "HTML",
+    "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"generator\" content=\"iotax\">",
+);
+
+/// The whole file.
+#[must_use]
+pub fn render(run: &Run, judgement: &Judgement) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="generator" content="iotax";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // Nothing is loaded, so nothing may be: a browser then asks not even for an icon.
+                meta http-equiv="Content-Security-Policy" content=(script::policy());
+                link rel="icon" href="data:,";
+                title { (visible::line(&run.plan.name)) " - iotax run " (run.id) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                a.skip href="#main" { "To the report" }
+                (PreEscaped(visible::text(&report(run, judgement).into_string())))
+                (script::scripts())
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// What is read. Its own words have nothing hidden in them: whatever is, is part of somebody's name or words.
+fn report(run: &Run, judgement: &Judgement) -> Markup {
+    let tests = iotax_analysis::suite::tests(run);
+    html! {
+        main id="main" tabindex="-1" {
+            (head(run))
+            (contents(run, judgement, &tests))
+            (answer::section(run, judgement, &tests))
+            @if tests.is_empty() { (layers::section(run, judgement)) }
+            (meaning(run, judgement))
+            @if tests.is_empty() {
+                (taxes::section(run, judgement))
+                @for workload in &run.plan.workloads {
+                    (workload::section(run, judgement, workload))
+                }
+            } @else {
+                (suite::sections(run, judgement, &tests))
+            }
+            (suite::indexes(run))
+            (remark_list(run, judgement))
+            (targets(run))
+            (timing(judgement))
+            @if run.source.is_none() { (environment(run)) }
+            @if run.source.is_none() { (reproduce(run)) }
+        }
+    }
+}
+
+/// The class of a target's colour, the same everywhere in the file.
+fn colour(run: &Run, target: &str) -> String {
+    let index = run.plan.targets.iter().position(|t| t.name == target).unwrap_or_default();
+    format!("t{}", index % COLOURS)
+}
+
+/// The targets of a table in the plan's order, each with its colour; their names stand in the first column.
+fn colours(run: &Run, rows: &[Vec<Cell>]) -> Vec<(String, String)> {
+    let has = |name: &str| rows.iter().any(|row| row.first() == Some(&Cell::from(name)));
+    let targets = run.plan.targets.iter().filter(|target| has(&target.name));
+    targets.map(|target| (target.name.clone(), colour(run, &target.name))).collect()
+}
+
+/// Whose charts they are.
+fn place<'a>(run: &Run, workload: &'a str) -> Place<'a> {
+    let number = run.plan.workloads.iter().position(|w| w.name == workload).unwrap_or_default();
+    Place { run: run.id, workload, number: number + 1 }
+}
+
+fn is_emulated(run: &Run, target: &str) -> bool {
+    run.targets.iter().any(|t| t.name == target && t.emulated)
+}
+
+/// How many rounds; of a run that adds them, how many there are of how many at most.
+fn rounds(run: &Run) -> String {
+    let all = counted(run.plan.most_rounds(), "round");
+    if run.plan.until_decided.is_none() {
+        return all;
+    }
+    let there = run.measurements.iter().map(|m| m.round).max().unwrap_or_default();
+    format!("{there} of at most {all}")
+}
+
+fn head(run: &Run) -> Markup {
+    html! {
+        header {
+            h1 { (run.plan.name) }
+            p.about {
+                "iotax run " (run.id) " \u{b7} " (utc(run.started_at_ms)) " \u{b7} " (run.state) " \u{b7} "
+                (rounds(run))
+                @if run.source.is_none() { " \u{b7} seed " (run.seed) }
+            }
+            @if let Some(source) = &run.source {
+                p.about { (source) ": its own figures, which iotax has not measured or checked" }
+            }
+            ul.legend {
+                @for target in &run.plan.targets {
+                    li class=(colour(run, &target.name)) {
+                        span.swatch {} (target.name)
+                        @if target.name == run.plan.baseline && run.plan.targets.len() > 1 { span.tag { "baseline" } }
+                        @if is_emulated(run, &target.name) { span.tag { "emulated" } }
+                        @if is_lost(run, &target.name) { span.tag { (LOST) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where to find what, for those who do not read from the beginning.
+fn contents(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
+    let measured = |name: &str| judgement.summaries.iter().any(|summary| summary.workload == name);
+    html! {
+        nav aria-label="Contents" {
+            @if tests.is_empty() {
+                @if !judgement.comparisons.is_empty() { a href="#layers" { "Layers" } }
+                @if !judgement.summaries.is_empty() { a href="#taxes" { "The figures" } }
+                @for workload in run.plan.workloads.iter().filter(|workload| measured(&workload.name)) {
+                    a href=(format!("#w{}", place(run, &workload.name).number)) { (workload.name) }
+                }
+            }
+            @for (number, test) in tests.iter().enumerate() { a href=(format!("#w{}", number + 1)) { (test.name) } }
+            a href="#remarks" { "Remarks" }
+            @if run.source.is_none() { a href="#environment" { "Environment" } }
+            @if run.source.is_none() { a href="#reproduce" { "How to reproduce" } }
+        }
+    }
+}
+
+fn meaning(run: &Run, judgement: &Judgement) -> Markup {
+    let sentences = sentences::conclusions(run, judgement);
+    html! {
+        @if run.measurements.is_empty() {
+            section.means {
+                h2 { "Nothing was measured" }
+                ul { @for sentence in &sentences { li { (sentence) } } }
+            }
+        } @else if !sentences.is_empty() {
+            section.means {
+                h2 { "What it means" }
+                ul { @for sentence in &sentences { li { (sentence) } } }
+            }
+        }
+    }
+}
+
+fn remark_list(run: &Run, judgement: &Judgement) -> Markup {
+    let (found, noted, suite) = (remarks(run, &judgement.warnings), notes(run), run.plan.known_suite());
+    html! {
+        section.remarks id="remarks" {
+            h2 { "Remarks" }
+            ul {
+                @for remark in &found {
+                    li {
+                        b { (remark.kind.word().replace('_', " ")) }
+                        @if !remark.place.is_empty() { ", " (remark.place) }
+                        ": " (remark.evidence) ". " span.note { "Remedy: " (remark.remedy) "." }
+                    }
+                }
+                @for note in &noted { li { (note) } }
+                @for remark in suite.iter().flat_map(|suite| suite.remarks_on_all()) { li { (remark) "." } }
+                @if let Some(trust) = trust(judgement) { li { (trust) } }
+                @if let Some(source) = &run.source {
+                    @for line in &source.not_understood { li { "not understood: " (line) } }
+                }
+                @if run.source.is_none() && found.is_empty() && noted.is_empty() && !run.measurements.is_empty() {
+                    li { "Clean: the checks of " (listed(&checks(run).map(str::to_owned))) " found nothing." }
+                }
+                @if let Some(engine) = engine(run) { li { (engine) } }
+            }
+        }
+    }
+}
+
+/// How many measurements have which grade; absent if all are clean.
+fn trust(judgement: &Judgement) -> Option<String> {
+    let of = |grade: Grade| judgement.grades.iter().filter(|found| **found == grade).count() as u64;
+    let (clean, remarks, unusable) = (of(Grade::Clean), of(Grade::Remarks), of(Grade::Unusable));
+    let all = counted(judgement.grades.len() as u64, "measurement");
+    (remarks + unusable > 0).then(|| {
+        format!("Of {all} {clean} are clean, {remarks} are to be read with the remarks, {unusable} cannot be used.")
+    })
+}
+
+fn targets(run: &Run) -> Markup {
+    html! {
+        @if !run.targets.is_empty() {
+            section {
+                h2 { "Targets" small { "layers from the bottom up" } }
+                @for record in &run.targets { (target(run, record)) }
+            }
+        }
+    }
+}
+
+fn target(run: &Run, record: &TargetRecord) -> Markup {
+    let facts: Vec<String> = [
+        record.guest_kernel.as_ref().map(|kernel| format!("guest kernel {kernel}")),
+        record.guest_clocksource.as_ref().map(|clock| format!("clocksource {clock}")),
+        record.boot_ns.map(|ns| format!("agent answered {} after start", human::time(ns as f64))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    html! {
+        h3 class=(colour(run, &record.name)) {
+            span.swatch {} (record.name)
+            @if record.emulated { span.tag { "emulated" } }
+            @if record.lost.is_some() { span.tag { (LOST) } }
+        }
+        @if let Some(reason) = &record.lost { p { (reason) } }
+        ol.layers {
+            @for layer in &record.layers {
+                li { (layer.name) small { (layer.kind) @if !layer.detail.is_empty() { " \u{b7} " (layer.detail) } } }
+            }
+        }
+        @if !facts.is_empty() { p.note { (facts.join(" \u{b7} ")) } }
+        (network::interfaces(record))
+        @if let Some(command) = &record.command_line {
+            details { summary { "Command line" } pre { (command) } }
+        }
+    }
+}
+
+fn timing(judgement: &Judgement) -> Markup {
+    html! {
+        @if let Some(timing) = &judgement.timing {
+            section {
+                h2 { "Time" small { (format!("{:.1}% outside the measured windows", timing.outside * 100.0)) } }
+                div.wide {
+                    table.narrow {
+                        thead { tr { th { "phase" } th { "time" } th { "share" } } }
+                        tbody {
+                            @for (phase, share) in &timing.phases {
+                                tr {
+                                    td { (phase.name) }
+                                    td { (human::duration(phase.duration_ns as f64 / 1e9)) }
+                                    td { (format!("{:.1}%", share * 100.0)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn environment(run: &Run) -> Markup {
+    let e = &run.environment;
+    let text = |value: &Option<String>| value.clone();
+    let facts: [(&str, Option<String>); 12] = [
+        ("CPU", text(&e.cpu_model)),
+        ("CPUs online", e.cpus.map(|n| n.to_string())),
+        ("Memory", e.memory_bytes.map(human::bytes)),
+        ("Kernel", text(&e.kernel)),
+        ("Distribution", text(&e.os)),
+        ("Frequency governor", text(&e.governor)),
+        ("Clocksource", text(&e.clocksource)),
+        ("Hypervisor beneath", text(&e.hypervisor)),
+        ("QEMU", text(&e.qemu)),
+        ("Guests run by", text(&e.accel)),
+        ("because", text(&e.accel_reason)),
+        ("iotax", text(&e.tool)),
+    ];
+    html! {
+        section id="environment" {
+            h2 { "Environment" }
+            dl {
+                @for (name, value) in &facts {
+                    @if let Some(value) = value { dt { (name) } dd { (value) } }
+                }
+            }
+            @if !e.mitigations.is_empty() {
+                details {
+                    summary { "CPU vulnerabilities" }
+                    dl { @for (name, state) in &e.mitigations { dt { (name) } dd { (state) } } }
+                }
+            }
+        }
+    }
+}
+
+fn reproduce(run: &Run) -> Markup {
+    html! {
+        section id="reproduce" {
+            h2 { "How to reproduce" }
+            p { "Save the plan as " code { "plan.toml" } " and run " code { "iotax run plan.toml" }
+                ": the seed in it fixes the order of the cells and the payload." }
+            @match plan_toml(run) {
+                Ok(plan) => details { summary { "The plan" } pre { (plan) } },
+                Err(error) => p.note { "The plan cannot be written as TOML: " (error) },
+            }
+            p.note {
+                "Targets are compared within rounds by log ratios; intervals are Student's t at a level that Holm's \
+                 procedure sets for each metric"
+                @if run.plan.until_decided.is_some() { ", of what all looks together may err" }
+                "; " (margin(run)) " counts as the same. A tax is the ratio applied to what the baseline gave in this run. \
+                 Error bars of taxes show those intervals, those of percentiles the plain 95% over the rounds. Tables \
+                 give medians over the rounds, percentiles all rounds together; one with fewer than ten values beyond it \
+                 is left out."
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What each layer passed on of the I/O of the layer above: merged, split, amplified, or answered from a cache.
+
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::colour;
+use crate::figure::or_unknown;
+use crate::passed::{DIRECTIONS, remarkable};
+use iotax_analysis::amplification::{Level, Passed};
+use iotax_analysis::store::Run;
+use iotax_analysis::{Flow, Judgement};
+
+/// What was remarkable in sentences, and every layer's account; nothing if nobody but the programs counted.
+pub(super) fn passed(run: &Run, judgement: &Judgement, workload: &str) -> Markup {
+    let flows: Vec<&Flow> = judgement.flows.iter().filter(|flow| flow.workload == workload).collect();
+    html! {
+        @if !flows.is_empty() {
+            @for flow in &flows {
+                @let told = remarkable(flow);
+                @if !told.is_empty() { p.note { b { (flow.target) } ", passed on: " (told.join("; ")) "." } }
+            }
+            details {
+                summary { "What each layer passed on" }
+                div.wide tabindex="0" role="region" aria-label="What each layer passed on" {
+                    table.steps { (head()) @for flow in &flows { (rows(run, flow)) } }
+                }
+            }
+        }
+    }
+}
+
+fn head() -> Markup {
+    html! {
+        thead {
+            tr {
+                th { "layer, from the program down" } th.left { "direction" } th { "I/Os" } th { "mean size" } th { "mean wait" }
+                th { "I/Os for one" br; "of the layer above" } th { "bytes for one" br; "of the layer above" }
+            }
+        }
+    }
+}
+
+fn rows(run: &Run, flow: &Flow) -> Markup {
+    // A direction in which nothing was done has no rows.
+    let used = DIRECTIONS.into_iter().filter(|(_, of)| flow.levels.iter().any(|level| of(level).ios > 0));
+    html! {
+        tbody {
+            tr { th.left colspan="7" scope="rowgroup" { span class=(colour(run, &flow.target)) { span.swatch {} } (flow.target) } }
+            @for (direction, of) in used {
+                @for level in &flow.levels { (row(level, direction, of(level))) }
+            }
+        }
+    }
+}
+
+fn row(level: &Level, direction: &str, passed: &Passed) -> Markup {
+    let ratio = |value: f64| format!("{value:.3}");
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the mean of sizes that fit")]
+    let size = |bytes: f64| human::bytes(bytes.round() as u64);
+    html! {
+        tr {
+            td { (level.name) }
+            td.left { (direction) }
+            td { (human::count(passed.ios as f64)) }
+            td { (or_unknown(passed.mean_size(), size)) }
+            td { (or_unknown(passed.wait_ns, human::time)) }
+            td { (or_unknown(passed.ios_ratio, ratio)) }
+            td { (or_unknown(passed.bytes_ratio, ratio)) }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The tests of a suite, one section each: courses over sizes and depths, maps and surfaces of file and record sizes.
+
+use iotax_model::suite::SuiteShape;
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::chart::{Across, Axis, Cell, Chart, Panel, Place, Plot, Unit};
+use super::{colour, colours, surface, taxes};
+use crate::course::{self, Map};
+use crate::figure::or_unknown;
+use iotax_analysis::Judgement;
+use iotax_analysis::store::Run;
+use iotax_analysis::suite::{Course, Point, Test};
+
+/// All tests.
+pub(super) fn sections(run: &Run, judgement: &Judgement, tests: &[Test<'_>]) -> Markup {
+    html! { @for (index, test) in tests.iter().enumerate() { (section(run, judgement, test, index + 1)) } }
+}
+
+fn section(run: &Run, judgement: &Judgement, test: &Test<'_>, number: usize) -> Markup {
+    let here = Place { run: run.id, workload: test.name, number };
+    let remarks = run.plan.known_suite().into_iter().flat_map(|suite| suite.remarks_on(test.name));
+    let remarks: Vec<&str> = remarks.collect();
+    html! {
+        section id=(format!("w{number}")) {
+            h2 { (course::title(test)) }
+            @for sentence in course::sentences(test) { p { (sentence) } }
+            @for remark in &remarks { p.note { "Note: " (remark) "." } }
+            @match test.shape {
+                SuiteShape::Files => @for course in &test.courses { (maps(run, test, course, here)) },
+                SuiteShape::Depths => div.pair {
+                    (over_points(run, test).figure(here))
+                    (latency_by_rate(run, test).figure(here))
+                },
+                SuiteShape::Sizes | SuiteShape::Each => (over_points(run, test).figure(here)),
+            }
+            details {
+                summary { "All figures of this test" }
+                (taxes::table(run, judgement, &test.workloads, &format!("All of {}", test.name)))
+            }
+        }
+    }
+}
+
+/// UnixBench's index of its file copies.
+pub(super) fn indexes(run: &Run) -> Markup {
+    html! {
+        @for (target, rows) in course::indexes(run) {
+            section {
+                h2 { "UnixBench's index of " (target) }
+                div.wide tabindex="0" role="region" aria-label=(format!("UnixBench's index of {target}")) {
+                    table {
+                        thead { tr { @for name in course::INDEX_HEAD { th { (name) } } } }
+                        tbody { @for row in &rows { tr { @for field in row { td { (field) } } } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn axis(label: &str, unit: Unit, log: bool) -> Axis {
+    Axis { label: label.into(), unit, log, at_least: 0.0 }
+}
+
+/// What every target gave at each size or depth, in panels above one another.
+fn over_points(run: &Run, test: &Test<'_>) -> Chart {
+    let each = test.courses.iter().flat_map(|course| course.points.iter().map(move |point| (course, point)));
+    let row = |(course, point): (&Course<'_>, &Point<'_>)| -> Vec<Cell> {
+        vec![
+            course.target.into(),
+            course::place(test.shape, point).as_str().into(),
+            point.iops.into(),
+            point.bytes_per_s.into(),
+            point.latency_ns.map(|ns| ns / 1e3).into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = each.map(row).collect();
+    let (key, title, place, label) = if test.shape == SuiteShape::Depths {
+        ("depths", "IOPS and latency by outstanding I/Os", "outstanding", "outstanding I/Os")
+    } else {
+        ("sizes", "IOPS, bandwidth and latency by block size", "block_size", "block size")
+    };
+    let panel = |column, axis| Panel { column, axis, height: 130, ends: None };
+    let mut panels = vec![
+        panel(2, axis("I/Os per second", Unit::Count, true)),
+        panel(3, axis("bandwidth", Unit::Rate, false)),
+        panel(4, axis("mean latency", Unit::Time, true)),
+    ];
+    if test.shape == SuiteShape::Depths {
+        // At one block size the bandwidth is the same line again.
+        panels.remove(1);
+        panels[0].axis.log = false;
+    }
+    Chart {
+        key: key.into(),
+        title: title.into(),
+        note: "medians over the rounds".into(),
+        message: most(test),
+        columns: ["target", place, "iops", "bytes_per_s", "latency_us"].map(Into::into).into(),
+        colours: colours(run, &rows),
+        rows,
+        plot: Plot::Lines {
+            series: 0,
+            across: Across::Words { column: 1, label: label.into() },
+            panels,
+            marks: true,
+        },
+    }
+}
+
+/// The most that each target gave.
+fn most(test: &Test<'_>) -> String {
+    let of = |course: &Course<'_>| {
+        let iops = course.points.iter().filter_map(|point| point.iops).reduce(f64::max);
+        let rate = course.points.iter().filter_map(|point| point.bytes_per_s).reduce(f64::max);
+        let (iops, rate) = (or_unknown(iops, human::count), or_unknown(rate, human::rate));
+        format!("{}: up to {iops} IOPS and {rate}", course.target)
+    };
+    test.courses.iter().map(of).collect::<Vec<_>>().join("; ")
+}
+
+/// What the rate costs in latency; the knee has its word.
+fn latency_by_rate(run: &Run, test: &Test<'_>) -> Chart {
+    let row = |course: &Course<'_>, at: usize| -> Vec<Cell> {
+        let point = &course.points[at];
+        let knee = course.knee.and_then(|knee| knee.at) == Some(at);
+        vec![
+            course.target.into(),
+            course::place(test.shape, point).as_str().into(),
+            point.iops.into(),
+            point.latency_ns.map(|ns| ns / 1e3).into(),
+            point.in_flight().into(),
+            if knee { "knee" } else { "" }.into(),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = test
+        .courses
+        .iter()
+        .flat_map(|course| (0..course.points.len()).map(move |at| row(course, at)))
+        .collect();
+    Chart {
+        key: "knee".into(),
+        title: "Latency against IOPS".into(),
+        note: "from the smallest depth to the largest; right and low is good".into(),
+        message: course::sentences(test).join(" "),
+        columns: ["target", "outstanding", "iops", "latency_us", "in_flight", "note"].map(Into::into).into(),
+        colours: colours(run, &rows),
+        rows,
+        plot: Plot::Curve {
+            series: 0,
+            x: 2,
+            across: axis("I/Os per second", Unit::Count, false),
+            y: 3,
+            up: axis("mean latency", Unit::Time, true),
+            note: 5,
+        },
+    }
+}
+
+/// A map and a surface of one target.
+fn maps(run: &Run, test: &Test<'_>, course: &Course<'_>, here: Place<'_>) -> Markup {
+    let map = Map::of(course);
+    html! {
+        @if run.plan.targets.len() > 1 {
+            h3 class=(colour(run, course.target)) { span.swatch {} (course.target) }
+        }
+        div.pair {
+            (heat(test, course, &map).figure(here))
+            (surface::figure(&map, &format!("{} on {}", test.name, course.target)))
+        }
+    }
+}
+
+fn heat(test: &Test<'_>, course: &Course<'_>, map: &Map) -> Chart {
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    for (file, values) in map.files.iter().zip(&map.bytes_per_s) {
+        for (record, value) in map.records.iter().zip(values) {
+            rows.push(vec![
+                record.to_string().as_str().into(),
+                file.to_string().as_str().into(),
+                (*value).into(),
+            ]);
+        }
+    }
+    Chart {
+        key: format!("map-{}", course.target),
+        title: "MB/s by file and record size".into(),
+        note: "file size upwards, record size to the right; an empty field was not measured".into(),
+        message: most(test),
+        columns: ["record", "file", "bytes_per_s"].map(Into::into).into(),
+        rows,
+        colours: Vec::new(),
+        plot: Plot::Map {
+            x: 0,
+            across: "record size".into(),
+            y: 1,
+            up: "file size".into(),
+            value: 2,
+            unit: Unit::Rate,
+        },
+    }
+}

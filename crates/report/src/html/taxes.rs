@@ -1,0 +1,127 @@
+//! All cells in one table: what each target reached, what it costs over the baseline, and what is sure of it.
+
+use iotax_model::Workload;
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::verdict::verdict;
+use super::{colour, network};
+use crate::figure::{UNKNOWN, megabytes, or_unknown, tax, title_in};
+use crate::marks::{failures, marks};
+use iotax_analysis::percentile::percentile;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Judgement, Metric, Summary, Tax};
+
+/// The table of all workloads; nothing if nothing was measured.
+pub(super) fn section(run: &Run, judgement: &Judgement) -> Markup {
+    let compares = run.plan.targets.len() > 1;
+    let (networks, on_disks): (Vec<&Workload>, Vec<&Workload>) =
+        run.plan.workloads.iter().partition(|workload| workload.kind().is_network());
+    html! {
+        @if !judgement.summaries.is_empty() {
+            section id="taxes" {
+                h2 {
+                    @if compares { "The tax" small { "over " (run.plan.baseline) @if !on_disks.is_empty() { ", per I/O" } } } @else { "What was measured" }
+                }
+                (table(run, judgement, &on_disks, "All workloads and targets"))
+                (network::tables(run, judgement, &networks))
+            }
+        }
+    }
+}
+
+/// The figures of some workloads under a name.
+pub(super) fn table(run: &Run, judgement: &Judgement, workloads: &[&Workload], name: &str) -> Markup {
+    let cells = |workload: &Workload| -> Vec<&Summary> {
+        run.plan.targets.iter().filter_map(|target| judgement.summary(&workload.name, &target.name)).collect()
+    };
+    let all = workloads.iter().map(|workload| (*workload, cells(workload)));
+    let all: Vec<_> = all.filter(|(_, summaries)| !summaries.is_empty()).collect();
+    let compares = run.plan.targets.len() > 1;
+    html! {
+        @if !all.is_empty() { div.wide tabindex="0" role="region" aria-label=(name) {
+            table.taxes {
+                thead { (head(compares)) }
+                @for (workload, summaries) in &all {
+                    tbody {
+                        tr.workload { th scope="rowgroup" colspan="10" { (title_in(run.source.as_ref(), workload)) small { (workload.name) } } }
+                        @for summary in summaries { (row(run, judgement, summary, compares)) }
+                        @for line in failures(run, judgement, workload) {
+                            tr.member { td colspan="10" { (line) } }
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+fn head(compares: bool) -> Markup {
+    html! {
+        tr {
+            th { "target" } th { "IOPS" } th { "MB/s" } th { "mean" } th { "p50" } th { "p99" } th { "p99.9" }
+            @if !compares { th { "max" } }
+            @if compares { th { "tax on mean latency" } }
+            th { "host CPU" br; "per I/O" }
+            @if compares { th.verdict { "verdict" } }
+        }
+    }
+}
+
+fn row(run: &Run, judgement: &Judgement, s: &Summary, compares: bool) -> Markup {
+    let comparison = judgement.comparison(&s.workload, &s.target, Metric::LATENCY_MEAN);
+    let time = |value: Option<f64>| or_unknown(value, human::time);
+    html! {
+        tr {
+            td class=(colour(run, &s.target)) {
+                span.swatch {} (s.target)
+                @if !compares && judgement.is_unusable(run, &s.workload, &s.target) { span.tag { "unusable" } }
+            }
+            td { (or_unknown(s.of(Metric::IOPS), human::count)) }
+            td { (or_unknown(s.of(Metric::BYTES_PER_S), megabytes)) }
+            td { (time(s.of(Metric::LATENCY_MEAN))) }
+            td { (time(s.of(Metric::LATENCY_P50))) }
+            td { (time(s.of(Metric::LATENCY_P99))) }
+            td { (time(s.of(Metric::LATENCY_P99_9))) }
+            @if !compares { td { (time(s.latency.max().map(|max| max as f64))) } }
+            @if compares { td { (cost(run, s, comparison)) } }
+            td { (time(s.of(Metric::CPU_PER_IO))) }
+            @if compares {
+                td.verdict {
+                    @if let Some(comparison) = comparison { (verdict(run, comparison)) }
+                    @for mark in marks(run, judgement, &s.workload, &s.target) { span.tag { (mark) } }
+                }
+            }
+        }
+        @if let Some(response) = s.tallies.response() {
+            tr.member {
+                td { "response times" } td {} td {}
+                td { (time(response.mean())) }
+                @for q in [0.5, 0.99, 0.999] { td { (time(percentile(&response, q))) } }
+                @if !compares { td { (time(response.max().map(|max| max as f64))) } }
+                @for _ in 0..if compares { 3 } else { 1 } { td {} }
+            }
+        }
+    }
+}
+
+fn cost(run: &Run, s: &Summary, comparison: Option<&Comparison>) -> Markup {
+    html! {
+        @match comparison.and_then(|c| c.tax.as_ref()) {
+            _ if s.target == run.plan.baseline => "baseline",
+            None => (UNKNOWN),
+            Some(cost) => (tax_in_words(cost)),
+        }
+    }
+}
+
+/// With its interval set apart.
+pub(super) fn tax_in_words(cost: &Tax) -> Markup {
+    let words = tax(cost);
+    html! {
+        @match words.split_once(" [") {
+            Some((estimate, range)) => { (estimate) " " span.range { "[" (range) } },
+            None => (words),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Guests from within: where a latency arises, and whose CPU time an I/O takes.
+
+use iotax_model::Workload;
+use iotax_model::units::human;
+use maud::{Markup, html};
+
+use super::bars::{Stack, stacks};
+use super::chart::{Chart, Place};
+use crate::figure::{cpu_unit, or_unknown};
+use iotax_analysis::cpu_breakdown::Role;
+use iotax_analysis::latency_breakdown::View;
+use iotax_analysis::{CpuByRole, Inside, Judgement, Metric};
+
+/// Both pictures side by side, and beneath them their figures; nothing if no guest was seen from within and no role told apart.
+pub(super) fn within(judgement: &Judgement, here: Place<'_>, on: &Workload) -> Markup {
+    let workload = here.workload;
+    let mut insides: Vec<&Inside> = judgement.insides.iter().filter(|i| i.workload == workload).collect();
+    if !insides.iter().any(|inside| inside.within()) {
+        insides.clear();
+    }
+    let mut cpus: Vec<&CpuByRole> = judgement.cpus.iter().filter(|cpu| cpu.workload == workload).collect();
+    // The load generator and a rest are no news.
+    let told = [Role::Peer, Role::Vcpu, Role::Iothread, Role::Main, Role::Worker, Role::KernelThreads];
+    if !cpus.iter().any(|cpu| told.iter().any(|role| cpu.of_role(*role).is_some())) {
+        cpus.clear();
+    }
+    html! {
+        @if !insides.is_empty() || !cpus.is_empty() {
+            div.pair { (latency(&insides).figure(here)) (cpu_time(&cpus, on).figure(here)) }
+            @for inside in &insides {
+                @for reason in &inside.not_separable { p.note { (inside.target) ": not separable: " (reason) "." } }
+            }
+            details {
+                summary { "Seen by each place, used by each role" }
+                div.wide { (views(&insides)) (roles(&cpus, on)) }
+            }
+        }
+    }
+}
+
+fn latency(insides: &[&Inside]) -> Chart {
+    let bars: Vec<Stack> = insides
+        .iter()
+        .map(|inside| Stack { name: inside.target.clone(), parts: inside.stretches.clone() })
+        .collect();
+    stacks(&bars, "arises", "io", "Where the mean latency arises", "from the device (left) to the program")
+}
+
+/// Its nanoseconds by role, and for what.
+fn by_role<'a>(cpu: &'a CpuByRole, on: &Workload) -> &'a [(Role, f64)] {
+    if Metric::cpu(on) == Metric::CPU_PER_GIB { &cpu.per_gib } else { &cpu.roles }
+}
+
+fn cpu_time(cpus: &[&CpuByRole], on: &Workload) -> Chart {
+    let named = |(role, ns): &(Role, f64)| (role.name().to_owned(), *ns);
+    let parts = |cpu: &CpuByRole| by_role(cpu, on).iter().map(named).collect();
+    let bars: Vec<Stack> =
+        cpus.iter().map(|cpu| Stack { name: cpu.target.clone(), parts: parts(cpu) }).collect();
+    let per = cpu_unit(on).to_lowercase().replace("i/o", "io").replace(' ', "_");
+    stacks(
+        &bars,
+        "cpu-by-role",
+        &per,
+        &format!("Host CPU time per {} by role", cpu_unit(on)),
+        "medians over the rounds",
+    )
+}
+
+fn views(insides: &[&Inside]) -> Markup {
+    let time = |value: Option<f64>| or_unknown(value, human::time);
+    html! {
+        @if !insides.is_empty() {
+            table {
+                thead {
+                    tr {
+                        th { "mean latency seen by" }
+                        @for view in View::ALL { th { (view.name()) } }
+                        th { "QEMU p50" br; "approximate" } th { "QEMU p99" br; "approximate" }
+                    }
+                }
+                tbody {
+                    @for inside in insides {
+                        tr {
+                            td { (inside.target) }
+                            @for view in View::ALL { td { (time(inside.seen_by(view))) } }
+                            td { (time(inside.qemu_p50_ns)) }
+                            td { (time(inside.qemu_p99_ns)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn roles(cpus: &[&CpuByRole], on: &Workload) -> Markup {
+    let of_role = |cpu: &CpuByRole, role: Role| {
+        by_role(cpu, on).iter().find(|(known, _)| *known == role).map(|(_, ns)| *ns)
+    };
+    let known: Vec<Role> =
+        Role::ALL.into_iter().filter(|role| cpus.iter().any(|cpu| of_role(cpu, *role).is_some())).collect();
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let nested = cpus.iter().any(|cpu| cpu.nested.is_some_and(|share| share > 0.0));
+    html! {
+        @if !cpus.is_empty() {
+            table {
+                thead {
+                    tr {
+                        th { "host CPU time per " (cpu_unit(on)) }
+                        @for role in &known { th { (role.name()) } }
+                        th { "steal" br; "in the guest" }
+                        @if nested { th { "own guests" br; "in the guest" } }
+                    }
+                }
+                tbody {
+                    @for cpu in cpus {
+                        tr {
+                            td { (cpu.target) }
+                            @for role in &known { td { (or_unknown(of_role(cpu, *role), human::time)) } }
+                            td { (or_unknown(cpu.steal, percent)) }
+                            @if nested { td { (or_unknown(cpu.nested, percent)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Reads what comparing needs back from a document `iotax/1`.
+
+use iotax_model::Workload;
+use iotax_model::plan::Neighbour;
+use iotax_model::record::{Environment, ImportSource, TargetRecord};
+use iotax_model::target::TargetSpec;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::SCHEMA;
+use iotax_analysis::compare::account::{Account, Figures, subjects, unusable};
+use iotax_analysis::{Grade, Metric};
+
+/// Why a document cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is not JSON.
+    #[error("it is not JSON: {0}; accepted: a file that --json wrote")]
+    Json(serde_json::Error),
+    /// It is JSON of something else.
+    #[error(
+        "its schema is {found}, not \"{SCHEMA}\"; accepted: a file that --json of bench, ladder, run, resume or report wrote"
+    )]
+    Schema {
+        /// What it says of itself.
+        found: String,
+    },
+    /// It was written before measurements had their figures in them.
+    #[error(
+        "it was written by an iotax that did not yet write what comparing needs; write it again from its store: \
+         iotax report {run} --json FILE"
+    )]
+    Older {
+        /// The run's number.
+        run: i64,
+    },
+    /// A part of it is not as iotax writes it.
+    #[error("{place}: {reason}")]
+    Part {
+        /// Where.
+        place: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The run's head, as far as comparing needs it.
+#[derive(Deserialize)]
+struct Head {
+    id: i64,
+    name: String,
+    seed: u64,
+    started_at: String,
+    repeat: u32,
+    environment: Environment,
+    #[serde(default)]
+    source: Option<ImportSource>,
+}
+
+/// What was planned.
+#[derive(Deserialize)]
+struct Planned {
+    targets: Vec<TargetSpec>,
+    #[serde(default)]
+    neighbours: Vec<Neighbour>,
+}
+
+/// One measurement, as far as comparing needs it.
+#[derive(Deserialize)]
+struct Measured {
+    target: String,
+    workload: String,
+    round: u32,
+    metrics: Map<String, Value>,
+    #[serde(default)]
+    warnings: Vec<String>,
+    grade: String,
+}
+
+/// The run that a document tells of. `label` is what sentences call it, such as the file's name.
+pub fn account(text: &str, label: &str) -> Result<Account, ReadError> {
+    let mut document: Value = serde_json::from_str(text).map_err(ReadError::Json)?;
+    if document["schema"] != SCHEMA {
+        let found = document.get("schema").map_or_else(|| "not given".into(), Value::to_string);
+        return Err(ReadError::Schema { found });
+    }
+    let head: Head = part(&mut document, "run")?;
+    let measured = |document: &Value| {
+        document["measurements"].as_array().is_none_or(|all| all.iter().all(|m| m.get("metrics").is_some()))
+    };
+    if document.get("plan").is_none() || !measured(&document) {
+        return Err(ReadError::Older { run: head.id });
+    }
+    let workloads: Vec<Workload> = part(&mut document, "workloads")?;
+    let records: Vec<TargetRecord> = part(&mut document, "targets")?;
+    let planned: Planned = part(&mut document, "plan")?;
+    let measured: Vec<Measured> = part(&mut document, "measurements")?;
+    Ok(Account {
+        label: label.to_owned(),
+        id: head.id,
+        seed: head.seed,
+        started_at: head.started_at,
+        repeat: head.repeat,
+        environment: head.environment,
+        subjects: subjects(&planned.targets, &planned.neighbours, &records),
+        figures: measured.into_iter().map(figures).collect::<Result<_, _>>()?,
+        name: head.name,
+        source: head.source,
+        workloads,
+    })
+}
+
+fn part<T: DeserializeOwned>(document: &mut Value, key: &str) -> Result<T, ReadError> {
+    let value = document.get_mut(key).map(Value::take).unwrap_or_default();
+    serde_json::from_value(value).map_err(|error| ReadError::Part {
+        place: key.to_owned(),
+        reason: format!("{error}; it was changed, or another version of iotax wrote it"),
+    })
+}
+
+fn figures(measured: Measured) -> Result<Figures, ReadError> {
+    let wrong = |reason: String| ReadError::Part {
+        place: format!(
+            "measurement of {} on {}, round {}",
+            measured.target, measured.workload, measured.round
+        ),
+        reason,
+    };
+    let grade = Grade::ALL
+        .into_iter()
+        .find(|grade| grade.word() == measured.grade)
+        .ok_or_else(|| wrong(format!("grade {:?} is not known", measured.grade)))?;
+    let mut metrics = Vec::new();
+    // A metric that this iotax does not know is a newer one's.
+    for metric in Metric::compared() {
+        let Some(value) = measured.metrics.get(metric.word()) else { continue };
+        let known = value.as_f64().filter(|value| *value >= 0.0);
+        let known = known
+            .ok_or_else(|| wrong(format!("{} = {value} is not a number of at least 0", metric.word())))?;
+        // Nothing is a ratio of 0.
+        if known > 0.0 {
+            metrics.push((metric, known));
+        }
+    }
+    let kinds: Vec<&str> = measured.warnings.iter().map(String::as_str).collect();
+    Ok(Figures {
+        metrics,
+        unusable: unusable(grade, &kinds),
+        target: measured.target,
+        workload: measured.workload,
+        round: measured.round,
+    })
+}

@@ -1,0 +1,29 @@
+//! What people read and what programs read of iotax's own: sentences, terminal tables, Markdown, one HTML file, JSON, CSV.
+
+mod answer;
+mod beside;
+mod course;
+pub mod csv;
+pub mod document;
+pub(crate) mod figure;
+pub mod html;
+pub mod json;
+pub mod mark;
+pub mod markdown;
+mod marks;
+mod network;
+mod passed;
+mod remarks;
+pub mod rows;
+pub mod sentences;
+pub mod terminal;
+
+use iotax_analysis::store::Run;
+use iotax_model::Plan;
+
+/// The run's plan as a file that `iotax run` reads, with the seed that the run used. A seed beyond TOML's integers
+/// (2^63 - 1) is left out.
+pub fn plan_toml(run: &Run) -> Result<String, toml::ser::Error> {
+    let seed = Some(run.seed).filter(|seed| i64::try_from(*seed).is_ok());
+    Plan { seed, ..run.plan.clone() }.to_toml()
+}

@@ -1,0 +1,61 @@
+//! What marks a row whose figures are not what they seem, and the lines that say why.
+
+use iotax_model::Workload;
+use iotax_model::units::human::listed;
+
+use super::figure::{grouped, share};
+use iotax_analysis::store::Run;
+use iotax_analysis::{Failure, Judgement};
+
+/// A target that the run went on without.
+pub(super) const LOST: &str = "lost";
+
+/// The words that stand behind a target's figures on a workload.
+pub(super) fn marks(run: &Run, judgement: &Judgement, workload: &str, target: &str) -> Vec<&'static str> {
+    let emulated = run.targets.iter().any(|t| t.name == target && t.emulated);
+    [
+        (judgement.is_unusable(run, workload, target), "unusable"),
+        (is_lost(run, target), LOST),
+        (emulated, "emulated"),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, word)| is_so.then_some(word))
+    .collect()
+}
+
+/// Whether the run went on without a target.
+pub(super) fn is_lost(run: &Run, target: &str) -> bool {
+    run.targets.iter().any(|t| t.name == target && t.lost.is_some())
+}
+
+/// What failed on a workload, a line for each target.
+pub(super) fn failures(run: &Run, judgement: &Judgement, workload: &Workload) -> Vec<String> {
+    let targets = run.plan.targets.iter();
+    let failures = targets.filter_map(|target| judgement.failure(&workload.name, &target.name));
+    failures.map(|failure| line(run, workload, failure)).collect()
+}
+
+fn line(run: &Run, workload: &Workload, failure: &Failure) -> String {
+    let Failure { target, ios, .. } = failure;
+    let here = run.measurements.iter().filter(|m| m.target == *target && m.workload == workload.name);
+    let which = match (failure.measurements as usize, here.clone().count()) {
+        (failed, all) if all > 1 => format!(" ({failed} of {all} measurements)"),
+        _ => String::new(),
+    };
+    if workload.kind().is_network() || !ios.is_too_many() {
+        return format!("{target}: unusable{which}: {}", failure.reason);
+    }
+    let mut errors: Vec<String> = Vec::new();
+    for error in here.flat_map(|m| &m.outcome.errors) {
+        if !errors.contains(&error.error) {
+            errors.push(error.error.clone());
+        }
+    }
+    format!(
+        "{target}: unusable{which}: {} of {} I/Os failed ({}; {}); the figures are of the ones that succeeded.",
+        grouped(ios.ios),
+        grouped(ios.of),
+        share(ios.share()),
+        listed(&errors)
+    )
+}

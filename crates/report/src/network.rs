@@ -1,0 +1,243 @@
+//! The figures of a network's workloads in words, for tables wherever they stand.
+
+use iotax_model::net::NetTest;
+use iotax_model::units::human;
+use iotax_model::{Histogram, Workload};
+
+use super::figure::{change_with, evenness, gigabits, grouped, share, tax};
+use iotax_analysis::network::Way;
+use iotax_analysis::percentile::percentile;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Judgement, Metric, Network, Summary};
+
+/// A table without the columns of which nobody knows anything.
+#[derive(Debug)]
+pub(super) struct Table<'a> {
+    /// The columns' names, without that of the first, which has the rows' names.
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<Row<'a>>,
+}
+
+/// A row of it.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    /// The target, for its colour.
+    pub(super) target: &'a str,
+    pub(super) name: String,
+    pub(super) figures: Vec<Option<String>>,
+    /// The comparison with the baseline that stands for the others.
+    pub(super) comparison: Option<&'a Comparison>,
+}
+
+impl<'a> Table<'a> {
+    fn new(head: &[&str], rows: Vec<Row<'a>>) -> Option<Self> {
+        let known = |at: usize| rows.iter().any(|row| row.figures[at].is_some());
+        let keep: Vec<bool> = (0..head.len()).map(known).collect();
+        let kept = |at: &usize| keep[*at];
+        let rows: Vec<Row<'a>> = rows
+            .into_iter()
+            .map(|row| {
+                let figures = (0..row.figures.len()).filter(kept).map(|at| row.figures[at].clone()).collect();
+                Row { figures, ..row }
+            })
+            .collect();
+        let head =
+            head.iter().zip(&keep).filter(|(_, keep)| **keep).map(|(name, _)| (*name).to_owned()).collect();
+        (!rows.is_empty()).then_some(Self { head, rows })
+    }
+}
+
+/// One cell with what is known of it.
+struct Cell<'a> {
+    workload: &'a Workload,
+    summary: &'a Summary,
+    network: Option<&'a Network>,
+    comparison: Option<&'a Comparison>,
+    is_baseline: bool,
+}
+
+/// A column: its name and what stands in it.
+type Column = (&'static str, fn(&Cell<'_>) -> Option<String>);
+
+/// What streams carried.
+const STREAMS: [Column; 9] = [
+    ("Gbit/s", |cell| cell.summary.of(Metric::BYTES_PER_S).map(gigabits)),
+    ("packets/s", |cell| {
+        // Of TCP they are what the kernel made of the bytes.
+        let is_udp = cell.workload.kind().traffic().is_some_and(|net| net.test == NetTest::Udp);
+        cell.summary.of(Metric::IOPS).filter(|_| is_udp).map(human::count)
+    }),
+    ("vs baseline", |cell| against(cell, |c| Some(change_with(c.ratio, c.interval)))),
+    ("CPU/GiB", |cell| cell.summary.of(Metric::CPU_PER_GIB).map(human::time)),
+    ("CPU/packet", |cell| cell.summary.of(Metric::CPU_PER_IO).map(human::time)),
+    ("guest/GiB", |cell| cell.network?.guest_cpu_per_gib.map(human::time)),
+    ("lost", |cell| of_ways(cell, Way::loss)),
+    ("jitter", |cell| worst(cell, |way| way.jitter_ns).map(human::time)),
+    ("retransmits", |cell| of_ways(cell, Way::retransmit_share)),
+];
+
+/// Times of round trips, for a single target or where there is room.
+const TRIPS: [Column; 12] = [
+    ("trips/s", |cell| cell.summary.of(Metric::IOPS).map(human::count)),
+    ("min", |cell| cell.summary.latency.min().map(|ns| human::time(ns as f64))),
+    ("mean", |cell| cell.summary.of(Metric::LATENCY_MEAN).map(human::time)),
+    ("p50", |cell| cell.summary.of(Metric::LATENCY_P50).map(human::time)),
+    ("p99", |cell| cell.summary.of(Metric::LATENCY_P99).map(human::time)),
+    ("p99.9", |cell| cell.summary.of(Metric::LATENCY_P99_9).map(human::time)),
+    ("max", |cell| cell.summary.latency.max().map(|ns| human::time(ns as f64))),
+    ("mdev", |cell| {
+        let exact = cell.network.and_then(|network| network.mdev_ns);
+        exact.or_else(|| cell.summary.latency.stddev()).map(human::time)
+    }),
+    ("lost", |cell| {
+        let probes = cell.network?.probes?;
+        iotax_analysis::network::share(probes.sent.checked_sub(probes.received)?, probes.sent).map(share)
+    }),
+    ("tax on mean", |cell| against(cell, |c| c.tax.as_ref().map(tax))),
+    ("CPU/trip", |cell| cell.summary.of(Metric::CPU_PER_IO).filter(|_| !is_loaded(cell)).map(human::time)),
+    ("guest/trip", |cell| cell.network?.guest_cpu_per_io.filter(|_| !is_loaded(cell)).map(human::time)),
+];
+
+/// Columns of both that a terminal has no room for beside comparisons.
+const WIDE: [&str; 7] = ["CPU/packet", "trips/s", "min", "mean", "p99.9", "mdev", "guest/trip"];
+
+fn is_loaded(cell: &Cell<'_>) -> bool {
+    cell.workload.kind().traffic().is_some_and(|net| net.loaded)
+}
+
+fn against(cell: &Cell<'_>, words: fn(&Comparison) -> Option<String>) -> Option<String> {
+    if cell.is_baseline {
+        cell.comparison.is_none().then(|| "baseline".into())
+    } else {
+        words(cell.comparison?)
+    }
+}
+
+/// The worst of both directions.
+fn worst(cell: &Cell<'_>, figure: fn(&Way) -> Option<f64>) -> Option<f64> {
+    cell.network?.ways.iter().filter_map(figure).reduce(f64::max)
+}
+
+fn of_ways(cell: &Cell<'_>, figure: fn(&Way) -> Option<f64>) -> Option<String> {
+    worst(cell, figure).map(share)
+}
+
+/// One row per target; absent if none was measured. `wide` where there is room for every column.
+pub(super) fn figures<'a>(
+    run: &'a Run,
+    judgement: &'a Judgement,
+    workload: &'a Workload,
+    wide: bool,
+) -> Option<Table<'a>> {
+    let is_rtt = workload.kind().traffic()?.test.is_rtt();
+    let compares = run.plan.targets.len() > 1;
+    let columns: &[Column] = if is_rtt { &TRIPS } else { &STREAMS };
+    let leading = Metric::leading(workload);
+    let fits = |(name, _): &&Column| wide || !compares || !WIDE.contains(name);
+    let columns: Vec<Column> = columns.iter().filter(fits).copied().collect();
+    let mut rows = Vec::new();
+    for target in &run.plan.targets {
+        let Some(summary) = judgement.summary(&workload.name, &target.name) else { continue };
+        let comparison = judgement.comparison(&workload.name, &target.name, leading);
+        let cell = Cell {
+            workload,
+            summary,
+            network: judgement.network(&workload.name, &target.name),
+            comparison,
+            is_baseline: compares && target.name == run.plan.baseline,
+        };
+        let values = columns.iter().map(|(_, of)| of(&cell)).collect();
+        rows.push(Row { target: &target.name, name: target.name.clone(), figures: values, comparison });
+        if let Some(response) = summary.tallies.response() {
+            let values = columns.iter().map(|(name, _)| of_response(name, &response)).collect();
+            let name = format!("{}, response", target.name);
+            rows.push(Row { target: &target.name, name, figures: values, comparison: None });
+        }
+    }
+    Table::new(&columns.iter().map(|(name, _)| *name).collect::<Vec<_>>(), rows)
+}
+
+/// From the intended start on: what a stated rate adds.
+fn of_response(column: &str, response: &Histogram) -> Option<String> {
+    let ns = match column {
+        "min" => response.min().map(|ns| ns as f64),
+        "mean" => response.mean(),
+        "p50" => percentile(response, 0.5),
+        "p99" => percentile(response, 0.99),
+        "p99.9" => percentile(response, 0.999),
+        "max" => response.max().map(|ns| ns as f64),
+        "mdev" => response.stddev(),
+        _ => None,
+    };
+    ns.map(human::time)
+}
+
+/// One row per target and direction, where that says more than the totals; absent else.
+pub(super) fn ways<'a>(run: &'a Run, judgement: &'a Judgement, workload: &'a Workload) -> Option<Table<'a>> {
+    let net = workload.kind().traffic()?;
+    let all = || judgement.networks.iter().filter(|network| network.workload == workload.name);
+    let is_told = |way: &Way| way.streams > 1 || way.out_of_order > Some(0) || way.duplicates > Some(0);
+    let more = all().any(|network| network.ways.len() > 1 || network.ways.iter().any(is_told));
+    if run.plan.targets.len() > 1 && !more && !net.loaded {
+        return None;
+    }
+    let head = [
+        "streams",
+        "Gbit/s",
+        "packets",
+        "lost",
+        "reordered",
+        "duplicates",
+        "jitter",
+        "retransmits",
+        "TCP's RTT",
+        "fairness",
+    ];
+    let row = |network: &'a Network, way: &'a Way| {
+        let count = |count: Option<u64>| count.map(grouped);
+        let figures = vec![
+            Some(way.streams.to_string()),
+            way.bytes_per_s.map(gigabits),
+            count(way.received),
+            count(way.lost),
+            count(way.out_of_order),
+            count(way.duplicates),
+            way.jitter_ns.map(human::time),
+            count(way.retransmits),
+            way.rtt_ns.map(|[_, mean, _]| human::time(mean)),
+            way.fairness.map(|fairness| evenness(Some(fairness))),
+        ];
+        let name = format!("{}, {}{}", network.target, if net.loaded { "load " } else { "" }, way.word());
+        Row { target: &network.target, name, figures, comparison: None }
+    };
+    let rows = all().flat_map(|network| network.ways.iter().map(move |way| row(network, way))).collect();
+    Table::new(&head, rows)
+}
+
+/// What each interface on the way counted; absent where none was watched.
+pub(super) fn hops<'a>(judgement: &'a Judgement, workload: &str) -> Option<Table<'a>> {
+    let head = ["received", "packets", "each", "dropped", "sent", "packets", "each", "dropped"];
+    let all = judgement.networks.iter().filter(|network| network.workload == workload);
+    let rows = all.flat_map(|network| {
+        network.hops.iter().map(move |hop| {
+            let a = hop.activity;
+            let each = |bytes: u64, packets: u64| bytes.checked_div(packets).map(human::bytes);
+            let mut figures = Vec::new();
+            for (bytes, packets, drops) in
+                [(a.rx_bytes, a.rx_packets, a.rx_drops), (a.tx_bytes, a.tx_packets, a.tx_drops)]
+            {
+                figures.extend([
+                    Some(human::bytes(bytes)),
+                    Some(human::count(packets as f64)),
+                    each(bytes, packets),
+                    Some(grouped(drops)),
+                ]);
+            }
+            let facts: Vec<&str> = hop.place.as_deref().into_iter().chain(hop.driver.as_deref()).collect();
+            let about = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+            let name = format!("{}: {}{about}", network.target, hop.name);
+            Row { target: &network.target, name, figures, comparison: None }
+        })
+    });
+    Table::new(&head, rows.collect())
+}

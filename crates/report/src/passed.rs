@@ -1,0 +1,118 @@
+//! What a layer made of the I/O of the layer above it, in words.
+
+use iotax_model::units::human;
+
+use iotax_analysis::Flow;
+use iotax_analysis::amplification::{Level, Passed};
+
+/// Ratios as near to 1 as this say nothing.
+const TELLING: f64 = 0.05;
+/// `vdb merged 24:1 (96 KiB each), 5.0% of the bytes`: of each direction, what layers did other than pass on; empty if nothing.
+pub(super) fn remarkable(flow: &Flow) -> Vec<String> {
+    let [top, below @ ..] = flow.levels.as_slice() else { return vec![] };
+    let mut lines = Vec::new();
+    for (direction, of) in DIRECTIONS {
+        let found: Vec<String> = below
+            .iter()
+            .filter_map(|level| Some(format!("{} {}", level.name, in_words(direction, of(level), of(top))?)))
+            .collect();
+        if !found.is_empty() {
+            lines.push(format!("{direction}s: {}", found.join("; ")));
+        }
+    }
+    lines
+}
+
+/// How a direction is taken from a level.
+type Of = fn(&Level) -> &Passed;
+
+/// The directions with their words.
+pub(super) const DIRECTIONS: [(&str, Of); 2] =
+    [("read", |level| &level.read), ("write", |level| &level.write)];
+
+/// What a layer did other than pass on; absent if nothing. `top` is the program's account of the direction.
+pub(super) fn in_words(direction: &str, passed: &Passed, top: &Passed) -> Option<String> {
+    if top.bytes == 0 {
+        return None;
+    }
+    if passed.ios == 0 {
+        return Some(match direction {
+            "read" => "was asked for nothing: a cache above it, or holes, answered".into(),
+            _ => "was given nothing: it was not written yet, or was shortened".into(),
+        });
+    }
+    let (ios, bytes) = (passed.ios_ratio?, passed.bytes_ratio?);
+    let mut parts = Vec::new();
+    let longer = bytes / ios;
+    let each = || human::bytes(passed.bytes / passed.ios);
+    if longer > 1.0 + TELLING {
+        parts.push(format!("merged {}:1 ({} each)", times(longer), each()));
+    } else if longer < 1.0 - TELLING {
+        parts.push(format!("split 1:{} ({} each)", times(1.0 / longer), each()));
+    }
+    if bytes > 1.0 + TELLING {
+        parts.push(format!("{} times the bytes", times(bytes)));
+    } else if bytes < 1.0 - TELLING {
+        // Counts do not tell which of them it was.
+        let rest = match direction {
+            "read" => "a cache, or holes, answered the rest",
+            _ => "the rest was not written yet, or was shortened",
+        };
+        parts.push(format!("{} of the bytes, {rest}", share(bytes)));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// `24`, `4.1`, `1.08`.
+fn times(ratio: f64) -> String {
+    match ratio {
+        r if r >= 9.95 => format!("{r:.0}"),
+        r if r >= 1.995 => format!("{r:.1}"),
+        r => format!("{r:.2}"),
+    }
+}
+
+/// `5.0%`, `42%`.
+fn share(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent < 9.95 { format!("{percent:.1}%") } else { format!("{percent:.0}%") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed(ios: u64, bytes: u64, ios_ratio: f64, bytes_ratio: f64) -> Passed {
+        Passed { ios, bytes, ios_ratio: Some(ios_ratio), bytes_ratio: Some(bytes_ratio), ..Passed::default() }
+    }
+
+    #[test]
+    fn merging_splitting_amplifying_and_caching_are_told() {
+        let top = Passed { ios: 2400, bytes: 2400 * 4096, ..Passed::default() };
+        let say = |direction, p: Passed| in_words(direction, &p, &top);
+        assert_eq!(say("read", passed(2400, 2400 * 4096, 1.0, 1.0)), None);
+        assert_eq!(say("read", passed(2300, 2400 * 4096, 0.96, 1.0)), None);
+        assert_eq!(
+            say("read", passed(100, 2400 * 4096, 1.0 / 24.0, 1.0)).as_deref(),
+            Some("merged 24:1 (96.0 KiB each)")
+        );
+        assert_eq!(
+            say("write", passed(4800, 2400 * 4096, 2.0, 1.0)).as_deref(),
+            Some("split 1:2.0 (2.00 KiB each)")
+        );
+        assert_eq!(
+            say("write", passed(2400, 9600 * 4096, 1.0, 4.0)).as_deref(),
+            Some("merged 4.0:1 (16.0 KiB each), 4.0 times the bytes")
+        );
+        assert_eq!(
+            say("read", passed(120, 120 * 4096, 0.05, 0.05)).as_deref(),
+            Some("5.0% of the bytes, a cache, or holes, answered the rest")
+        );
+        assert_eq!(
+            say("write", passed(1200, 1200 * 4096, 0.5, 0.5)).as_deref(),
+            Some("50% of the bytes, the rest was not written yet, or was shortened")
+        );
+        assert!(say("read", Passed::default()).is_some_and(|text| text.contains("asked for nothing")));
+        assert_eq!(in_words("read", &passed(5, 5, 1.0, 1.0), &Passed::default()), None);
+    }
+}

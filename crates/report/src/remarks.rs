@@ -1,0 +1,127 @@
+//! Warnings, grouped so that one finding is one line.
+
+use std::fmt;
+
+use iotax_model::record::HostActivity;
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+use iotax_model::{Warning, WarningKind};
+
+use crate::figure::{counted, listed_briefly};
+use iotax_analysis::stats::median;
+use iotax_analysis::store::Run;
+
+/// What was seen, with one way to mend it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remark {
+    /// What was seen.
+    pub(super) kind: WarningKind,
+    /// Where: targets, workloads, in how many measurements. Empty if it concerns the run.
+    pub(super) place: String,
+    /// The figures; of several, the first.
+    pub(super) evidence: String,
+    /// What to do about it.
+    pub(super) remedy: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind.word().replace('_', " "))?;
+        if !self.place.is_empty() {
+            write!(f, ", {}", self.place)?;
+        }
+        write!(f, ": {}. Remedy: {}.", self.evidence, self.remedy)
+    }
+}
+
+/// What was looked at.
+pub(super) fn checks(run: &Run) -> [&'static str; 5] {
+    if run.plan.workloads.iter().all(|workload| workload.kind().is_network()) {
+        return ["the packets' way", "clocks", "both ends' CPUs", "steadiness", "losses"];
+    }
+    ["caches", "clocks", "the load generator", "steadiness", "errors"]
+}
+
+/// The warnings by kind and remedy, in the order of their first appearance: one finding is one line, wherever it was made.
+pub(super) fn remarks(run: &Run, warnings: &[Warning]) -> Vec<Remark> {
+    let mut groups: Vec<Vec<&Warning>> = Vec::new();
+    for warning in warnings {
+        let key = |w: &Warning| (w.kind, w.workload.is_some(), w.remedy.clone());
+        let same = |w: &Warning| key(w) == key(warning);
+        match groups.iter_mut().find(|group| same(group[0])) {
+            Some(group) => group.push(warning),
+            None => groups.push(vec![warning]),
+        }
+    }
+    groups.iter().map(|group| remark(run, group)).collect()
+}
+
+/// What the agents noted, each text once, with the number of measurements that bear it.
+pub(super) fn notes(run: &Run) -> Vec<String> {
+    let mut found: Vec<(&str, u64)> = Vec::new();
+    for note in run.measurements.iter().flat_map(|m| &m.outcome.notes) {
+        match found.iter_mut().find(|(text, _)| text == note) {
+            Some((_, times)) => *times += 1,
+            None => found.push((note, 1)),
+        }
+    }
+    found.into_iter().map(|(text, times)| format!("{text} ({})", counted(times, "measurement"))).collect()
+}
+
+/// Which ioengines did the work, what the engine costs, and what watching cost; as far as each is known.
+pub(super) fn engine(run: &Run) -> Option<String> {
+    let engines = distinct(run.measurements.iter().filter_map(|m| Some(m.outcome.ioengine?.word())));
+    let work = (!engines.is_empty()).then(|| format!("I/O was done by {}", listed(&engines)));
+    let on_disks = run.plan.workloads.iter().any(|workload| !workload.kind().is_network());
+    let cost = run.environment.floor_ns_per_io.filter(|_| on_disks);
+    let cost = cost.map(|ns| format!("the engine itself takes {} of CPU per I/O", human::time(ns as f64)));
+    let parts: Vec<String> = work.into_iter().chain(cost).chain(watching(run)).collect();
+    (!parts.is_empty()).then(|| format!("{}.", parts.join("; ")))
+}
+
+/// The monitor's share of one CPU, by the median measurement.
+fn watching(run: &Run) -> Option<String> {
+    let hosts = run.measurements.iter().filter_map(|m| m.host.as_ref());
+    let share = |host: &HostActivity| Some(host.watching_ns? as f64 / host.duration_ns.max(1) as f64);
+    let median = median(&hosts.filter_map(share).collect::<Vec<_>>())?;
+    Some(format!("watching cost {:.1}% of one CPU", median * 100.0))
+}
+
+fn remark(run: &Run, group: &[&Warning]) -> Remark {
+    let first = group[0];
+    let mut place: Vec<String> = Vec::new();
+    let targets = distinct(group.iter().filter_map(|w| w.target.as_deref()));
+    if targets.len() == run.plan.targets.len() && targets.len() > 1 {
+        place.push("all targets".into());
+    } else if !targets.is_empty() {
+        place.push(listed(&targets));
+    }
+    let workloads = distinct(group.iter().filter_map(|w| w.workload.as_deref()));
+    if workloads.len() == run.plan.workloads.len() && workloads.len() > 1 {
+        place.push("all workloads".into());
+    } else if !workloads.is_empty() {
+        place.push(listed_briefly(&workloads));
+    }
+    let rounds = group.iter().filter(|w| w.round.is_some()).count();
+    let mut place = place.join(", ");
+    let times = match group.iter().find_map(|w| w.round) {
+        None => String::new(),
+        Some(round) if rounds == 1 => format!(", round {round}"),
+        Some(_) => format!(", {}", counted(rounds as u64, "measurement")),
+    };
+    place.push_str(&times);
+    let others = group.iter().any(|w| w.evidence != first.evidence);
+    let evidence = if others { format!("for instance {}", first.evidence) } else { first.evidence.clone() };
+    Remark { kind: first.kind, place, evidence, remedy: first.remedy.clone() }
+}
+
+/// Each word once, in the order of its first appearance.
+fn distinct<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for word in words {
+        if !found.iter().any(|known| known == word) {
+            found.push(word.to_owned());
+        }
+    }
+    found
+}

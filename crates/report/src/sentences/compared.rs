@@ -1,0 +1,105 @@
+//! What a comparison means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
+
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+
+use crate::figure::{change, counted};
+use iotax_analysis::Metric;
+use iotax_analysis::compare::{Cell, Compared, Which};
+use iotax_analysis::stats::verdict::Verdict;
+
+/// The sentences: what is the same and what is not, by target; then what is not decided, and what is withheld.
+///
+/// They speak of the mean latency, of streams of what they carry, or of the first metric that was asked for if that is not among them.
+#[must_use]
+pub fn conclusions(compared: &Compared) -> Vec<String> {
+    let asked = &compared.metrics;
+    let metric = match asked.first() {
+        Some(first) if !asked.contains(&Metric::LATENCY_MEAN) => *first,
+        _ => Metric::LATENCY_MEAN,
+    };
+    let is_it = |c: &&Cell| c.metric == metric.or_of_streams(&compared.workloads[c.workload].a);
+    let of =
+        |t: usize| -> Vec<&Cell> { compared.cells.iter().filter(|c| c.target == t).filter(is_it).collect() };
+    let each: Vec<Vec<&Cell>> = (0..compared.targets.len()).map(of).collect();
+    let mut sentences: Vec<String> =
+        each.iter().enumerate().filter_map(|(t, cells)| decided(compared, t, metric, cells)).collect();
+    sentences.extend(each.iter().enumerate().filter_map(|(t, cells)| undecided(compared, t, cells)));
+    sentences.extend(each.iter().flatten().filter_map(|cell| {
+        let why = cell.withheld.as_ref()?;
+        let (target, workload) = (head(compared, cell.target), compared.workloads[cell.workload].name());
+        Some(format!("No verdict: {target} on {workload}: {why}."))
+    }));
+    sentences
+}
+
+/// `vm-raw in run 17 against run 12`, or `vm-raw against host-file` within a run.
+fn head(compared: &Compared, target: usize) -> String {
+    let pair = &compared.targets[target];
+    let (over, under) = match compared.baseline {
+        Which::A => ((&pair.b, &compared.b), (&pair.a, &compared.a)),
+        Which::B => ((&pair.a, &compared.a), (&pair.b, &compared.b)),
+    };
+    let said = match (compared.paired, over.0 == under.0) {
+        (true, _) => format!("{} against {}", over.0, under.0),
+        (false, true) => format!("{} in {} against {}", over.0, over.1, under.1),
+        (false, false) => format!("{} in {} against {} in {}", over.0, over.1, under.0, under.1),
+    };
+    pair.label().map_or(said.clone(), |label| format!("{said} ({label})"))
+}
+
+fn decided(compared: &Compared, target: usize, metric: Metric, cells: &[&Cell]) -> Option<String> {
+    let with = |verdict| cells.iter().filter(move |c| c.verdict == verdict);
+    let name = |cell: &Cell| compared.workloads[cell.workload].name();
+    let amount = |cell: &Cell| {
+        let workload = &compared.workloads[cell.workload].a;
+        let per = if cell.metric == Metric::CPU_PER_GIB { "GiB" } else { workload.kind().unit() };
+        let absolute = cell.tax.map(|tax| format!(" by {} per {per}", human::time(tax.ns.abs())));
+        format!("{}{} ({})", name(cell), absolute.unwrap_or_default(), change(cell.ratio))
+    };
+    let mut parts = Vec::new();
+    for (verdict, word) in [(Verdict::Slower, "slower"), (Verdict::Faster, "faster")] {
+        let moved: Vec<String> = with(verdict).map(|c| amount(c)).collect();
+        if !moved.is_empty() {
+            parts.push(format!("{word} on {}", listed(&moved)));
+        }
+    }
+    let same: Vec<String> = with(Verdict::Same).map(|c| name(c)).collect();
+    if !same.is_empty() {
+        let place =
+            if same.len() == cells.len() && same.len() > 1 { "every workload".into() } else { listed(&same) };
+        parts.push(format!("the same (within {}) on {place}", percent(compared.margin)));
+    }
+    let by = if metric == Metric::LATENCY_MEAN { String::new() } else { format!(", by {}", metric.name()) };
+    (!parts.is_empty()).then(|| format!("{}{by}: {}.", head(compared, target), parts.join("; ")))
+}
+
+fn undecided(compared: &Compared, target: usize, cells: &[&Cell]) -> Option<String> {
+    let open: Vec<&&Cell> =
+        cells.iter().filter(|c| c.verdict == Verdict::Undecided && c.withheld.is_none()).collect();
+    if open.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = open.iter().map(|c| compared.workloads[c.workload].name()).collect();
+    let least = open.iter().map(|c| c.rounds.0.min(c.rounds.1)).min().unwrap_or_default();
+    let needed = open.iter().filter_map(|c| c.needed_rounds).max();
+    let known = open.iter().filter(|c| c.needed_rounds.is_some()).count();
+    let each = if compared.paired { "" } else { " in each run" };
+    let way = match needed {
+        Some(needed) if known == open.len() => {
+            format!("about {}{each} would decide", counted(needed, "round"))
+        }
+        Some(needed) => format!("about {}{each} would decide {known} of them", counted(needed, "round")),
+        None if least < 2 => format!("one round alone has no interval; at least 3 rounds{each} give one"),
+        None => {
+            "not even 1000 rounds would decide: the noise is too large for so small a distance from the margin".into()
+        }
+    };
+    Some(format!("Not decided: {} on {}; {way}.", head(compared, target), listed(&names)))
+}
+
+/// `2%`, `0.5%`.
+pub(crate) fn percent(share: f64) -> String {
+    let text = format!("{:.4}", share * 100.0);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}

@@ -1,0 +1,132 @@
+//! What each layer costs: one sentence for all places of the ladder where it costs alike.
+
+use super::amount::{absolute, range, relative};
+use super::{Versus, margin, places};
+use crate::figure::listed_briefly;
+use iotax_analysis::stats::verdict::Verdict;
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Edge, Metric};
+use iotax_model::units::human;
+use iotax_model::units::human::listed;
+
+/// The steps of one name with the same verdicts, at least one.
+struct Layer<'a> {
+    edge: &'a Edge,
+    places: Vec<&'a Versus<'a>>,
+}
+
+/// The sentences, in the order of the ladder; a layer of which nothing is decided has none.
+pub(super) fn prices<'a>(run: &Run, steps: &'a [Versus<'a>]) -> Vec<String> {
+    let mut layers: Vec<Layer<'a>> = Vec::new();
+    for step in steps {
+        let Some(edge) = step.edge else { continue };
+        let alike = layers.iter_mut().find(|layer| {
+            let first = layer.places[0];
+            layer.edge.name == edge.name
+                && verdicts(first) == verdicts(step)
+                && first.only_one_emulated(run) == step.only_one_emulated(run)
+        });
+        match alike {
+            Some(layer) => layer.places.push(step),
+            None => layers.push(Layer { edge, places: vec![step] }),
+        }
+    }
+    layers.iter().filter_map(|layer| layer.sentence(run)).collect()
+}
+
+/// By workload: what is said of the time and of the CPU time.
+fn verdicts(step: &Versus<'_>) -> Vec<(String, Metric, Verdict)> {
+    let told = |metric| step.by(metric).map(move |c| (c.workload.clone(), metric, c.verdict));
+    told(Metric::LATENCY_MEAN).chain(told(Metric::CPU_PER_IO)).collect()
+}
+
+impl Layer<'_> {
+    fn sentence(&self, run: &Run) -> Option<String> {
+        Some(match (self.speed(run), self.cpu(run)) {
+            (Some(speed), Some(cpu)) => format!("{speed}; {cpu}."),
+            (Some(speed), None) => format!("{speed}."),
+            (None, cpu) => format!("{}: {}.", self.name(run), cpu?),
+        })
+    }
+
+    /// `LVM (host-lvm over host-device)`, `virtio-blk + guest (vm-device, vm-lvm and vm-raw, emulated)`.
+    fn name(&self, run: &Run) -> String {
+        format!("{} ({})", self.edge.name, self.places(run))
+    }
+
+    fn places(&self, run: &Run) -> String {
+        let emulated = self.places[0].only_one_emulated(run);
+        match self.places.as_slice() {
+            [one] if emulated => format!("{}, emulated, over {}", one.target, one.baseline),
+            [one] => format!("{} over {}", one.target, one.baseline),
+            several => {
+                let targets: Vec<String> = several.iter().map(|place| place.target.to_owned()).collect();
+                format!("{}{}", listed(&targets), if emulated { ", emulated" } else { "" })
+            }
+        }
+    }
+
+    /// The comparisons of all places on each workload that has this verdict, in the plan's order.
+    fn with(&self, metric: Metric, verdict: Verdict) -> Vec<Vec<(&Versus<'_>, &Comparison)>> {
+        let mut found = Vec::new();
+        for first in self.places[0].by(metric).filter(|c| c.verdict == verdict) {
+            let mut pairs = Vec::new();
+            for place in &self.places {
+                pairs.extend(place.by(metric).find(|c| c.workload == first.workload).map(|c| (*place, c)));
+            }
+            found.push(pairs);
+        }
+        found
+    }
+
+    fn speed(&self, run: &Run) -> Option<String> {
+        let moved = |verdict, word: &str| {
+            let all = self.with(Metric::LATENCY_MEAN, verdict);
+            let amounts: Vec<String> = all.iter().map(|pairs| amount(run, pairs)).collect();
+            (!amounts.is_empty()).then(|| format!("{word} on {}", listed_briefly(&amounts)))
+        };
+        let same: Vec<String> = self
+            .with(Metric::LATENCY_MEAN, Verdict::Same)
+            .iter()
+            .map(|pairs| pairs[0].1.workload.clone())
+            .collect();
+        if same.len() == run.plan.workloads.len() {
+            let place = if same.len() == 1 { format!("on {}", same[0]) } else { "on every workload".into() };
+            let (name, places) = (&self.edge.name, self.places(run));
+            return Some(format!(
+                "{name} adds nothing measurable to the latency ({}) {place}: {places}",
+                margin(run)
+            ));
+        }
+        let same = (!same.is_empty())
+            .then(|| format!("nothing measurable ({}) on {}", margin(run), listed_briefly(&same)));
+        let parts: Vec<String> = [moved(Verdict::Slower, "slower"), moved(Verdict::Faster, "faster"), same]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!parts.is_empty()).then(|| format!("{}: {}", self.name(run), parts.join("; ")))
+    }
+
+    /// The price in CPU time, as a range over the places and the workloads on which it is decided.
+    fn cpu(&self, run: &Run) -> Option<String> {
+        let part = |verdict, word| {
+            let found = self.with(Metric::CPU_PER_IO, verdict);
+            let amounts: Vec<f64> =
+                found.iter().flatten().filter_map(|(_, c)| Some(c.tax?.ns.abs())).collect();
+            let amount = range(&amounts, human::time)?;
+            let place = places(run, &found.iter().map(|pairs| pairs[0].1).collect::<Vec<_>>());
+            Some(format!("{amount} {word} host CPU per I/O on {place}"))
+        };
+        let parts: Vec<String> =
+            [part(Verdict::Slower, "more"), part(Verdict::Faster, "less")].into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" and "))
+    }
+}
+
+/// `randread-4k-qd1 by 35.2 us per I/O (29% fewer IOPS)`.
+fn amount(run: &Run, pairs: &[(&Versus<'_>, &Comparison)]) -> String {
+    let comparisons: Vec<&Comparison> = pairs.iter().map(|(_, c)| *c).collect();
+    let absolute = absolute(&comparisons).map(|time| format!(" by {time} per I/O")).unwrap_or_default();
+    let relative = relative(run, pairs).map(|share| format!(" ({share})")).unwrap_or_default();
+    format!("{}{absolute}{relative}", comparisons[0].workload)
+}

@@ -1,0 +1,132 @@
+//! What a run means, in sentences. Each rests on a verdict; where there is none, the sentence says so.
+
+pub(super) mod amount;
+pub mod compared;
+mod layers;
+mod network;
+mod open;
+mod totals;
+
+pub(crate) use open::lost;
+
+use iotax_model::verify_errors::Findings;
+
+use crate::figure::{counted, listed_briefly};
+use iotax_analysis::store::Run;
+use iotax_analysis::{Comparison, Edge, Judgement, Metric};
+
+/// The sentences, most important first: what each layer costs, every other target against the baseline, what cannot be said
+/// and why, what is not decided.
+///
+/// Latency and I/Os per second are two faces of one closed loop; the verdict named is that of the mean latency, of streams that of
+/// their throughput.
+#[must_use]
+pub fn conclusions<'a>(run: &'a Run, judgement: &'a Judgement) -> Vec<String> {
+    let workload = |c: &Comparison| run.plan.workloads.iter().find(|workload| workload.name == c.workload);
+    let is_network = |c: &Comparison| workload(c).is_some_and(|workload| workload.kind().is_network());
+    let of = |comparisons: &'a [Comparison], network: bool| {
+        each_pair(judgement, comparisons.iter().filter(move |c| is_network(c) == network))
+    };
+    // What is a step is said once, by the layer's name.
+    let whole = |network| {
+        let mut totals = of(&judgement.comparisons, network);
+        totals.retain(|versus| versus.edge.is_none());
+        (of(&judgement.steps, network), totals)
+    };
+    let ((steps, totals), (hops, ways)) = (whole(false), whole(true));
+    let mut sentences: Vec<String> = open::lost(run).collect();
+    sentences.extend(layers::prices(run, &steps));
+    sentences.extend(totals::totals(run, judgement, &totals));
+    let crossing: Vec<&Versus<'_>> = hops.iter().chain(&ways).collect();
+    sentences.extend(network::prices(run, judgement, &hops, &ways));
+    sentences.extend(network::facts(judgement));
+    let leads = |c: &&Comparison| workload(c).is_some_and(|workload| c.metric == Metric::leading(workload));
+    let pairs = steps.iter().chain(&totals).chain(crossing.iter().copied());
+    let all: Vec<&Comparison> =
+        pairs.flat_map(|versus| versus.comparisons.iter().copied().filter(leads)).collect();
+    sentences.extend(open::withheld(judgement, &all));
+    sentences.extend(open::undecided(run, judgement, &all));
+    sentences.extend(judgement.standing.as_ref().and_then(open::decided));
+    sentences.extend(verified(run));
+    sentences
+}
+
+/// Said only where nothing was found; what was found is a warning.
+pub(crate) fn verified(run: &Run) -> Option<String> {
+    let mut all = Findings::default();
+    run.measurements.iter().filter_map(|m| m.outcome.verify.clone()).for_each(|findings| all.merge(findings));
+    let uncertain = match all.uncertain {
+        0 => String::new(),
+        blocks => {
+            format!("; {} may hold anything, because the last write to it failed", counted(blocks, "block"))
+        }
+    };
+    (all.checked > 0 && all.faulty() == 0).then(|| {
+        format!("All {} held what was written there{uncertain}.", counted(all.checked, "checked block"))
+    })
+}
+
+/// The margin in words: `within 2%`.
+pub(super) fn margin(run: &Run) -> String {
+    format!("within {}", run.plan.margin)
+}
+
+/// All comparisons of one target with one other.
+struct Versus<'a> {
+    target: &'a str,
+    baseline: &'a str,
+    edge: Option<&'a Edge>,
+    comparisons: Vec<&'a Comparison>,
+}
+
+fn each_pair<'a>(
+    judgement: &'a Judgement,
+    comparisons: impl Iterator<Item = &'a Comparison>,
+) -> Vec<Versus<'a>> {
+    let mut pairs: Vec<Versus<'a>> = Vec::new();
+    for comparison in comparisons {
+        let (target, baseline) = (comparison.target.as_str(), comparison.baseline.as_str());
+        let known = pairs.iter_mut().find(|p| p.target == target && p.baseline == baseline);
+        if let Some(pair) = known {
+            pair.comparisons.push(comparison);
+        } else {
+            let edge = judgement.edge(comparison);
+            pairs.push(Versus { target, baseline, edge, comparisons: vec![comparison] });
+        }
+    }
+    pairs
+}
+
+impl<'a> Versus<'a> {
+    fn by(&self, metric: Metric) -> impl Iterator<Item = &'a Comparison> {
+        self.comparisons.iter().copied().filter(move |c| c.metric == metric)
+    }
+
+    /// The comparison of the same pair on the same workload by another metric.
+    fn beside(&self, comparison: &Comparison, metric: Metric) -> Option<&'a Comparison> {
+        self.by(metric).find(|c| c.workload == comparison.workload)
+    }
+
+    /// Between two emulated guests, emulation is not what differs.
+    fn only_one_emulated(&self, run: &Run) -> bool {
+        let emulated = |name: &str| run.targets.iter().any(|t| t.name == name && t.emulated);
+        emulated(self.target) && !emulated(self.baseline)
+    }
+}
+
+/// `LVM (host-lvm over host-device)`, or `vm-lvm against host-device` where no layer says what differs.
+fn pair(judgement: &Judgement, comparison: &Comparison) -> String {
+    let (target, baseline) = (&comparison.target, &comparison.baseline);
+    match judgement.edge(comparison) {
+        Some(edge) => format!("{} ({target} over {baseline})", edge.name),
+        None => format!("{target} against {baseline}"),
+    }
+}
+
+/// `every workload`, or the comparisons' workloads.
+fn places(run: &Run, found: &[&Comparison]) -> String {
+    if found.len() == run.plan.workloads.len() && found.len() > 1 {
+        return "every workload".into();
+    }
+    listed_briefly(&found.iter().map(|c| c.workload.clone()).collect::<Vec<_>>())
+}

@@ -1,0 +1,94 @@
+//! Real kills at every line of an undo log: of the process that makes things, and of the one that cleans up after it. Each is this
+//! test's program again, which takes milliseconds.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+use super::fault::VARIABLE;
+use super::*;
+
+/// The directory that a stand-in works in.
+const PLACE: &str = "IOTAX_TEST_PLACE";
+const SIGKILL: i32 = 9;
+
+/// Makes one of each that has a path, one within the other, and undoes it.
+#[test]
+#[ignore = "started by killed_at_any_line_nothing_is_left, which has it killed"]
+fn stand_in_for_a_run() {
+    let place = PathBuf::from(std::env::var_os(PLACE).expect("a place"));
+    let (dir, tree) = (place.join("work/iotax-d"), place.join("work/iotax-t"));
+    let mut undo_log = UndoLog::create(&place.join("state"), "run").expect("an undo log");
+    undo_log.make_file(&place.join("work/new")).expect("made");
+    let dir_entry = undo_log.make_directory(&dir).expect("made");
+    let (image, mut file) = undo_log.make_file(&dir.join("image")).expect("made");
+    file.write_all(b"ours").expect("written");
+    undo_log.make_tree(&tree).expect("made");
+    fs::write(tree.join("socket"), "ours").expect("written");
+    // Some go before the end, and are made anew.
+    undo_log.undo(image).expect("undone");
+    undo_log.undo(dir_entry).expect("undone");
+    undo_log.make_directory(&dir).expect("made");
+    let (_, failed) = undo_log.undo_all();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+#[ignore = "started by killed_at_any_line_nothing_is_left, which has it killed"]
+fn stand_in_for_a_clean() {
+    let place = PathBuf::from(std::env::var_os(PLACE).expect("a place"));
+    let cleaned = clean(&place.join("state"), false).expect("cleaned");
+    assert!(cleaned.failed.is_empty() && cleaned.unreadable.is_empty(), "{cleaned:?}");
+}
+
+/// Has a stand-in work at a place, with a fault.
+fn stand_in(name: &str, place: &Path, fault: &str) -> ExitStatus {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--ignored", "--exact", &format!("undo::killed::stand_in_for_a_{name}")]);
+    command.env(PLACE, place).env(VARIABLE, fault);
+    let output = command.output().expect("it starts");
+    let killed = output.status.signal() == Some(SIGKILL);
+    assert!(
+        killed || output.status.success(),
+        "{name}, {fault}: {}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    output.status
+}
+
+/// A place with a file of the user's.
+fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().expect("a directory");
+    fs::create_dir(place.path().join("work")).expect("made");
+    fs::write(place.path().join("work/note"), "the user's").expect("written");
+    place
+}
+
+fn assert_nothing_left(place: &Path, after: &str) {
+    let names = |dir: &str| -> Vec<_> {
+        fs::read_dir(place.join(dir)).expect("there").map(|entry| entry.expect("read").file_name()).collect()
+    };
+    assert_eq!((names("work"), names("state")), (vec!["note".into()], vec![]), "{after}");
+}
+
+#[test]
+fn killed_at_any_line_nothing_is_left() {
+    for kind in ["kill", "kill-after"] {
+        let mut lines = 0;
+        let place = place();
+        while stand_in("run", place.path(), &format!("{kind}@{}", lines + 1)).signal().is_some() {
+            lines += 1;
+            // What cleans up is killed as well, at each of its own lines in turn.
+            let of_clean = format!("kill@{}", 1 + lines % 4);
+            stand_in("clean", place.path(), &of_clean);
+            let cleaned = clean(&place.path().join("state"), false).expect("cleaned");
+            assert!(
+                cleaned.failed.is_empty() && cleaned.unreadable.is_empty(),
+                "{kind}@{lines}: {cleaned:?}"
+            );
+            assert_nothing_left(place.path(), &format!("{kind}@{lines}, then {of_clean}"));
+        }
+        assert_nothing_left(place.path(), "the end");
+        // Five were made, each by way of another name, and each of these ten was undone.
+        assert_eq!(lines, 20, "{kind}");
+    }
+}
