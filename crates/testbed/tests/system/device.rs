@@ -1,6 +1,5 @@
 //! Devices that must not be written: loop devices on this machine, and recorded trees for what this kernel lacks.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -67,6 +66,7 @@ impl Loop {
 
     fn over(file: tempfile::NamedTempFile, arguments: &[&str]) -> Option<Self> {
         iotax_testkit::require!(program "losetup", "wipefs");
+        let _finding = crate::finding();
         let attached =
             Command::new("losetup").args(["--find", "--show"]).args(arguments).arg(file.path()).output();
         match attached {
@@ -177,8 +177,10 @@ fn a_device_that_is_mounted_swaps_or_is_beneath_another_is_refused() {
         iotax_testkit::skipped::<()>("this kernel does not swap on loop devices");
     }
 
-    run("wipefs", &["--quiet", "--all", text(&device.node)]);
+    run("wipefs", &["--force", "--quiet", "--all", text(&device.node)]);
+    let finding = crate::finding();
     let output = Command::new("losetup").args(["--find", "--show"]).arg(&device.node).output();
+    drop(finding);
     let above = String::from_utf8(output.expect("losetup").stdout).expect("a path");
     device.refused(&["is beneath", above.trim().trim_start_matches("/dev/"), "losetup --detach"]);
     run("losetup", &["--detach", above.trim()]);
@@ -302,14 +304,22 @@ fn a_permission_is_for_the_disk_that_stood_there_and_not_for_the_next() {
     let Some(device) = Loop::new(&[]) else { return };
     let permission = device.permission();
     drop(device.comes_free(&permission));
-    let losetup = |arguments: &[&OsStr]| {
-        assert!(Command::new("losetup").args(arguments).status().expect("losetup starts").success());
-    };
-    // The same node and number, with another disk.
-    losetup(&["--detach".as_ref(), device.node.as_os_str()]);
+    // The same node and number, with another disk. No other test may take the number, and a fork of one holds the device for a moment.
+    let finding = crate::finding();
+    run("losetup", &["--detach", text(&device.node)]);
     let other = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("file");
     other.as_file().set_len(32 << 20).expect("sized");
-    losetup(&[device.node.as_os_str(), other.path().as_os_str()]);
+    let attach = || Command::new("losetup").arg(&device.node).arg(other.path()).output().expect("losetup");
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let attached = attach();
+        if attached.status.success() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{}", String::from_utf8_lossy(&attached.stderr));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(finding);
     let refusal = claim(&device.node, &permission).expect_err("refused").to_string();
     assert!(refusal.contains("another device has taken its place"), "{refusal}");
     device.comes_free(&device.permission());

@@ -108,6 +108,7 @@ impl Loop {
 
 fn attach(options: &[&str], beneath: &Path) -> Option<Attached> {
     iotax_testkit::require!(program "losetup", "mkfs.ext4", "wipefs");
+    let _finding = crate::finding();
     let attached = Command::new("losetup").args(["--find", "--show"]).args(options).arg(beneath).output();
     match attached {
         Ok(output) if output.status.success() => {
@@ -257,7 +258,7 @@ fn a_loop_device_through_a_node_outside_dev_is_found() {
     fs::remove_file(&node).expect("removed");
     device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
     drop((mounted, above));
-    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), &device.node]);
+    run("wipefs", &["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &device.node]);
     device.free();
 }
 
@@ -276,7 +277,7 @@ fn a_second_loop_device_over_the_same_bytes_of_a_file_is_found() {
         &format!("losetup --detach {}", text(&other)),
     ]);
     drop(mounted);
-    run("wipefs", &["--quiet".as_ref(), "--all".as_ref(), &other]);
+    run("wipefs", &["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &other]);
     drop(other);
     device.free();
 }
@@ -399,7 +400,8 @@ fn real_images_on_a_device_are_signatures() {
             ],
         );
         device.refused(&["it carries", "--overwrite-signature"]);
-        run("blkdiscard", &["--zeroout".as_ref(), &*device.node]);
+        // Forced: forks of other tests hold the claim, which is exclusive, for a moment.
+        run("blkdiscard", &["--force".as_ref(), "--zeroout".as_ref(), &*device.node]);
     }
     device.free();
 }
