@@ -10,6 +10,7 @@ use std::path::Path;
 use std::ptr::null_mut;
 
 use iotax_model::record::{CacheDrop, PageCache};
+use iotax_model::units::Nanos;
 use iotax_model::wire::Job;
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -17,9 +18,12 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use crate::open::Target;
 
 /// Bytes of one stretch, a multiple of every page size.
-const STRETCH: u64 = 4 << 20;
-/// Pages to look at, or the whole area if it has fewer: each takes the kernel some 100 ns.
-const STRETCHES: u64 = 256;
+const STRETCH: u64 = 1 << 20;
+/// Stretches to look at, at most, or the whole area if it has fewer.
+const STRETCHES: u64 = 1024;
+/// Load for which one stretch is looked at. A look takes the kernel some 10 us on a host and 60 in an emulated guest, so that two looks
+/// take at most 3% of the load's time.
+const STRETCH_EVERY: Nanos = Nanos::from_millis(5);
 
 /// The cached pages in samples of an area, at one moment.
 pub(crate) struct Cached {
@@ -37,7 +41,8 @@ impl Cached {
         let end = begin + job.workload.span(job.size).map_or(0, |span| span.0);
         let (first, last) = (begin / STRETCH, end.checked_sub(1)? / STRETCH);
         let count = last - first + 1;
-        let looked = count.min(STRETCHES);
+        let affordable = (job.workload.duration().0 / STRETCH_EVERY.0).clamp(1, STRETCHES);
+        let looked = count.min(affordable);
         let place = |number: u64| (first + number * count / looked) * STRETCH;
         let stretches: Vec<u64> = (0..looked).map(place).collect();
         let bytes = bytes(&target.file, &stretches, target.length)?;
@@ -105,7 +110,7 @@ pub(crate) fn drop_pages(file: &File) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::open::{self, Access};
-    use iotax_model::units::{Bytes, Nanos};
+    use iotax_model::units::Bytes;
     use iotax_model::workload::{SyncMode, WorkloadKeys};
     use std::io::Read;
 
