@@ -22,7 +22,7 @@ use crate::latency_breakdown::Inside;
 use crate::looks::{Levels, Replay};
 use crate::metric::Metric;
 use crate::network::Network;
-use crate::samples::{Case, Figures};
+use crate::samples::{Case, Figures, shared_variance};
 use crate::standing::Standing;
 use crate::stats::ALPHA;
 use crate::stats::verdict::{Decision, decide};
@@ -234,13 +234,14 @@ fn compare(
 
 /// Each family decided once, with all rounds.
 fn at_once(plan: &Plan, metrics: &[Metric], cases: &[Case]) -> Vec<Option<Comparison>> {
-    let all: Vec<_> = cases.iter().map(|case| case.logs(u32::MAX)).collect();
     let mut decided: Vec<Option<Comparison>> = cases.iter().map(|_| None).collect();
     for family in metrics.iter().flat_map(|metric| [(*metric, false), (*metric, true)]) {
         let is_member = |case: &Case| case.family() == family && case.withheld(u32::MAX).is_none();
-        let members = (0..cases.len()).filter(|i| is_member(&cases[*i]));
-        let asked: Vec<_> = members.filter_map(|i| Some((i, all[i].as_ref()?))).collect();
-        let logs: Vec<_> = asked.iter().map(|(_, logs)| (*logs, family.0.more_is_better())).collect();
+        let members = || (0..cases.len()).filter(|i| is_member(&cases[*i]));
+        let prior = shared_variance(members().map(|i| &cases[i]), u32::MAX);
+        let logs = |i: usize| Some(cases[i].logs(u32::MAX)?.map(|logs| logs.with(prior)));
+        let asked: Vec<_> = members().filter_map(|i| Some((i, logs(i)?))).collect();
+        let logs: Vec<_> = asked.iter().map(|(_, logs)| (logs, family.0.more_is_better())).collect();
         for ((i, _), decision) in asked.iter().zip(decide(&logs, ALPHA, plan.margin.share())) {
             decided[*i] = cases[*i].comparison(plan, u32::MAX, &decision);
         }

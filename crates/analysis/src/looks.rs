@@ -27,7 +27,7 @@ use crate::edges;
 use crate::edges::Edge;
 use crate::grade;
 use crate::metric::Metric;
-use crate::samples::{Case, Figures, Pair, Said, pairs};
+use crate::samples::{Case, Figures, Pair, Said, pairs, shared_variance};
 use crate::standing::{Standing, Stopped};
 use crate::stats::ALPHA;
 use crate::stats::sequential::Looks;
@@ -123,8 +123,12 @@ impl Replay<'_> {
         }
         for family in families {
             let members = (0..self.cases.len()).filter(|i| self.cases[*i].family() == family);
+            let members: Vec<usize> = members.collect();
+            // Of those that were decided before too, so that the calm ones do not leave the others to themselves.
+            let usable = members.iter().filter(|i| self.cases[**i].withheld(rounds).is_none());
+            let prior = shared_variance(usable.map(|i| &self.cases[*i]), rounds);
             let decided = |i: &usize| said[*i].as_ref().is_some_and(Said::is_decided);
-            let (done, open): (Vec<usize>, Vec<usize>) = members.partition(decided);
+            let (done, open): (Vec<usize>, Vec<usize>) = members.into_iter().partition(decided);
             let present = |i: &usize| {
                 let case = &self.cases[*i];
                 case.withheld(rounds).is_none() && case.cells().iter().all(|cell| cells.contains(cell))
@@ -132,7 +136,7 @@ impl Replay<'_> {
             let tested: Vec<_> = open
                 .into_iter()
                 .filter(present)
-                .filter_map(|i| Some((i, self.cases[i].logs(rounds)?)))
+                .filter_map(|i| Some((i, self.cases[i].logs(rounds)?.map(|logs| logs.with(prior)))))
                 .collect();
             // What cannot be tested now is not decided now and keeps its share: how many belong to the family follows from the
             // plan, not from what was measured.

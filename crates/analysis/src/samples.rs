@@ -11,7 +11,8 @@ use crate::comparison::Tax;
 use crate::edges::Edge;
 use crate::metric::Metric;
 use crate::network::is_server_here;
-use crate::stats::paired::Differences;
+use crate::stats::moderated::prior;
+use crate::stats::paired::{Differences, Prior};
 use crate::stats::quantization::Coarse;
 use crate::stats::verdict::{Decision, Verdict};
 use crate::stats::{ALPHA, Estimate};
@@ -159,6 +160,12 @@ impl Figures {
         }
         (!figures.is_empty()).then_some(Case { workload, pair, metric, figures, withheld })
     }
+}
+
+/// What the members of a family say of one another's variances, by the rounds up to one.
+pub(super) fn shared_variance<'a>(family: impl Iterator<Item = &'a Case>, until: u32) -> Option<Prior> {
+    let logs: Vec<Coarse<Differences>> = family.filter_map(|case| case.logs(until)).collect();
+    prior(logs.iter().map(Coarse::fine))
 }
 
 /// One comparison before its family is decided.

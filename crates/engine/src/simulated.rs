@@ -147,7 +147,8 @@ fn a_stall_delays_the_io_that_was_due_and_response_times_tell() {
     // Those that were due while the device had the one before.
     let due = |number: usize| window.start + number as u64 * 1_000_000;
     let delayed = (1..log.len()).filter(|number| due(*number) < log[number - 1].1).count() as u64;
-    assert_eq!(pacing.delayed, delayed);
+    // The worker looks again a moment after the device was done: if it loses its CPU in between, one more has come due.
+    assert!((delayed..=delayed + 2).contains(&pacing.delayed), "{pacing:?} {delayed}");
     // 1500 in the stall, and as many more as come while 20 times as many are worked off: 1500 / (1 - 0.05). Other work on
     // this machine adds some, and there is no saying how many.
     assert!(delayed >= 1575, "{delayed}");

@@ -7,7 +7,7 @@ use super::*;
 use crate::stats::verdict::Verdict;
 
 /// Looks as a plan spaces them.
-const LOOKS: [u32; 7] = [4, 6, 8, 11, 15, 20, 26];
+const LOOKS: [u32; 10] = [4, 5, 6, 8, 10, 12, 15, 18, 22, 26];
 const MAX_BLOCKS: u32 = 26;
 const WORKLOADS: usize = 2;
 /// How far one measurement strays, lognormally.

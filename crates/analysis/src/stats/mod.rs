@@ -5,6 +5,7 @@
 //! [`quantization`] takes in what a scale hides, [`verdict`] decides a family of such comparisons together, [`sequential`] lets it be decided more than once, [`rank`]
 //! says how far a quantile can be trusted, [`steady`] and [`series`] look inside one measurement.
 
+pub mod moderated;
 pub mod paired;
 pub mod quantization;
 pub mod rank;

@@ -30,12 +30,22 @@ impl Interval {
     }
 }
 
+/// What a family says of the variances of its members.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prior {
+    /// Degrees of freedom that it counts for.
+    pub degrees: f64,
+    /// The variance that it expects: the geometric mean of its members'.
+    pub variance: f64,
+}
+
 /// A sample of paired differences: one per round, any unit. Never empty, always finite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Differences {
     values: Vec<f64>,
     mean: f64,
     sd: Option<f64>,
+    prior: Option<Prior>,
 }
 
 impl Differences {
@@ -49,7 +59,7 @@ impl Differences {
         let mean = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
         let sd = (values.len() >= 2).then(|| (squares / (n - 1.0)).sqrt());
-        Some(Self { values, mean, sd })
+        Some(Self { values, mean, sd, prior: None })
     }
 
     /// Log ratios of (target, baseline) pairs, each of which must be positive: `exp` of their mean is the ratio of
@@ -57,6 +67,12 @@ impl Differences {
     #[must_use]
     pub fn of_log_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
         Self::new(pairs.iter().map(|(target, baseline)| (target / baseline).ln()).collect())
+    }
+
+    /// The same, with what its family says of the variance.
+    #[must_use]
+    pub fn with(self, prior: Option<Prior>) -> Self {
+        Self { prior, ..self }
     }
 
     /// How many.
@@ -101,7 +117,7 @@ impl Differences {
     }
 }
 
-/// Student's t with n - 1 degrees of freedom; absent for n < 2.
+/// Student's t with n - 1 degrees of freedom and those of the family; absent for n < 2.
 impl Estimate for Differences {
     fn mean(&self) -> f64 {
         self.mean
@@ -113,12 +129,12 @@ impl Estimate for Differences {
     }
 
     fn p_value(&self, point: f64) -> Option<f64> {
-        let error = self.sd? / (self.n() as f64).sqrt();
+        let error = self.drawn()? / (self.n() as f64).sqrt();
         let distance = (self.mean - point).abs();
         if error == 0.0 {
             return Some(if distance > 0.0 { 0.0 } else { 1.0 });
         }
-        Some(2.0 * student(self.n())?.sf(distance / error))
+        Some(2.0 * self.student(self.n())?.sf(distance / error))
     }
 
     fn rounds(&self) -> usize {
@@ -126,12 +142,24 @@ impl Estimate for Differences {
     }
 
     fn half_width(&self, rounds: usize, alpha: f64) -> Option<f64> {
-        Some(student(rounds)?.inverse_cdf(1.0 - alpha / 2.0) * self.sd? / (rounds as f64).sqrt())
+        Some(self.student(rounds)?.inverse_cdf(1.0 - alpha / 2.0) * self.drawn()? / (rounds as f64).sqrt())
     }
 }
 
-fn student(n: usize) -> Option<StudentsT> {
-    StudentsT::new(0.0, 1.0, n.checked_sub(1)? as f64).ok()
+impl Differences {
+    /// Student's t for so many rounds.
+    fn student(&self, rounds: usize) -> Option<StudentsT> {
+        let own = rounds.checked_sub(1).filter(|own| *own > 0)? as f64;
+        StudentsT::new(0.0, 1.0, own + self.prior.map_or(0.0, |prior| prior.degrees)).ok()
+    }
+
+    /// The standard deviation, drawn towards the family's.
+    fn drawn(&self) -> Option<f64> {
+        let sd = self.sd?;
+        let Some(Prior { degrees, variance }) = self.prior else { return Some(sd) };
+        let own = (self.n() - 1) as f64;
+        Some((sd.powi(2).mul_add(own, variance * degrees) / (own + degrees)).sqrt())
+    }
 }
 
 #[cfg(test)]

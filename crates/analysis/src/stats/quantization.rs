@@ -29,6 +29,11 @@ impl<E> Coarse<E> {
         Self { estimate, error }
     }
 
+    /// The same error beside another estimate.
+    pub fn map<F>(self, change: impl FnOnce(E) -> F) -> Coarse<F> {
+        Coarse { estimate: change(self.estimate), error: self.error }
+    }
+
     /// Without the error.
     #[must_use]
     pub const fn fine(&self) -> &E {

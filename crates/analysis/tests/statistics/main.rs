@@ -7,6 +7,7 @@ mod advice;
 mod coverage;
 mod family;
 mod judged;
+mod moderated;
 mod page;
 mod power;
 mod sequential;

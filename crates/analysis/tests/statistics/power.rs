@@ -6,7 +6,7 @@ use iotax_analysis::stats::{ALPHA, MARGIN};
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 
 use crate::page;
-use crate::simulate::{Design, Model, Noise, Random, compared, normal, percent, seeded, standard_error};
+use crate::simulate::{Design, Model, Noise, Random, family, normal, percent, seeded, standard_error};
 
 const RUNS: u32 = 2_000;
 const FAMILIES: u32 = 300;
@@ -74,11 +74,8 @@ fn a_family_finds_less_than_one_alone() {
             let mut found = 0;
             for _ in 0..FAMILIES {
                 let run = design.run(model, &[0.0, TRUTH.ln(), 0.0, 0.0], n, &mut random);
-                let family: Vec<_> = (1..4)
-                    .flat_map(|t| (0..5).map(move |w| (t, w)))
-                    .map(|(t, w)| compared(&run, t, w))
-                    .collect();
-                let family: Vec<_> = family.iter().map(|d| (d, false)).collect();
+                let members = family(&run);
+                let family: Vec<_> = members.iter().map(|d| (d, false)).collect();
                 let decided = decide(&family, ALPHA, MARGIN);
                 found += decided[..5].iter().filter(|d| d.verdict == Verdict::Slower).count();
             }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use iotax_analysis::stats::moderated::prior;
 use iotax_analysis::stats::paired::Differences;
 use iotax_model::Plan;
 use iotax_model::schedule::round_order;
@@ -131,6 +132,18 @@ pub(crate) fn compared(run: &[Vec<Vec<f64>>], target: usize, workload: usize) ->
     let pairs: Vec<(f64, f64)> =
         run.iter().map(|round| (round[target][workload].exp(), round[0][workload].exp())).collect();
     Differences::of_log_ratios(&pairs).expect("positive and finite")
+}
+
+/// All targets against the baseline on all workloads, target by target, as the judgement compares a family: with what the members
+/// say of one another's variances.
+pub(crate) fn family(run: &[Vec<Vec<f64>>]) -> Vec<Differences> {
+    let first = &run[0];
+    let places =
+        (1..first.len()).flat_map(|target| (0..first[0].len()).map(move |workload| (target, workload)));
+    let members: Vec<Differences> =
+        places.map(|(target, workload)| compared(run, target, workload)).collect();
+    let prior = prior(members.iter());
+    members.into_iter().map(|member| member.with(prior)).collect()
 }
 
 /// The standard error of a share that was counted in so many trials.

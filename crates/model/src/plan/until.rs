@@ -132,18 +132,18 @@ impl Default for UntilDecided {
 }
 
 impl UntilDecided {
-    /// The numbers of rounds after which results are evaluated, ascending: `first`, then 30% more each time (more if that would exceed 10
+    /// The numbers of rounds after which results are evaluated, ascending: `first`, then 15% more each time (more if that would exceed 10
     /// looks), and finally the maximum. They depend on the plan alone, never on results.
     #[must_use]
     pub fn looks(&self, first: u32) -> Vec<u32> {
         // Rounds at a look, in percent of the look before.
-        let mut step = 130;
+        let mut step = 115;
         loop {
             let looks = spaced(first, self.max_rounds, step);
             if looks.len() <= MOST_LOOKS {
                 return looks;
             }
-            step += 10;
+            step += 5;
         }
     }
 
@@ -215,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_a_third_apart_and_ten_at_most() {
+    fn looks_are_close_and_ten_at_most() {
         let looks = |first, max_rounds| UntilDecided { max_rounds, max_time: None }.looks(first);
-        assert_eq!(looks(5, 30), [5, 7, 10, 13, 17, 23, 30]);
-        assert_eq!(looks(3, 30), [3, 4, 6, 8, 11, 15, 20, 26, 30]);
-        assert_eq!(looks(3, 12), [3, 4, 6, 8, 12]);
+        assert_eq!(looks(5, 30), [5, 6, 8, 10, 12, 15, 18, 22, 27, 30]);
+        assert_eq!(looks(3, 30), [3, 4, 5, 7, 9, 12, 15, 19, 24, 30]);
+        assert_eq!(looks(3, 12), [3, 4, 5, 6, 7, 9, 11, 12]);
         assert_eq!(looks(10, 12), [10, 12]);
         assert_eq!(looks(3, 1000).len(), 10);
     }

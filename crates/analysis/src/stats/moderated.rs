@@ -1,0 +1,81 @@
+//! Variances that comparisons of one family share.
+//!
+//! A few rounds say little of a variance, so that Student's t with 3 degrees of freedom asks for effects that are obvious. But the
+//! comparisons of a family come from one machine and the same rounds: how their variances spread tells what an unusual one is. Each
+//! variance is drawn towards the family's, as if that had been seen with some degrees of freedom more: the moderated t of Smyth
+//! (Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3, 2004). The degrees are
+//! estimated from the spread of the logarithms of the variances, as there. Two things differ, because families are small here and
+//! their comparisons share a baseline: there are never more than [`MOST_DEGREES`], and the family's variance is the geometric mean
+//! of its members', which is larger than Smyth's. With his, simulated families err in up to 6.4% of runs instead of 5%; with this
+//! one in less. docs/statistics.md has how often, and what is found by it.
+
+use statrs::function::gamma::digamma;
+
+use super::paired::{Differences, Prior};
+
+/// The most that the family counts for, in degrees of freedom.
+const MOST_DEGREES: f64 = 4.0;
+/// With fewer variances their spread says nothing.
+const FEWEST: usize = 5;
+
+/// The prior of a family; absent where too few members have a variance, or where their spread says that they share none.
+pub fn prior<'a>(family: impl Iterator<Item = &'a Differences>) -> Option<Prior> {
+    // A variance of nothing comes from figures read off a scale.
+    let known = family.filter_map(|member| {
+        let variance = member.sd().filter(|sd| *sd > 0.0)?.powi(2);
+        Some((variance, (member.n() - 1) as f64))
+    });
+    let known: Vec<(f64, f64)> = known.collect();
+    if known.len() < FEWEST {
+        return None;
+    }
+    let count = known.len() as f64;
+    // The logarithm of an estimated variance lies off that of the true one by this on average, and strays by trigamma(d / 2).
+    let logs: Vec<f64> =
+        known.iter().map(|(variance, d)| variance.ln() - digamma(d / 2.0) + (d / 2.0).ln()).collect();
+    let mean = logs.iter().sum::<f64>() / count;
+    let spread = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let chance = known.iter().map(|(_, d)| trigamma(d / 2.0)).sum::<f64>() / count;
+    let degrees = degrees(spread - chance)?;
+    Some(Prior { degrees, variance: mean.exp() })
+}
+
+/// The degrees of freedom whose variances' logarithms spread so much: twice the place where trigamma has this value.
+fn degrees(spread: f64) -> Option<f64> {
+    let (mut low, mut high) = (0.0, MOST_DEGREES / 2.0);
+    if spread <= trigamma(high) {
+        return Some(MOST_DEGREES);
+    }
+    // Trigamma falls.
+    for _ in 0..40 {
+        let middle = f64::midpoint(low, high);
+        if trigamma(middle) > spread { low = middle } else { high = middle }
+    }
+    (spread.is_finite() && high > 0.0).then_some(2.0 * high)
+}
+
+/// The derivative of digamma, by its recurrence and asymptotic series (Abramowitz and Stegun, Handbook of Mathematical Functions, 6.4.6
+/// and 6.4.12).
+fn trigamma(mut x: f64) -> f64 {
+    let mut sum = 0.0;
+    while x < 10.0 {
+        sum += 1.0 / (x * x);
+        x += 1.0;
+    }
+    let square = 1.0 / (x * x);
+    let series = square * (1.0 / 6.0 - square * (1.0 / 30.0 - square / 42.0));
+    sum + 1.0 / x + square / 2.0 + series / x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trigamma_is_that_of_the_tables() {
+        let pi = std::f64::consts::PI;
+        for (x, value) in [(1.0, pi * pi / 6.0), (0.5, pi * pi / 2.0), (2.0, pi * pi / 6.0 - 1.0)] {
+            assert!((trigamma(x) - value).abs() < 1e-8, "{x}: {}", trigamma(x));
+        }
+    }
+}
