@@ -157,7 +157,7 @@ fn a_run_that_its_time_stopped_says_so() {
     assert_eq!((standing.stopped, standing.taken), (Some(Stopped::MaxTime), 2));
     assert_eq!(judgement.warnings, [], "what is not to be measured is not missing");
     let said = sentences(&stopped).join("\n");
-    assert!(said.contains("would have passed max_time after 6 rounds (iotax resume 17 goes on)"), "{said}");
+    assert!(said.contains("would have passed max_time after 5 rounds (iotax resume 17 goes on)"), "{said}");
 }
 
 #[test]

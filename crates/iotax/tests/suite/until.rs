@@ -65,7 +65,7 @@ fn start_until(lab: &Lab, plan: &Path, said: &str) -> Child {
 fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
     let lab = Lab::new();
     let plan = lab.plan(&same(2, "repeat = 3\nmargin = \"40%\"\n[until_decided]\nmax_rounds = 8"));
-    let mut child = start_until(&lab, &plan, "look 1 of 4");
+    let mut child = start_until(&lab, &plan, "look 1 of 6");
     child.kill().expect("killed");
     child.wait().expect("it ended");
     assert!(lab.run(&["clean"]).status.success());
@@ -81,7 +81,7 @@ fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
     let json = lab.json(&["resume", "1", "--yes", "--json", "-"]);
     assert_valid(&json);
     let design = &json["run"]["design"];
-    assert_eq!((&design["looks"], &design["margin"]), (&serde_json::json!([3, 4, 6, 8]), &Value::from(0.4)));
+    assert_eq!((&design["looks"], &design["margin"]), (&serde_json::json!([3, 4, 5, 6, 7, 8]), &Value::from(0.4)));
     let stopped = design["stopped"].as_str().expect("it ended");
     let taken = usize::try_from(design["taken"].as_u64().expect("looks")).expect("a few");
     let rounds = design["looks"][taken - 1].as_u64();
