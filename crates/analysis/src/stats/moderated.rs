@@ -5,7 +5,7 @@
 //! variance is drawn towards the family's, as if that had been seen with some degrees of freedom more: the moderated t of Smyth
 //! (Linear models and empirical Bayes methods, Statistical Applications in Genetics and Molecular Biology 3, 2004). The degrees are
 //! estimated from the spread of the logarithms of the variances, as there. Two things differ, because families are small here and
-//! their comparisons share a baseline: there are never more than [`MOST_DEGREES`], and the family's variance is the geometric mean
+//! their comparisons share a baseline: there are never more than four, and the family's variance is the geometric mean
 //! of its members', which is larger than Smyth's. With his, simulated families err in up to 6.4% of runs instead of 5%; with this
 //! one in less. docs/statistics.md has how often, and what is found by it.
 

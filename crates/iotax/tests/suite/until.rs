@@ -81,7 +81,10 @@ fn a_run_that_adds_rounds_is_killed_and_goes_on_as_it_was_planned() {
     let json = lab.json(&["resume", "1", "--yes", "--json", "-"]);
     assert_valid(&json);
     let design = &json["run"]["design"];
-    assert_eq!((&design["looks"], &design["margin"]), (&serde_json::json!([3, 4, 5, 6, 7, 8]), &Value::from(0.4)));
+    assert_eq!(
+        (&design["looks"], &design["margin"]),
+        (&serde_json::json!([3, 4, 5, 6, 7, 8]), &Value::from(0.4))
+    );
     let stopped = design["stopped"].as_str().expect("it ended");
     let taken = usize::try_from(design["taken"].as_u64().expect("looks")).expect("a few");
     let rounds = design["looks"][taken - 1].as_u64();
