@@ -68,7 +68,8 @@ fn a_bridge_has_its_tap_and_the_far_ends_address() {
         return;
     }
     let state = tempfile::tempdir().expect("a directory");
-    let tag = format!("test-{}-bridge", std::process::id());
+    // In no other test's tag: those of the kills contain "bridge-".
+    let tag = format!("test-{}-tap", std::process::id());
     let mut undo_log = UndoLog::create(state.path(), &tag).expect("an undo log");
     let spec = NetworkSpec { queues: Some(2), ..NetworkSpec::new(NetPath::Bridge) };
     let way = build(&spec, &tag, &mut undo_log);

@@ -97,11 +97,24 @@ impl Loop {
 
     /// Asserts that it can be claimed, once processes that scan new devices have closed it.
     fn free(&self) {
+        self.free_after(|| {});
+    }
+
+    /// The same of one that carried a filesystem. A copy of the mount in another test's namespace may write to it until that ends, so it is
+    /// wiped until it stays so.
+    fn free_once_wiped(&self) {
+        let wipe = ["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &*self.node];
+        self.free_after(|| run("wipefs", &wipe));
+    }
+
+    fn free_after(&self, prepare: impl Fn()) {
         let permission = Permission::new([self.node.to_path_buf()], false);
         let deadline = Instant::now() + Duration::from_secs(10);
+        prepare();
         while let Err(refusal) = claim(&self.node, &permission) {
             assert!(Instant::now() < deadline, "{refusal}");
             std::thread::sleep(Duration::from_millis(50));
+            prepare();
         }
     }
 }
@@ -258,8 +271,7 @@ fn a_loop_device_through_a_node_outside_dev_is_found() {
     fs::remove_file(&node).expect("removed");
     device.refused(&[name, "whose name is gone", "is mounted on", "losetup --detach"]);
     drop((mounted, above));
-    run("wipefs", &["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &device.node]);
-    device.free();
+    device.free_once_wiped();
 }
 
 #[test]
@@ -276,10 +288,8 @@ fn a_second_loop_device_over_the_same_bytes_of_a_file_is_found() {
         &format!("{name} stands on the same file"),
         &format!("losetup --detach {}", text(&other)),
     ]);
-    drop(mounted);
-    run("wipefs", &["--force".as_ref(), "--quiet".as_ref(), "--all".as_ref(), &other]);
-    drop(other);
-    device.free();
+    drop((mounted, other));
+    device.free_once_wiped();
 }
 
 #[test]
