@@ -141,14 +141,22 @@ fn workload(rate_iops: Option<u64>) -> Workload {
 
 #[test]
 fn a_stall_delays_the_io_that_was_due_and_response_times_tell() {
-    let (finish, tally, log, window) = load(&workload(Some(1000)));
-    let pacing = finish.pacing.expect("an open loop");
-    assert_eq!((pacing.due, pacing.backlog), (3000, 0), "{pacing:?}");
-    // Those that were due while the device had the one before.
-    let due = |number: usize| window.start + number as u64 * 1_000_000;
-    let delayed = (1..log.len()).filter(|number| due(*number) < log[number - 1].1).count() as u64;
-    // The worker looks again a moment after the device was done: if it loses its CPU in between, one more has come due.
-    assert!((delayed..=delayed + 2).contains(&pacing.delayed), "{pacing:?} {delayed}");
+    // The worker looks again a moment after the device was done: if it loses its CPU in between, one more has come due, and the load
+    // is made once more.
+    let mut tries = 3;
+    let (pacing, tally, delayed) = loop {
+        let (finish, tally, log, window) = load(&workload(Some(1000)));
+        let pacing = finish.pacing.expect("an open loop");
+        assert_eq!((pacing.due, pacing.backlog), (3000, 0), "{pacing:?}");
+        // Those that were due while the device had the one before.
+        let due = |number: usize| window.start + number as u64 * 1_000_000;
+        let delayed = (1..log.len()).filter(|number| due(*number) < log[number - 1].1).count() as u64;
+        tries -= 1;
+        if pacing.delayed == delayed || tries == 0 {
+            break (pacing, tally, delayed);
+        }
+    };
+    assert_eq!(pacing.delayed, delayed);
     // 1500 in the stall, and as many more as come while 20 times as many are worked off: 1500 / (1 - 0.05). Other work on
     // this machine adds some, and there is no saying how many.
     assert!(delayed >= 1575, "{delayed}");
